@@ -1,0 +1,2 @@
+//! engines/onnxruntime
+fn main() {}

@@ -1,0 +1,2 @@
+//! engines/synthetic
+fn main() {}

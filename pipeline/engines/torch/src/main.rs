@@ -1,0 +1,2 @@
+//! engines/torch
+fn main() {}

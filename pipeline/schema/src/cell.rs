@@ -1,0 +1,403 @@
+//! A cell: one fully resolved configuration, nothing implicit.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Digest;
+
+/// One fully resolved configuration: what a worker is asked to run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// The network.
+    pub model: Model,
+    /// Named dimensions, for example `batch`, `image`, `seq`.
+    pub dims: BTreeMap<String, u64>,
+    /// Arithmetic of weights and activations.
+    pub precision: Precision,
+    /// Inference or training.
+    pub mode: Mode,
+    /// The optimiser and its settings; present exactly when training.
+    pub optimizer: Option<Optimizer>,
+    /// Engine and variant.
+    pub engine: EngineVariant,
+    /// The language that drives the engine step by step.
+    pub host_language: HostLanguage,
+    /// Where it runs.
+    pub device: Device,
+    /// Threads that the engine may use for one operator.
+    pub threads: u32,
+    /// How training is spread over workers.
+    pub strategy: Strategy,
+    /// Number of ranks.
+    pub world_size: u32,
+    /// Where the clock starts and stops.
+    pub boundary: Boundary,
+    /// Every other switch, by name, its default included.
+    pub factors: BTreeMap<String, String>,
+}
+
+impl Cell {
+    /// The cell's identity: the hash of all of its fields.
+    #[must_use]
+    pub fn id(&self) -> CellId {
+        CellId(Digest::of_value(self).short())
+    }
+
+    /// The batch size; 1 where the model has no such dimension.
+    #[must_use]
+    pub fn batch(&self) -> u64 {
+        self.dims.get("batch").copied().unwrap_or(1)
+    }
+
+    /// One line that names the cell to a reader, for example
+    /// `resnet18 batch=1 image=224 fp32 inference on pytorch/eager, cpu, 2 threads`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let dims: String = self
+            .dims
+            .iter()
+            .map(|(name, size)| format!(" {name}={size}"))
+            .collect();
+        let plural = if self.threads == 1 { "" } else { "s" };
+        format!(
+            "{}{dims} {} {} on {}, {}, {} thread{plural}",
+            self.model.name, self.precision, self.mode, self.engine, self.device, self.threads
+        )
+    }
+}
+
+/// Twelve hexadecimal digits that identify a cell.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct CellId(pub String);
+
+impl fmt::Display for CellId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A network: a name to show, and the hash of the graph that it stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// The zoo's name, or the path of the user's file as the manifest gives it.
+    pub name: String,
+    /// Where it came from.
+    pub source: ModelSource,
+    /// The hash of the resolved graph (zoo), or of the file's content (ONNX).
+    pub graph: Digest,
+}
+
+/// Where a network came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelSource {
+    /// The zoo that ships with photofinish.
+    Zoo,
+    /// An ONNX file of the user's.
+    Onnx,
+}
+
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        pub enum $name {
+            $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// Every value, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The word used in manifests, files and pages.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.word())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, UnknownWord> {
+                Self::ALL
+                    .iter()
+                    .copied()
+                    .find(|value| value.word() == text)
+                    .ok_or_else(|| UnknownWord(text.to_owned()))
+            }
+        }
+    };
+}
+
+/// A word that is none of an enumeration's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown word `{0}`")]
+pub struct UnknownWord(pub String);
+
+words! {
+    /// Arithmetic of weights and activations.
+    Precision {
+        /// IEEE binary64: the reference of parity, never a contestant on a GPU.
+        Fp64 = "fp64",
+        /// IEEE binary32.
+        Fp32 = "fp32",
+        /// Binary32 with multiplicands rounded to 10 bits of mantissa (NVIDIA tensor cores).
+        Tf32 = "tf32",
+        /// bfloat16.
+        Bf16 = "bf16",
+        /// IEEE binary16.
+        Fp16 = "fp16",
+    }
+}
+
+impl Precision {
+    /// Unit roundoff ε of the precision's arithmetic: half the distance from 1 to the next number.
+    #[must_use]
+    pub const fn unit_roundoff(self) -> f64 {
+        match self {
+            Self::Fp64 => 1.0 / (1_u64 << 53) as f64,
+            Self::Fp32 => 1.0 / (1_u64 << 24) as f64,
+            Self::Tf32 | Self::Fp16 => 1.0 / (1_u64 << 11) as f64,
+            Self::Bf16 => 1.0 / (1_u64 << 8) as f64,
+        }
+    }
+}
+
+words! {
+    /// What a step does.
+    Mode {
+        /// One forward pass.
+        Inference = "inference",
+        /// One iteration: forward, loss, backward, optimiser.
+        Training = "training",
+    }
+}
+
+words! {
+    /// The language that drives the engine.
+    HostLanguage {
+        /// A Rust worker.
+        Rust = "rust",
+        /// A Python worker.
+        Python = "python",
+        /// Anything else that speaks the protocol.
+        Other = "other",
+    }
+}
+
+words! {
+    /// How training is spread over workers.
+    Strategy {
+        /// One process, one device.
+        Single = "single",
+    }
+}
+
+words! {
+    /// Where the clock starts and stops. Pages never compare across boundaries.
+    Boundary {
+        /// Inputs and outputs stay on the device; host clock around launch and synchronise.
+        Step = "step",
+        /// Device events only.
+        Device = "device",
+        /// Host memory in, host memory out.
+        Request = "request",
+    }
+}
+
+/// An engine and one of its variants, written `engine/variant`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(with = "String")]
+pub struct EngineVariant {
+    /// For example `pytorch`.
+    pub engine: String,
+    /// For example `eager`.
+    pub variant: String,
+}
+
+impl fmt::Display for EngineVariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.engine, self.variant)
+    }
+}
+
+impl FromStr for EngineVariant {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        match text.split_once('/') {
+            Some((engine, variant))
+                if !engine.is_empty() && !variant.is_empty() && !variant.contains('/') =>
+            {
+                Ok(Self { engine: engine.to_owned(), variant: variant.to_owned() })
+            }
+            _ => Err(UnknownWord(text.to_owned())),
+        }
+    }
+}
+
+impl Serialize for EngineVariant {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for EngineVariant {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse()
+            .map_err(|_| serde::de::Error::custom(format!("`{text}` is not engine/variant")))
+    }
+}
+
+/// A device: `cpu`, or `cuda:N`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(with = "String")]
+pub enum Device {
+    /// The processors of this machine.
+    Cpu,
+    /// The CUDA device of this index.
+    Cuda(u32),
+}
+
+impl Device {
+    /// Whether it is a CPU.
+    #[must_use]
+    pub const fn is_cpu(self) -> bool {
+        matches!(self, Self::Cpu)
+    }
+
+    /// The kind without an index: `cpu` or `cuda`.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda(_) => "cuda",
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+impl FromStr for Device {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        match text {
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|index| index.parse().ok())
+                .map(Self::Cuda)
+                .ok_or_else(|| UnknownWord(text.to_owned())),
+        }
+    }
+}
+
+impl Serialize for Device {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Device {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// An optimiser and its settings.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Optimizer {
+    /// Stochastic gradient descent with momentum and L2 penalty:
+    /// `v ← momentum·v + (g + weight_decay·w)`, `w ← w − learning_rate·v`.
+    Sgd {
+        /// Step length.
+        learning_rate: f64,
+        /// Share of the last step's velocity that is kept.
+        momentum: f64,
+        /// Weight of the L2 penalty.
+        weight_decay: f64,
+    },
+    /// Adam (Kingma and Ba 2015), with bias correction and L2 penalty added to the gradient.
+    Adam {
+        /// Step length.
+        learning_rate: f64,
+        /// Decay of the first moment.
+        beta1: f64,
+        /// Decay of the second moment.
+        beta2: f64,
+        /// Added to the root of the second moment.
+        epsilon: f64,
+        /// Weight of the L2 penalty.
+        weight_decay: f64,
+    },
+}
+
+impl Optimizer {
+    /// The word a manifest uses for it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Sgd { .. } => "sgd",
+            Self::Adam { .. } => "adam",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_round_trip() {
+        for precision in Precision::ALL {
+            assert_eq!(precision.word().parse(), Ok(*precision));
+            assert_eq!(
+                serde_json::to_string(precision).unwrap(),
+                format!("\"{precision}\"")
+            );
+        }
+        assert!("float32".parse::<Precision>().is_err());
+    }
+
+    #[test]
+    fn engine_variants_are_two_words() {
+        let pair: EngineVariant = "pytorch/eager".parse().unwrap();
+        assert_eq!((pair.engine.as_str(), pair.variant.as_str()), ("pytorch", "eager"));
+        for bad in ["pytorch", "/eager", "pytorch/", "a/b/c", ""] {
+            assert!(bad.parse::<EngineVariant>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn devices_are_named() {
+        assert_eq!("cuda".parse(), Ok(Device::Cuda(0)));
+        assert_eq!("cuda:3".parse(), Ok(Device::Cuda(3)));
+        for bad in ["gpu", "cuda:", "cuda:-1", "cuda:x", ""] {
+            assert!(bad.parse::<Device>().is_err(), "{bad}");
+        }
+    }
+}

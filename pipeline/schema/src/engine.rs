@@ -1,0 +1,78 @@
+//! What an engine is and can do, and whether this machine has it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Boundary, Digest, HostLanguage, Mode, Precision};
+
+/// A runtime under test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EngineDescription {
+    /// The word used in manifests, for example `onnxruntime`.
+    pub name: String,
+    /// The name shown to readers, for example `ONNX Runtime`.
+    pub title: String,
+    /// Pinned version of the runtime, for example `1.31.1`; empty where the user supplies it.
+    pub version: String,
+    /// One sentence about it.
+    pub summary: String,
+    /// Ways of running the graph.
+    pub variants: Vec<VariantDescription>,
+}
+
+impl EngineDescription {
+    /// The variant of this name.
+    #[must_use]
+    pub fn variant(&self, name: &str) -> Option<&VariantDescription> {
+        self.variants.iter().find(|variant| variant.name == name)
+    }
+}
+
+/// A way of running the graph, with what it can do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VariantDescription {
+    /// The word used in manifests, for example `eager`.
+    pub name: String,
+    /// One sentence about it.
+    pub summary: String,
+    /// The language that drives it.
+    pub host_language: HostLanguage,
+    /// Kinds of device: `cpu`, `cuda`.
+    pub devices: Vec<String>,
+    /// Precisions.
+    pub precisions: Vec<Precision>,
+    /// Modes.
+    pub modes: Vec<Mode>,
+    /// Timing boundaries.
+    pub boundaries: Vec<Boundary>,
+    /// Switches that this variant knows, by name.
+    #[serde(default)]
+    pub factors: BTreeMap<String, FactorDescription>,
+}
+
+/// A switch whose effect can be studied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FactorDescription {
+    /// Its values; the first is the default.
+    pub values: Vec<String>,
+    /// What it does, in one sentence.
+    pub summary: String,
+}
+
+/// Whether an engine can be used on this machine, and what its key in the store is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Availability {
+    /// Hash of the engine's lock file; absent where the user supplies the engine.
+    pub lock: Option<Digest>,
+    /// What the worker is built from: sources, locked crates, compiler and flags; for a
+    /// registered worker, its command line and the hash of its files.
+    pub worker: Digest,
+    /// Why it cannot be used; `None` when it is ready, or when `engines install` makes it so.
+    pub missing: Option<String>,
+}

@@ -1,0 +1,304 @@
+//! The engine-neutral graph: typed operators with ONNX's names and attribute meanings.
+//!
+//! A graph is resolved: every shape is a list of numbers. Values are named by strings; each is
+//! produced once, by an input, a parameter or a node; nodes are in topological order. Images are
+//! `[batch, channels, height, width]`, sequences `[batch, position, feature]`. A lowering may
+//! choose another memory layout, not another meaning.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A network with everything that running it needs except the numbers themselves, which
+/// [`Fill`] describes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Graph {
+    /// For example `resnet18`.
+    pub name: String,
+    /// What a caller feeds.
+    pub inputs: Vec<Input>,
+    /// Weights and buffers, in the order in which the network uses them.
+    pub parameters: Vec<Parameter>,
+    /// Operators, in topological order.
+    pub nodes: Vec<Node>,
+    /// Names of the values that a caller gets.
+    pub outputs: Vec<String>,
+    /// What training minimises; its labels are an input that inference does not feed.
+    pub loss: Option<Loss>,
+}
+
+/// Element type of a value. Floating-point values take the cell's precision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ElementType {
+    /// The precision of the cell.
+    Float,
+    /// 64-bit integers: token ids, labels.
+    Int64,
+}
+
+/// Something a caller feeds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// Name of the value.
+    pub name: String,
+    /// Element type.
+    pub element: ElementType,
+    /// Shape.
+    pub shape: Vec<u64>,
+    /// The numbers.
+    pub fill: Fill,
+}
+
+/// A weight or a buffer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// Name of the value, in the style of PyTorch's state dictionaries.
+    pub name: String,
+    /// Shape.
+    pub shape: Vec<u64>,
+    /// Whether the optimiser moves it.
+    pub role: Role,
+    /// The numbers it starts from.
+    pub fill: Fill,
+}
+
+/// What training does to a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Moved by the optimiser; counted among the parameters.
+    Weight,
+    /// Running statistics of a normalisation: moved by the forward pass, not counted.
+    Buffer,
+    /// Never moved, not counted: positions and the like.
+    Constant,
+}
+
+/// Where the numbers of a tensor come from. Element `i` (row-major) of the tensor named `name` is
+/// a function of `name` and `i` alone: `models::fill` says which.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Fill {
+    /// Uniform in `[low, high)`.
+    Uniform {
+        /// Smallest value.
+        low: f32,
+        /// Bound above.
+        high: f32,
+    },
+    /// Integers, uniform in `0..bound`.
+    Integers {
+        /// Bound above; at least 1.
+        bound: u64,
+    },
+    /// The same number everywhere.
+    Constant {
+        /// The number.
+        value: f32,
+    },
+    /// Integers `0, 1, 2, …` along the last axis.
+    Positions,
+}
+
+/// What training minimises.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Loss {
+    /// Mean over all positions of the cross-entropy of a softmax over the last axis.
+    CrossEntropy {
+        /// Value of shape `[…, classes]`.
+        logits: String,
+        /// Input of shape `[…]` with class numbers.
+        labels: Input,
+    },
+}
+
+/// One operator application.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// Unique name, a path such as `layer1.0.conv1`.
+    pub name: String,
+    /// The operator and its attributes.
+    pub op: Op,
+    /// Names of the values it reads, in ONNX's order.
+    pub inputs: Vec<String>,
+    /// Names of the values it makes.
+    pub outputs: Vec<String>,
+}
+
+/// An operator with its attributes. Names and meanings are those of ONNX unless stated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub enum Op {
+    /// Convolution over two axes: inputs `x`, `weight [out, in/group, kh, kw]`, optional `bias`.
+    Conv {
+        /// Step along height and width.
+        strides: [u64; 2],
+        /// Padding: top, left, bottom, right.
+        pads: [u64; 4],
+        /// Spacing of the kernel's taps.
+        dilations: [u64; 2],
+        /// Number of groups.
+        group: u64,
+    },
+    /// Batch normalisation: inputs `x`, `scale`, `bias`, `running_mean`, `running_var`.
+    /// Training uses the batch's statistics and moves the running ones by `momentum` towards them
+    /// (`running ← (1 − momentum)·running + momentum·batch`, PyTorch's meaning; ONNX's is its
+    /// complement), the variance unbiased.
+    BatchNormalization {
+        /// Added to the variance.
+        epsilon: f32,
+        /// Weight of the new statistics.
+        momentum: f32,
+    },
+    /// Layer normalisation over the last axis: inputs `x`, `scale`, `bias`.
+    LayerNormalization {
+        /// Added to the variance.
+        epsilon: f32,
+    },
+    /// `max(x, 0)`.
+    Relu,
+    /// `min(max(x, min), max)`.
+    Clip {
+        /// Lower bound.
+        min: f32,
+        /// Upper bound.
+        max: f32,
+    },
+    /// `1 / (1 + e^−x)`.
+    Sigmoid,
+    /// `x · sigmoid(x)`; ONNX calls it Swish from opset 24 on.
+    Silu,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// `x · Φ(x)` with the exact normal distribution function.
+    Gelu,
+    /// Softmax along `axis` (negative counts from the end).
+    Softmax {
+        /// Axis.
+        axis: i64,
+    },
+    /// Elementwise sum with broadcasting.
+    Add,
+    /// Elementwise product with broadcasting.
+    Mul,
+    /// Matrix product with broadcasting over leading axes.
+    MatMul,
+    /// `x · weightᵀ + bias`: inputs `x […, in]`, `weight [out, in]`, optional `bias [out]`.
+    /// (ONNX's Gemm with `transB`, for any number of leading axes.)
+    Linear,
+    /// Scaled dot-product attention: inputs `query`, `key`, `value`, each
+    /// `[batch, position, heads·size]`; output the same shape as `query`. The scale is
+    /// `1/√size`. (ONNX's Attention of opset 23, without cache.)
+    Attention {
+        /// Number of heads.
+        heads: u64,
+        /// Whether a position sees only earlier ones and itself.
+        causal: bool,
+    },
+    /// Largest value of a window.
+    MaxPool {
+        /// Window.
+        kernel: [u64; 2],
+        /// Step.
+        strides: [u64; 2],
+        /// Padding: top, left, bottom, right.
+        pads: [u64; 4],
+        /// Whether a last partial window counts.
+        ceil_mode: bool,
+    },
+    /// Mean of a window.
+    AveragePool {
+        /// Window.
+        kernel: [u64; 2],
+        /// Step.
+        strides: [u64; 2],
+        /// Padding: top, left, bottom, right.
+        pads: [u64; 4],
+        /// Whether padding counts in the mean.
+        count_include_pad: bool,
+    },
+    /// Mean over height and width; keeps both axes with size 1.
+    GlobalAveragePool,
+    /// All axes from `axis` on become one.
+    Flatten {
+        /// First axis that is merged.
+        axis: u64,
+    },
+    /// Another shape of the same elements.
+    Reshape {
+        /// The new shape, all sizes given.
+        shape: Vec<u64>,
+    },
+    /// Another order of the axes.
+    Transpose {
+        /// `perm[i]` is the input axis that becomes axis `i`.
+        perm: Vec<u64>,
+    },
+    /// Joins values along an axis.
+    Concat {
+        /// Axis.
+        axis: u64,
+    },
+    /// Elements `start..end` along one axis.
+    Slice {
+        /// Axis.
+        axis: u64,
+        /// First element.
+        start: u64,
+        /// Bound above.
+        end: u64,
+    },
+    /// Rows of a table: inputs `table [rows, width]`, `indices […]`; output `[…, width]`.
+    Gather,
+    /// Removes an axis of size 1.
+    Squeeze {
+        /// Axis.
+        axis: u64,
+    },
+    /// Zeroes elements with this probability while training, scaling the rest; the identity in
+    /// inference and wherever parity is checked.
+    Dropout {
+        /// Probability.
+        ratio: f32,
+    },
+}
+
+impl Op {
+    /// The operator's name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Conv { .. } => "Conv",
+            Self::BatchNormalization { .. } => "BatchNormalization",
+            Self::LayerNormalization { .. } => "LayerNormalization",
+            Self::Relu => "Relu",
+            Self::Clip { .. } => "Clip",
+            Self::Sigmoid => "Sigmoid",
+            Self::Silu => "Silu",
+            Self::Tanh => "Tanh",
+            Self::Gelu => "Gelu",
+            Self::Softmax { .. } => "Softmax",
+            Self::Add => "Add",
+            Self::Mul => "Mul",
+            Self::MatMul => "MatMul",
+            Self::Linear => "Linear",
+            Self::Attention { .. } => "Attention",
+            Self::MaxPool { .. } => "MaxPool",
+            Self::AveragePool { .. } => "AveragePool",
+            Self::GlobalAveragePool => "GlobalAveragePool",
+            Self::Flatten { .. } => "Flatten",
+            Self::Reshape { .. } => "Reshape",
+            Self::Transpose { .. } => "Transpose",
+            Self::Concat { .. } => "Concat",
+            Self::Slice { .. } => "Slice",
+            Self::Gather => "Gather",
+            Self::Squeeze { .. } => "Squeeze",
+            Self::Dropout { .. } => "Dropout",
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Every type that photofinish writes to disk or sends to a worker.
+//!
+//! Data flows one way, and each stage knows only the types it reads and writes:
+//!
+//! ```text
+//! manifest ──plan──▶ Plan ──run──▶ RunRecord + heats ──aggregate──▶ Tables ──report──▶ site
+//! ```
+//!
+//! Conventions: durations are whole nanoseconds (`_ns`), sizes are bytes (`_bytes`), ratios are
+//! dimensionless, times of day are RFC 3339 in UTC. Enums are written in `snake_case`. Every
+//! document carries its `version`; a reader refuses a version that it does not know.
+
+pub mod cell;
+pub mod digest;
+pub mod engine;
+pub mod graph;
+pub mod machine;
+pub mod manifest;
+pub mod outcome;
+pub mod plan;
+pub mod protocol;
+pub mod record;
+pub mod tables;
+
+pub use cell::{
+    Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource,
+    Optimizer, Precision, Strategy,
+};
+pub use digest::Digest;
+pub use engine::{Availability, EngineDescription, FactorDescription, VariantDescription};
+pub use graph::Graph;
+pub use machine::{Environment, Fingerprint};
+pub use outcome::{Outcome, OutcomeKind};
+pub use plan::{Measure, Plan};
+pub use record::{Heat, RunRecord};
+pub use tables::Tables;

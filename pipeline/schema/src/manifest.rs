@@ -1,0 +1,1 @@
+//! A manifest, as a user writes it: questions to answer.

@@ -1,0 +1,322 @@
+//! The plan: everything that a run will do, decided beforehand. Execution makes no decisions.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Boundary, Cell, CellId, Digest, EngineVariant, Mode, OutcomeKind};
+
+/// Version of the plan document.
+pub const VERSION: u32 = 1;
+
+/// Everything that a run will do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Version of this document.
+    pub version: u32,
+    /// Title of the site: that of the first manifest.
+    pub title: String,
+    /// The manifests it was made from.
+    pub manifests: Vec<ManifestSource>,
+    /// The questions.
+    pub jobs: Vec<PlannedJob>,
+    /// The comparison groups to measure, in the order in which a run takes them.
+    pub heats: Vec<PlannedHeat>,
+    /// What the fairness lint and the reader noticed.
+    pub warnings: Vec<Warning>,
+}
+
+/// A manifest that a plan was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ManifestSource {
+    /// As given on the command line, or found below it.
+    pub path: String,
+    /// Its text, so that a site can show how to reproduce it.
+    pub text: String,
+}
+
+/// Something worth knowing before a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Warning {
+    /// The job it concerns.
+    pub job: String,
+    /// What, and what to do.
+    pub message: String,
+}
+
+/// A question and what answers it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedJob {
+    /// Unique in the plan; a path segment of the site: `[a-z0-9_-]+`.
+    pub id: String,
+    /// The question in the manifest's words; empty if it gave none.
+    pub question: String,
+    /// Inference or training.
+    pub mode: Mode,
+    /// How it is measured.
+    pub measure: Measure,
+    /// Families of verdicts.
+    pub comparisons: Vec<Comparison>,
+    /// Outcomes that do not fail the run.
+    pub allow: Vec<Allow>,
+    /// What sources assert.
+    pub claims: Vec<Claim>,
+}
+
+/// How a job is measured. Part of the key of its heats, but for the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Measure {
+    /// Relative half-width that an interval should reach; 0.03 means 3 %.
+    pub target: f64,
+    /// Smallest relative difference worth acting on; never below `target`.
+    pub margin: f64,
+    /// Time that the job may take, in nanoseconds; a heat that would start after it is not reached.
+    pub budget_ns: u64,
+    /// Where the clock starts and stops.
+    pub boundary: Boundary,
+    /// Interleaved passes over all cells of a heat.
+    pub blocks: u32,
+    /// Stretches of steps of each cell in a block.
+    pub rounds: u32,
+    /// Least time of a round, in nanoseconds.
+    pub round_ns: u64,
+    /// Least number of steps of a round.
+    pub round_steps: u64,
+    /// Longest warm-up of a launch, in nanoseconds.
+    pub warm_up_ns: u64,
+    /// Time limit for one launch, from its start to its end, in nanoseconds.
+    pub timeout_ns: u64,
+    /// Memory limit of a worker in bytes; `None`: what the machine has.
+    pub memory_limit_bytes: Option<u64>,
+    /// Simultaneous confidence of a family's intervals, for example 0.95.
+    pub confidence: f64,
+}
+
+/// Cells equal in all but one axis: a family of verdicts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// The compared axis: a key of the manifest's matrix.
+    pub axis: String,
+    /// The value of the axis that the others are held against.
+    pub baseline: String,
+    /// The pairs, each with the coordinates that both share.
+    pub pairs: Vec<Pair>,
+}
+
+/// Two cells of one heat that differ in the compared axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pair {
+    /// The group whose heat holds both.
+    pub group: String,
+    /// The cell with the baseline's value.
+    pub baseline: CellId,
+    /// The cell with another value.
+    pub contender: CellId,
+    /// That other value.
+    pub value: String,
+    /// What both share, by axis of the matrix.
+    pub coordinates: BTreeMap<String, String>,
+}
+
+/// Cells whose outcome does not fail a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Allow {
+    /// Coordinates that a cell must have; a value may end in `*`. Empty: every cell.
+    pub coordinates: BTreeMap<String, String>,
+    /// The outcome.
+    pub outcome: OutcomeKind,
+}
+
+/// What a source asserts about this job's cells.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Short name, unique in the job.
+    pub id: String,
+    /// Citation.
+    pub source: String,
+    /// The assertion in our own words.
+    pub states: String,
+    /// What must hold: the time of the first value relates so to that of the second.
+    pub expect: Expectation,
+}
+
+/// A relation between the step times of two values of an axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    /// The manifest's text, for example `onnxruntime/cpu < pytorch/eager at batch 1`.
+    pub text: String,
+    /// Axis that holds both values.
+    pub axis: String,
+    /// The value on the left.
+    pub left: String,
+    /// How the time of the left relates to that of the right.
+    pub relation: Relation,
+    /// The value on the right.
+    pub right: String,
+    /// Coordinates to which the claim is restricted.
+    pub at: BTreeMap<String, String>,
+}
+
+/// How two step times relate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// The left takes less time: it is faster.
+    Less,
+    /// The left takes more time.
+    Greater,
+    /// Both take the same time, within the margin.
+    Equal,
+}
+
+/// A comparison group: the unit of measuring, caching and sharding.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedHeat {
+    /// Stable name: job and shared coordinates, for example `inference/batch=1,model=resnet18`.
+    pub group: String,
+    /// The job it belongs to.
+    pub job: String,
+    /// Name of its artifact: the hash of `key_parts`.
+    pub key: Digest,
+    /// What the key is made of, by name.
+    pub key_parts: BTreeMap<String, String>,
+    /// The cells; a slot is an index into this list.
+    pub cells: Vec<PlannedCell>,
+    /// Whether the store has it.
+    pub status: Status,
+    /// Predicted time to measure it, in nanoseconds.
+    pub predicted_ns: u64,
+}
+
+/// A cell of a heat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedCell {
+    /// Identity of the configuration.
+    pub id: CellId,
+    /// The configuration.
+    pub cell: Cell,
+    /// Its place in the manifest's matrix, by axis.
+    pub coordinates: BTreeMap<String, String>,
+    /// The slot of which this is the identical twin, measured for the A/A floor.
+    pub twin_of: Option<u32>,
+    /// Why it cannot run here, known before trying.
+    pub obstacle: Option<crate::Outcome>,
+    /// Predicted time of a step, in nanoseconds.
+    pub predicted_step_ns: u64,
+    /// Predicted peak memory, in bytes.
+    pub predicted_bytes: u64,
+    /// Floating-point operations of a step (a multiply-add counts as two).
+    pub flops: u64,
+    /// Bytes that a step must move at least: parameters, inputs, outputs of every node once.
+    pub bytes: u64,
+    /// Number of trainable parameters.
+    pub parameters: u64,
+}
+
+/// Whether the store has a heat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Status {
+    /// Never measured.
+    New,
+    /// A valid artifact exists.
+    Cached {
+        /// Hash of its content.
+        heat: Digest,
+    },
+    /// Begun, interrupted, and resumable.
+    Open {
+        /// Blocks that are already measured.
+        blocks: u32,
+    },
+    /// The group was measured under another key.
+    Stale {
+        /// The parts of the key that changed, in words.
+        changed: Vec<String>,
+    },
+}
+
+/// What the store knows of a group, for `plan` to compare with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownHeat {
+    /// The group.
+    pub group: String,
+    /// Its key.
+    pub key: Digest,
+    /// What the key was made of.
+    pub key_parts: BTreeMap<String, String>,
+    /// Complete (with the hash of its content), or open with this many blocks.
+    pub state: KnownState,
+    /// When it began, RFC 3339; newest wins.
+    pub started: String,
+}
+
+/// How far a known heat has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KnownState {
+    /// Sealed.
+    Sealed(Digest),
+    /// In progress or interrupted.
+    Open(u32),
+}
+
+impl Plan {
+    /// The job of this id.
+    #[must_use]
+    pub fn job(&self, id: &str) -> Option<&PlannedJob> {
+        self.jobs.iter().find(|job| job.id == id)
+    }
+
+    /// The number of cells, twins left out.
+    #[must_use]
+    pub fn cell_count(&self) -> usize {
+        self.heats
+            .iter()
+            .flat_map(|heat| &heat.cells)
+            .filter(|cell| cell.twin_of.is_none())
+            .count()
+    }
+
+    /// The engines that the plan needs, each once, in order.
+    #[must_use]
+    pub fn engines(&self) -> Vec<EngineVariant> {
+        let mut engines: Vec<_> = self
+            .heats
+            .iter()
+            .flat_map(|heat| &heat.cells)
+            .map(|cell| cell.cell.engine.clone())
+            .collect();
+        engines.sort();
+        engines.dedup();
+        engines
+    }
+}
+
+impl Allow {
+    /// Whether a cell with these coordinates is covered.
+    #[must_use]
+    pub fn covers(&self, coordinates: &BTreeMap<String, String>) -> bool {
+        self.coordinates.iter().all(|(axis, pattern)| {
+            coordinates
+                .get(axis)
+                .is_some_and(|value| match pattern.strip_suffix('*') {
+                    Some(prefix) => value.starts_with(prefix),
+                    None => value == pattern,
+                })
+        })
+    }
+}

@@ -1,0 +1,268 @@
+//! The worker protocol: one JSON message a line.
+//!
+//! The worker speaks first ([`Reply::Hello`]); then the supervisor sends one [`Request`] at a
+//! time and the worker answers each with exactly one [`Reply`]. The exception is
+//! [`Request::Cancel`], which may arrive while a request is being served and has no reply of its
+//! own: the request in progress ends early, with what it has. Unknown fields in a message are
+//! refused, so a change of meaning needs a new [`VERSION`].
+//!
+//! The stream is the worker's standard input and output, or the socket that
+//! [`CONTROL_VARIABLE`] names: `unix:/path` or `tcp:127.0.0.1:port`.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Cell, Digest, Graph, Outcome, OutcomeKind};
+
+/// Version of the protocol; the first field of the first message.
+pub const VERSION: u32 = 1;
+
+/// Names the socket to speak over, where standard input and output are not private.
+pub const CONTROL_VARIABLE: &str = "PHOTOFINISH_CONTROL";
+
+/// The longest message that either side accepts, in bytes, its newline included.
+pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
+
+/// What the supervisor asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Build the network and make it ready to run. Once a process.
+    Load(Box<Load>),
+    /// Run once on the standard input (training: [`Parity::steps`] iterations from the initial
+    /// weights) and write the outputs to a file.
+    Parity(Parity),
+    /// Put parameters and optimiser back to their initial state.
+    Reset,
+    /// Run until the step time is steady, within limits.
+    WarmUp(WarmUp),
+    /// Time steps.
+    Measure(Measure),
+    /// Tell memory use.
+    Memory,
+    /// End the request in progress early.
+    Cancel,
+    /// Leave. The worker answers `bye` and exits with status 0.
+    Bye,
+}
+
+/// What the worker answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Reply {
+    /// The first message.
+    Hello(Hello),
+    /// The network is ready.
+    Loaded(Loaded),
+    /// Outputs are in the file.
+    Parity(ParityOutputs),
+    /// Initial state restored.
+    Reset,
+    /// Warm-up is over.
+    WarmUp(WarmUpDone),
+    /// Samples.
+    Measure(Samples),
+    /// Memory use.
+    Memory(Memory),
+    /// The request could not be served. The worker stays alive unless the failure says otherwise
+    /// by its nature.
+    Failed(Outcome),
+    /// The worker leaves.
+    Bye,
+}
+
+/// Who the worker is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// Version of the protocol.
+    pub protocol: u32,
+    /// Name of the engine, as in manifests.
+    pub engine: String,
+    /// Versions of the engine and of the libraries that matter, by name.
+    pub versions: BTreeMap<String, String>,
+    /// Hash of what the worker was built from; absent for workers that are not built here.
+    pub worker: Option<Digest>,
+    /// Variants that this worker can run.
+    pub variants: Vec<String>,
+}
+
+/// Everything that a worker needs to run a cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// The configuration.
+    pub cell: Cell,
+    /// The network.
+    pub graph: Graph,
+    /// A folder of the worker's own for temporary files; it exists and is empty.
+    pub scratch: PathBuf,
+}
+
+/// Phases of getting ready, each with its time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Loaded {
+    /// Making weights and inputs.
+    pub fill_ns: u64,
+    /// Building the network in the engine's own form, weights placed on the device.
+    pub build_ns: u64,
+    /// Compiling, optimising, building an engine; 0 where there is no such phase.
+    pub compile_ns: u64,
+    /// The first step.
+    pub first_step_ns: u64,
+    /// Threads in use, as the engine itself reports; absent where it cannot be asked.
+    pub threads: Option<u32>,
+    /// How idle threads wait: the engine's own words, for example `spinning (default)`.
+    pub spin: String,
+    /// Settings in force, by name, for the page of the cell.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Ask for outputs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Parity {
+    /// File to write: the tensors one after another, row-major, little-endian, without header.
+    pub path: PathBuf,
+    /// Training: number of iterations. Ignored in inference.
+    pub steps: u32,
+}
+
+/// What the file holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ParityOutputs {
+    /// The tensors in the order of the file. Inference: the graph's outputs. Training: for every
+    /// weight, its value after the last iteration minus its initial value.
+    pub tensors: Vec<TensorInfo>,
+    /// Training: the loss of each iteration, before its update.
+    pub losses: Vec<f64>,
+}
+
+/// A tensor in a parity file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TensorInfo {
+    /// Name of the value or of the weight.
+    pub name: String,
+    /// Shape.
+    pub shape: Vec<u64>,
+    /// Element type of the file: `f32` or `f64`. Narrower types are widened before writing.
+    pub element: FileElement,
+}
+
+/// Element type of a parity file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FileElement {
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary64.
+    F64,
+}
+
+/// Limits of a warm-up.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WarmUp {
+    /// At least this many steps.
+    pub min_steps: u64,
+    /// Stop after this time, steady or not, `min_steps` done.
+    pub max_ns: u64,
+    /// Steady when the medians of the last two windows differ by at most this share.
+    pub tolerance: f64,
+}
+
+/// How a warm-up went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WarmUpDone {
+    /// Steps run.
+    pub steps: u64,
+    /// Time taken.
+    pub total_ns: u64,
+    /// Whether the step time was steady at the end.
+    pub steady: bool,
+}
+
+/// How long to measure: until both minima are reached, or the maximum is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Measure {
+    /// Steps run first and discarded: caches and thread pools wake up.
+    pub discard: u64,
+    /// At least this many steps.
+    pub min_steps: u64,
+    /// At least this much time.
+    pub min_ns: u64,
+    /// At most this many steps, whatever the time.
+    pub max_steps: u64,
+}
+
+/// Times of steps, in the order in which they ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Samples {
+    /// Nanoseconds, one entry a step.
+    pub samples_ns: Vec<u64>,
+    /// Whether a `cancel` ended it early.
+    pub cancelled: bool,
+}
+
+/// Memory use of the worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Resident set now.
+    pub resident_bytes: u64,
+    /// Largest resident set since the start of the process.
+    pub peak_resident_bytes: u64,
+    /// Device memory in use, where the cell runs on a GPU.
+    pub device_bytes: Option<u64>,
+    /// Largest device memory in use.
+    pub peak_device_bytes: Option<u64>,
+}
+
+impl Reply {
+    /// A failure.
+    #[must_use]
+    pub fn failed(kind: OutcomeKind, reason: impl Into<String>) -> Self {
+        Self::Failed(Outcome::new(kind, reason))
+    }
+
+    /// What kind of message it is, for error messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "hello",
+            Self::Loaded(_) => "loaded",
+            Self::Parity(_) => "parity",
+            Self::Reset => "reset",
+            Self::WarmUp(_) => "warm_up",
+            Self::Measure(_) => "measure",
+            Self::Memory(_) => "memory",
+            Self::Failed(_) => "failed",
+            Self::Bye => "bye",
+        }
+    }
+}
+
+impl Request {
+    /// What kind of message it is, for error messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Load(_) => "load",
+            Self::Parity(_) => "parity",
+            Self::Reset => "reset",
+            Self::WarmUp(_) => "warm_up",
+            Self::Measure(_) => "measure",
+            Self::Memory => "memory",
+            Self::Cancel => "cancel",
+            Self::Bye => "bye",
+        }
+    }
+}

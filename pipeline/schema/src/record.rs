@@ -1,0 +1,236 @@
+//! Run records: what was measured.
+//!
+//! A heat is written as JSON lines, compressed with zstd: one [`HeatLine::Header`], then
+//! [`HeatLine::Reference`], the [`HeatLine::Block`]s in order, and one [`HeatLine::Footer`].
+//! While it is measured, each line is a file of its own in the store's journal.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Digest, Environment, Outcome,
+    machine::Load,
+    plan::{Measure, Plan, PlannedCell},
+    protocol::{Loaded, Memory, WarmUpDone},
+};
+
+/// Version of the heat document.
+pub const VERSION: u32 = 1;
+
+/// A complete heat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Heat {
+    /// What was to be measured, where and when.
+    pub header: HeatHeader,
+    /// Outputs compared before any speed.
+    pub reference: Reference,
+    /// What was measured.
+    pub blocks: Vec<Block>,
+    /// How it ended.
+    pub footer: HeatFooter,
+}
+
+/// One line of a heat's file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum HeatLine {
+    /// First.
+    Header(Box<HeatHeader>),
+    /// Second.
+    Reference(Reference),
+    /// Then these.
+    Block(Block),
+    /// Last.
+    Footer(HeatFooter),
+}
+
+/// What was to be measured, where and when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeatHeader {
+    /// Version of this document.
+    pub version: u32,
+    /// The group.
+    pub group: String,
+    /// The key of its artifact.
+    pub key: Digest,
+    /// What the key is made of.
+    pub key_parts: BTreeMap<String, String>,
+    /// The cells; a slot is an index into this list.
+    pub cells: Vec<PlannedCell>,
+    /// How it is measured.
+    pub measure: Measure,
+    /// Seed of the random orders.
+    pub seed: u64,
+    /// When it began, RFC 3339 in UTC.
+    pub started: String,
+    /// The machine.
+    pub environment: Environment,
+    /// What measured.
+    pub tool: Tool,
+}
+
+/// The program that wrote an artifact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tool {
+    /// Version of photofinish.
+    pub version: String,
+    /// Git revision that it was built from, `-dirty` added for uncommitted changes; absent outside
+    /// a checkout.
+    pub revision: Option<String>,
+}
+
+/// Parity of every slot, judged once a heat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// Per slot; `None` where the cell never got as far.
+    pub parity: Vec<Option<Parity>>,
+    /// Per slot: an outcome that keeps the cell from being measured.
+    pub obstacles: Vec<Option<Outcome>>,
+    /// Log of the reference worker, if it failed.
+    pub log: String,
+}
+
+/// Agreement of a cell's outputs with the reference's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Parity {
+    /// The reference, for example `pytorch/eager fp64 on cpu`.
+    pub reference: String,
+    /// Relative L2 error of the cell, the worst over all tensors: ‖y − r‖₂ / ‖r‖₂.
+    pub error: f64,
+    /// The tensor with that error.
+    pub tensor: String,
+    /// The same for PyTorch eager at the cell's precision, on the same tensor: what the bound is
+    /// made from.
+    pub eager_error: f64,
+    /// Largest error that passes.
+    pub bound: f64,
+    /// Largest error over bound, over all tensors; passes when at most 1.
+    pub worst_share: f64,
+    /// Training: losses of the cell, step by step.
+    pub losses: Vec<f64>,
+    /// Training: losses of the reference.
+    pub reference_losses: Vec<f64>,
+}
+
+/// One interleaved pass over all cells.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Block {
+    /// Number of the block, from 0.
+    pub index: u32,
+    /// When it began, RFC 3339 in UTC.
+    pub started: String,
+    /// The canary before the first launch.
+    pub canary_before: Canary,
+    /// The canary after the last.
+    pub canary_after: Canary,
+    /// Load of the machine before.
+    pub load_before: Load,
+    /// Load of the machine after.
+    pub load_after: Load,
+    /// Processor time of the supervisor itself while rounds were measured, in nanoseconds.
+    pub supervisor_ns: u64,
+    /// Time while rounds were measured, in nanoseconds.
+    pub measuring_ns: u64,
+    /// The launches, in the order in which they were started.
+    pub launches: Vec<Launch>,
+}
+
+/// A fixed piece of work that tells the machine's mood from an engine's change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Canary {
+    /// Copying 64 MiB, the median of three, in nanoseconds.
+    pub copy_ns: u64,
+    /// A matrix product, 256 × 256 in binary32, the median of three, in nanoseconds.
+    pub matmul_ns: u64,
+}
+
+/// One start of a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    /// The cell: an index into the header's list.
+    pub slot: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Versions that the worker reported.
+    pub versions: BTreeMap<String, String>,
+    /// From the start of the process to its `hello`, in nanoseconds.
+    pub start_ns: Option<u64>,
+    /// Phases of getting ready.
+    pub loaded: Option<Loaded>,
+    /// The warm-up.
+    pub warm_up: Option<WarmUpDone>,
+    /// The rounds, in the order in which they ran.
+    pub rounds: Vec<Round>,
+    /// Memory at the end.
+    pub memory: Option<Memory>,
+    /// Processor time of the worker over its life, in nanoseconds.
+    pub cpu_ns: Option<u64>,
+    /// The end of what it wrote to standard error.
+    pub log: String,
+}
+
+/// A stretch of steps of one cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Round {
+    /// Its place in the order of all rounds of the block, from 0.
+    pub sequence: u32,
+    /// Times of the steps, in nanoseconds, in order.
+    pub samples_ns: Vec<u64>,
+}
+
+/// How a heat ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeatFooter {
+    /// When, RFC 3339 in UTC.
+    pub finished: String,
+    /// The outcome of each slot.
+    pub outcomes: Vec<Outcome>,
+    /// Why measuring stopped, for example `all 6 blocks measured`.
+    pub stopped: String,
+}
+
+/// What a run did: the plan, and for each of its heats the artifact or the reason for having none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunRecord {
+    /// Version of this document.
+    pub version: u32,
+    /// The plan that was run; its statuses say what was found, not what was done.
+    pub plan: Plan,
+    /// One entry a heat of the plan, in its order.
+    pub heats: Vec<HeatEntry>,
+}
+
+/// A heat of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeatEntry {
+    /// The group.
+    pub group: String,
+    /// The key of its artifact.
+    pub key: Digest,
+    /// The hash of the artifact's content, or why there is none.
+    pub heat: HeatResult,
+}
+
+/// What a heat came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum HeatResult {
+    /// The content hash of its artifact.
+    Sealed(Digest),
+    /// Why it was not finished.
+    NotReached(String),
+}

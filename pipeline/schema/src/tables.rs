@@ -1,0 +1,296 @@
+//! Tables: what aggregate makes of run records, and all that the report reads.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Cell, CellId, Digest, Environment, Mode, Outcome,
+    plan::{Expectation, ManifestSource, Measure, Warning},
+    protocol::{Loaded, Memory},
+    record::{Canary, Parity, Tool},
+};
+
+/// Version of the tables document.
+pub const VERSION: u32 = 1;
+
+/// Everything that a site shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tables {
+    /// Version of this document.
+    pub version: u32,
+    /// Title of the site.
+    pub title: String,
+    /// The manifests that asked.
+    pub manifests: Vec<ManifestSource>,
+    /// Jobs in the order of the manifests.
+    pub jobs: Vec<JobTable>,
+    /// All cells, in the order of jobs and matrix; twins left out.
+    pub cells: Vec<CellRow>,
+    /// Noise floors, one per engine and variant.
+    pub floors: Vec<Floor>,
+    /// The machines that measured, each once; `CellRow::environment` is an index.
+    pub environments: Vec<Environment>,
+    /// What measured, each once.
+    pub tools: Vec<Tool>,
+    /// Earliest and latest time of measuring, RFC 3339 in UTC; `None` when nothing was measured.
+    pub measured: Option<(String, String)>,
+    /// Lint.
+    pub warnings: Vec<Warning>,
+    /// The heats that went in, by group: what a bundle must hold.
+    pub heats: Vec<(String, Digest)>,
+}
+
+/// A job's answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobTable {
+    /// Unique; a path segment.
+    pub id: String,
+    /// The question; may be empty.
+    pub question: String,
+    /// Inference or training.
+    pub mode: Mode,
+    /// How it was measured.
+    pub measure: Measure,
+    /// Names of the matrix's axes, in the manifest's order of importance, for the columns.
+    pub axes: Vec<String>,
+    /// Families of verdicts.
+    pub comparisons: Vec<ComparisonTable>,
+    /// Claims with their judgement.
+    pub claims: Vec<ClaimRow>,
+}
+
+/// A family of verdicts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ComparisonTable {
+    /// The compared axis.
+    pub axis: String,
+    /// The value that others are held against.
+    pub baseline: String,
+    /// Number of verdicts that share the error: all pairs of the job.
+    pub family: u32,
+    /// Confidence of each single interval after sharing.
+    pub confidence_each: f64,
+    /// The pairs, in the plan's order.
+    pub rows: Vec<ComparisonRow>,
+}
+
+/// A pair and its verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ComparisonRow {
+    /// What both share.
+    pub coordinates: BTreeMap<String, String>,
+    /// The baseline's cell.
+    pub baseline: CellId,
+    /// The contender's cell.
+    pub contender: CellId,
+    /// The contender's value of the axis.
+    pub value: String,
+    /// Step time of the contender ÷ step time of the baseline; below 1 the contender is faster.
+    /// `None` when either was not measured.
+    pub ratio: Option<Interval>,
+    /// The A/A floor that applied, as a relative difference.
+    pub floor: Option<f64>,
+    /// The verdict about the contender.
+    pub verdict: Verdict,
+    /// Why, in one sentence without a full stop.
+    pub reason: String,
+}
+
+/// An estimate with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    /// Lower end; `None`: unbounded for lack of blocks.
+    pub low: Option<f64>,
+    /// The estimate.
+    pub centre: f64,
+    /// Upper end; `None`: unbounded.
+    pub high: Option<f64>,
+    /// Number of independent units (blocks).
+    pub blocks: u32,
+    /// Confidence.
+    pub confidence: f64,
+}
+
+/// What may be said about a contender against its baseline.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It takes less time, by more than margin and floor.
+    Faster,
+    /// It takes more time, by more than margin and floor.
+    Slower,
+    /// The difference is within the margin, and so is the floor.
+    Same,
+    /// Too close to call, or too noisy.
+    Unclear,
+    /// One of the two has no speed.
+    NotMeasured,
+}
+
+impl Verdict {
+    /// The word used in files and pages.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Faster => "faster",
+            Self::Slower => "slower",
+            Self::Same => "same",
+            Self::Unclear => "unclear",
+            Self::NotMeasured => "not_measured",
+        }
+    }
+}
+
+/// A claim and its judgement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimRow {
+    /// Short name.
+    pub id: String,
+    /// Citation.
+    pub source: String,
+    /// The assertion.
+    pub states: String,
+    /// What was checked.
+    pub expect: Expectation,
+    /// The judgement.
+    pub judgement: Judgement,
+    /// Why, in one sentence.
+    pub reason: String,
+}
+
+/// Whether a claim holds here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Judgement {
+    /// Every pair it speaks of agrees.
+    Confirmed,
+    /// A pair says the opposite.
+    Contradicted,
+    /// Neither.
+    Unclear,
+    /// None of its pairs could be measured on this machine.
+    NotMeasurableHere,
+}
+
+/// The noise between identical cells of one engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Floor {
+    /// Engine and variant.
+    pub engine: String,
+    /// The floor as a relative difference, for example 0.012; `None` with too few blocks.
+    pub floor: Option<f64>,
+    /// Ratio between twins, with its interval.
+    pub ratio: Option<Interval>,
+    /// Number of pairs of twins.
+    pub pairs: u32,
+}
+
+/// A cell's own figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellRow {
+    /// The job.
+    pub job: String,
+    /// The group whose heat measured it.
+    pub group: String,
+    /// Identity; unique within a job.
+    pub id: CellId,
+    /// The configuration.
+    pub cell: Cell,
+    /// Its place in the matrix.
+    pub coordinates: BTreeMap<String, String>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Whether the manifest allows that outcome.
+    pub allowed: bool,
+    /// Present exactly when the outcome is `measured` or `unstable`.
+    pub speed: Option<Speed>,
+    /// Agreement of its outputs.
+    pub parity: Option<Parity>,
+    /// Peak memory over its launches.
+    pub memory: Option<Memory>,
+    /// Phases of the median launch (by total).
+    pub loaded: Option<Loaded>,
+    /// Median time from process start to `hello`, in nanoseconds.
+    pub start_ns: Option<u64>,
+    /// Floating-point operations of a step.
+    pub flops: u64,
+    /// Bytes that a step must move at least.
+    pub bytes: u64,
+    /// Trainable parameters.
+    pub parameters: u64,
+    /// Versions that its workers reported.
+    pub versions: BTreeMap<String, String>,
+    /// Index into `Tables::environments`; `None` when it never started.
+    pub environment: Option<u32>,
+    /// When its heat began, RFC 3339.
+    pub started: Option<String>,
+    /// Launches with their samples, in the order of blocks.
+    pub launches: Vec<LaunchRow>,
+}
+
+/// A cell's speed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Speed {
+    /// Centre of the block medians of the step time, in nanoseconds, with its interval.
+    pub step_ns: Interval,
+    /// Items (batch elements) per second: batch ÷ centre.
+    pub items_per_second: f64,
+    /// Smallest sample, in nanoseconds.
+    pub min_ns: u64,
+    /// Percentiles of all samples pooled, in nanoseconds: descriptive, no interval.
+    pub percentiles_ns: BTreeMap<String, u64>,
+    /// Largest sample, in nanoseconds.
+    pub max_ns: u64,
+    /// Number of samples.
+    pub samples: u64,
+    /// Standard deviation of the logarithm of block medians: spread between blocks.
+    pub between_blocks: f64,
+    /// Median over rounds of (P84 − P16) / (2 · median): spread within a round.
+    pub within_round: f64,
+    /// Achieved floating-point operations per second.
+    pub flops_per_second: f64,
+}
+
+/// One launch on a cell's page.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchRow {
+    /// Number of the block.
+    pub block: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Median of its samples, in nanoseconds.
+    pub median_ns: Option<u64>,
+    /// Warm-up: steps, time in nanoseconds, steady.
+    pub warm_up: Option<crate::protocol::WarmUpDone>,
+    /// Canary before its block.
+    pub canary: Canary,
+    /// Samples of each round, in nanoseconds.
+    pub rounds: Vec<Vec<u64>>,
+    /// End of its log.
+    pub log: String,
+}
+
+/// A file that the site offers for download, made by aggregate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Download {
+    /// File name below the site's `data/`, for example `cells.csv`.
+    pub file: String,
+    /// What it is, in one sentence.
+    pub summary: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
