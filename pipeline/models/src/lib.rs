@@ -1,1 +1,9 @@
-//! models
+//! Models: the zoo, deterministic weights, shape inference, cost, and ONNX.
+//!
+//! A model is a [`schema::Graph`]: operators, shapes and a recipe for every number. This crate
+//! builds graphs ([`zoo`]), checks them ([`infer`]), says what they cost ([`cost`]), makes their
+//! numbers ([`fill`]) and writes them as ONNX ([`onnx`]).
+
+#![forbid(unsafe_code)]
+
+pub mod fill;
