@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Cell, CellId, Digest, Environment, Mode, Outcome,
+    machine::Load,
     plan::{Expectation, ManifestSource, Measure, Warning},
     protocol::{Loaded, Memory},
     record::{Canary, Parity, Tool},
@@ -31,7 +32,8 @@ pub struct Tables {
     pub cells: Vec<CellRow>,
     /// Noise floors, one per engine and variant.
     pub floors: Vec<Floor>,
-    /// The machines that measured, each once; `CellRow::environment` is an index.
+    /// The machines that measured, each once whatever its load; `CellRow::environment` is an
+    /// index.
     pub environments: Vec<Environment>,
     /// What measured, each once.
     pub tools: Vec<Tool>,
@@ -236,6 +238,8 @@ pub struct CellRow {
     pub environment: Option<u32>,
     /// When its heat began, RFC 3339.
     pub started: Option<String>,
+    /// The load that its heat found: `Environment::load` is that of the machine's first heat.
+    pub load: Option<Load>,
     /// Launches with their samples, in the order of blocks.
     pub launches: Vec<LaunchRow>,
 }
