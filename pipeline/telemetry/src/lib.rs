@@ -1,1 +1,36 @@
-//! telemetry
+//! What the machine is, and what it does.
+//!
+//! [`fingerprint`] is what decides a speed and does not change by itself; it is part of the key of
+//! every heat. [`environment`] is the state a heat found; [`load`] how busy the machine is at a
+//! moment. All of it is read from files of the kernel and from NVML; what a machine does not tell
+//! is absent, never zero.
+#![forbid(unsafe_code)]
+
+mod environment;
+mod fingerprint;
+mod gpu;
+mod limits;
+mod load;
+mod probe;
+
+pub use probe::Probe;
+
+use schema::{Environment, Fingerprint, machine::Load};
+
+/// What this machine is.
+#[must_use]
+pub fn fingerprint() -> Fingerprint {
+    Probe::system().fingerprint()
+}
+
+/// The state that this machine is in.
+#[must_use]
+pub fn environment() -> Environment {
+    Probe::system().environment()
+}
+
+/// How busy this machine is now.
+#[must_use]
+pub fn load() -> Load {
+    Probe::system().load()
+}

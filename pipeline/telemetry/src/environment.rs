@@ -1,0 +1,184 @@
+//! The state a machine is in.
+
+use std::{collections::BTreeMap, env};
+
+use schema::Environment;
+
+use crate::Probe;
+
+/// Environment variables that change what engines do begin so.
+const PREFIXES: [&str; 12] = [
+    "OMP_",
+    "KMP_",
+    "GOMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "DNNL_",
+    "ONEDNN_",
+    "TORCH_",
+    "PYTORCH_",
+    "TF_",
+    "ORT_",
+    "CUDA_",
+];
+
+impl Probe {
+    /// The state that the machine is in.
+    #[must_use]
+    pub fn environment(&self) -> Environment {
+        let cpu = |file: &str| self.read(&format!("sys/devices/system/cpu/{file}"));
+        Environment {
+            fingerprint: self.fingerprint(),
+            kernel: self.read("proc/sys/kernel/osrelease").unwrap_or_default(),
+            distribution: self
+                .field("etc/os-release", "PRETTY_NAME")
+                .unwrap_or_default(),
+            governor: cpu("cpu0/cpufreq/scaling_governor"),
+            turbo: self.turbo(),
+            smt: cpu("smt/active").and_then(|text| switch(&text)),
+            virtualization: self.virtualization(),
+            memory_limit_bytes: self.memory_limit_bytes(),
+            cpu_quota: self.cpu_quota(),
+            load: self.load(),
+            variables: engine_variables(env::vars_os().filter_map(|(name, value)| {
+                Some((name.into_string().ok()?, value.into_string().ok()?))
+            })),
+        }
+    }
+
+    /// Whether processors may exceed their base frequency. Intel's driver tells the opposite.
+    fn turbo(&self) -> Option<bool> {
+        let file = |path: &str| {
+            self.read(&format!("sys/devices/system/cpu/{path}"))
+                .and_then(|text| switch(&text))
+        };
+        file("cpufreq/boost").or_else(|| file("intel_pstate/no_turbo").map(|off| !off))
+    }
+
+    /// The hypervisor's name, or `yes` where only the processor flag tells.
+    fn virtualization(&self) -> Option<String> {
+        self.read("sys/hypervisor/type").or_else(|| {
+            let flags = self.field("proc/cpuinfo", "flags")?;
+            let vendor = self.read("sys/class/dmi/id/sys_vendor");
+            flags
+                .split_whitespace()
+                .any(|flag| flag == "hypervisor")
+                .then(|| vendor.unwrap_or_else(|| "yes".to_owned()))
+        })
+    }
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+/// The variables that change what engines do.
+fn engine_variables(all: impl Iterator<Item = (String, String)>) -> BTreeMap<String, String> {
+    all.filter(|(name, _)| PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A machine made of files: two threads of one core each on two processors, limits by cgroup v1.
+    fn machine() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, content: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        write(
+            "proc/cpuinfo",
+            "processor\t: 0\nmodel name\t: Test CPU @ 2.00GHz\nflags\t\t: fpu avx2 hypervisor\ncpu MHz\t\t: 1000.0\n\nprocessor\t: 1\nmodel name\t: Test CPU\ncpu MHz\t\t: 3000.0\n",
+        );
+        write(
+            "proc/meminfo",
+            "MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n",
+        );
+        write("proc/loadavg", "1.50 1.00 0.50 1/100 42\n");
+        write("proc/stat", "cpu  100 0 50 800 10 0 0 40 5 0\ncpu0 1 2 3\n");
+        write("proc/sys/kernel/osrelease", "6.1.0-test\n");
+        write("proc/self/cgroup", "4:memory:/a/b\n1:cpu,cpuacct:/\n0::/\n");
+        write(
+            "sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "9223372036854771712",
+        );
+        write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "4294967296");
+        write(
+            "sys/fs/cgroup/memory/a/b/memory.limit_in_bytes",
+            "9223372036854771712",
+        );
+        write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "150000");
+        write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+        write(
+            "etc/os-release",
+            "NAME=\"Test\"\nPRETTY_NAME=\"Test OS 1\"\n",
+        );
+        write("sys/devices/system/cpu/intel_pstate/no_turbo", "1\n");
+        write("sys/devices/system/cpu/smt/active", "1\n");
+        root
+    }
+
+    #[test]
+    fn files_of_the_kernel_become_an_environment() {
+        let root = machine();
+        let found = Probe::at(root.path()).environment();
+        assert_eq!(found.fingerprint.cpu_model, "Test CPU @ 2.00GHz");
+        assert_eq!(found.fingerprint.cpu_features, ["avx2"]);
+        assert_eq!(
+            found.fingerprint.memory_gib, 4,
+            "the control group's limit is the machine"
+        );
+        assert_eq!(found.memory_limit_bytes, Some(4 << 30));
+        assert_eq!(found.cpu_quota, Some(1.5));
+        assert_eq!(found.kernel, "6.1.0-test");
+        assert_eq!(found.distribution, "Test OS 1");
+        assert_eq!((found.turbo, found.smt), (Some(false), Some(true)));
+        assert_eq!(found.governor, None);
+        assert_eq!(found.virtualization.as_deref(), Some("yes"));
+        assert_eq!(found.load.load_1m, 1.5);
+        assert_eq!(found.load.available_memory_bytes, 4 << 30);
+        assert_eq!(found.load.clock_mhz, Some(2000.0));
+        // 40 of 1,000 ticks stolen, 150 spent; a tick is 10 ms on Linux.
+        assert_eq!(
+            (found.load.steal_ns, found.load.busy_ns),
+            (400_000_000, 1_500_000_000)
+        );
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_is_no_error() {
+        let root = tempfile::tempdir().unwrap();
+        let found = Probe::at(root.path()).environment();
+        assert_eq!(found.fingerprint.cpu_model, "unknown processor");
+        assert_eq!(
+            (found.governor, found.turbo, found.cpu_quota),
+            (None, None, None)
+        );
+        assert!(found.fingerprint.logical_cpus >= 1);
+    }
+
+    #[test]
+    fn only_variables_of_engines_are_kept() {
+        let all = [
+            ("OMP_NUM_THREADS", "2"),
+            ("HOME", "x"),
+            ("SECRET_TOKEN", "y"),
+            ("TF_X", "1"),
+        ];
+        let kept = engine_variables(
+            all.into_iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        assert_eq!(kept.keys().collect::<Vec<_>>(), ["OMP_NUM_THREADS", "TF_X"]);
+    }
+}
