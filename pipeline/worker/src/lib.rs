@@ -1,5 +1,18 @@
-//! The worker protocol and the loop that all Rust engines share.
+//! The worker protocol: the loop that all Rust engines share, and the supervisor's side of it.
+//!
+//! * An engine written in Rust implements [`Engine`] and [`Session`], and its `main` is
+//!   [`serve()`].
+//! * The supervisor starts any worker, in any language, as a [`host::Host`].
+//!
+//! The messages are `schema::protocol`'s.
 
 mod command;
+mod engine;
+mod frame;
+pub mod host;
+mod procfs;
+mod serve;
 
 pub use command::WorkerCommand;
+pub use engine::{Engine, Identity, LoadReport, ParityData, Session, Tensor, Values};
+pub use serve::serve;

@@ -1,0 +1,111 @@
+//! What an engine written in Rust implements; [`serve`](crate::serve()) does the rest.
+
+use std::collections::BTreeMap;
+
+use schema::{Digest, Outcome, protocol::Load};
+
+/// An engine before it has a network. Constructing one must be cheap and silent: whatever loads
+/// a library belongs in [`hello`](Self::hello) or [`load`](Self::load), where the standard output
+/// is safe from its chatter.
+pub trait Engine {
+    /// Who this worker is. Called once, first.
+    fn hello(&self) -> Identity;
+
+    /// Builds the cell's network, ready for its first step. Called at most once a process, after
+    /// [`hello`](Self::hello).
+    ///
+    /// # Errors
+    /// The typed reason why this cell cannot run here: `unsupported`, `unavailable`,
+    /// `out_of_memory`, or `crashed`.
+    fn load(&mut self, load: &Load) -> Result<(Box<dyn Session>, LoadReport), Outcome>;
+}
+
+/// A network that is ready to run.
+pub trait Session {
+    /// One synchronous step (an inference call, or a training iteration): returns when the result
+    /// is there, at the cell's timing boundary. The clock runs exactly while this does, so nothing
+    /// else belongs in it.
+    ///
+    /// # Errors
+    /// The typed reason, for example `out_of_memory`.
+    fn step(&mut self) -> Result<(), Outcome>;
+
+    /// Runs for the sake of the outputs. Inference: one step on the standard input; the tensors
+    /// are the graph's outputs. Training: `steps` iterations from the initial weights, dropout
+    /// off; for every weight its final value minus its initial one, and the loss of each
+    /// iteration before its update. Starts from the initial state whatever ran before, and leaves
+    /// the session in it.
+    ///
+    /// # Errors
+    /// The typed reason.
+    fn parity(&mut self, steps: u32) -> Result<ParityData, Outcome>;
+
+    /// Puts parameters, buffers and optimiser back to their initial state.
+    ///
+    /// # Errors
+    /// The typed reason.
+    fn reset(&mut self) -> Result<(), Outcome>;
+
+    /// Memory in use on the device and its peak, in bytes; `None` on a CPU or where the engine
+    /// cannot tell.
+    fn device_memory(&mut self) -> Option<(u64, u64)>;
+}
+
+/// Who a worker is: a `hello` without the protocol's version, which is the loop's to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Name of the engine, as in manifests.
+    pub engine: String,
+    /// Versions of the engine and of the libraries that matter, by name.
+    pub versions: BTreeMap<String, String>,
+    /// Hash of what the worker was built from.
+    pub worker: Option<Digest>,
+    /// Variants that this worker can run.
+    pub variants: Vec<String>,
+}
+
+/// What an engine tells of getting ready; the loop times the first step itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LoadReport {
+    /// Making weights and inputs.
+    pub fill_ns: u64,
+    /// Building the network in the engine's own form, weights placed on the device.
+    pub build_ns: u64,
+    /// Compiling, optimising, building an engine; 0 where there is no such phase.
+    pub compile_ns: u64,
+    /// Threads in use, as the engine itself reports; absent where it cannot be asked.
+    pub threads: Option<u32>,
+    /// How idle threads wait, for example `spinning (default)`.
+    pub spin: String,
+    /// Settings in force, by name.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Outputs, for comparison with the reference's.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ParityData {
+    /// The tensors.
+    pub tensors: Vec<Tensor>,
+    /// Training: the loss of each iteration, before its update; empty in inference.
+    pub losses: Vec<f64>,
+}
+
+/// A tensor on its way to a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// Name of the value or of the weight.
+    pub name: String,
+    /// Shape; the product is the number of values.
+    pub shape: Vec<u64>,
+    /// The numbers, row-major.
+    pub values: Values,
+}
+
+/// Numbers of a tensor; narrower types are widened before they get here.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// IEEE binary32.
+    F32(Vec<f32>),
+    /// IEEE binary64.
+    F64(Vec<f64>),
+}
