@@ -1,0 +1,54 @@
+//! Corrupt artifacts are kept for whoever wants to know what happened, out of the way.
+
+use std::path::PathBuf;
+
+use crate::{Corrupt, StoreError, WriterLock, atomic, stamp::Stamp};
+
+impl WriterLock {
+    /// Moves a corrupt artifact to `aside/`, with a note beside it that says what is wrong, and
+    /// returns its new place; `None` if somebody removed it meanwhile.
+    ///
+    /// # Errors
+    /// It lies outside this store, or cannot be moved.
+    pub fn set_aside(&self, corrupt: &Corrupt) -> Result<Option<PathBuf>, StoreError> {
+        let inside = corrupt
+            .path
+            .strip_prefix(self.path())
+            .map_err(|_| StoreError::Invalid {
+                what: format!("`{}` aside", corrupt.path.display()),
+                reason: "it lies outside the store".to_owned(),
+            })?;
+        if !corrupt.path.exists() {
+            return Ok(None);
+        }
+        let folder = self.path().join("aside");
+        let flat: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
+        let name = format!("{}-{}", Stamp::now(), shorten(&flat.join("-")));
+        let taken = |name: &str| folder.join(name).exists();
+        let name = (1..)
+            .map(|copy| {
+                if copy == 1 {
+                    name.clone()
+                } else {
+                    format!("{copy}-{name}")
+                }
+            })
+            .find(|name| !taken(name))
+            .unwrap_or(name);
+        let place = folder.join(&name);
+        let note = format!("{}\n", corrupt);
+        atomic::write(
+            &self.tmp(),
+            &folder.join(format!("{name}.reason.txt")),
+            note.as_bytes(),
+        )?;
+        atomic::rename(&corrupt.path, &place)?;
+        Ok(Some(place))
+    }
+}
+
+/// Names of files are limited to 255 bytes; the end of the path tells most.
+fn shorten(name: &str) -> String {
+    let characters = name.chars().count();
+    name.chars().skip(characters.saturating_sub(160)).collect()
+}

@@ -1,0 +1,119 @@
+//! Files that appear whole or not at all.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+};
+
+use crate::StoreError;
+
+/// Writes `bytes` to `path` by way of a file in `tmp`, which must be on the same file system.
+/// When this returns, both the content and the name have reached the disk.
+pub(crate) fn write(tmp: &Path, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let failed = |action| StoreError::io(action, path);
+    let mut file = tempfile::Builder::new()
+        .prefix("write-")
+        .tempfile_in(tmp)
+        .map_err(failed("write"))?;
+    file.write_all(bytes).map_err(failed("write"))?;
+    file.as_file().sync_all().map_err(failed("flush"))?;
+    file.persist(path)
+        .map_err(|error| StoreError::io("rename into", path)(error.error))?;
+    sync_parent(path)
+}
+
+/// Moves a file or folder, and flushes both folders' lists of names.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
+    fs::rename(from, to).map_err(StoreError::io("move", from))?;
+    sync_parent(to)?;
+    sync_parent(from)
+}
+
+/// Creates a folder, with those above it, and flushes the name.
+pub(crate) fn create_folder(path: &Path) -> Result<(), StoreError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(path).map_err(StoreError::io("create", path))?;
+    sync_parent(path)
+}
+
+/// Flushes the list of names of the folder that holds `path`.
+pub(crate) fn sync_parent(path: &Path) -> Result<(), StoreError> {
+    let folder = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    File::open(folder)
+        .and_then(|handle| handle.sync_all())
+        .map_err(StoreError::io("flush", folder))
+}
+
+/// Reads a file of at most `limit` bytes; `None` if there is none.
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    use std::io::Read;
+
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::io("open", path)(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(StoreError::io("read", path))?;
+    if bytes.len() as u64 > limit {
+        return Err(StoreError::corrupt(
+            path,
+            format!("it is longer than {limit} bytes"),
+        ));
+    }
+    Ok(Some(bytes))
+}
+
+/// The entries of a folder, by name in order; none if there is no such folder. Names that are not
+/// UTF-8 are not ours and left out.
+pub(crate) fn list(path: &Path) -> Result<Vec<String>, StoreError> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StoreError::io("list", path)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(StoreError::io("list", path))?;
+        if let Ok(name) = entry.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let tmp = folder.path().join("tmp");
+        fs::create_dir(&tmp).unwrap();
+        let target = folder.path().join("no/such/folder");
+        let error = write(&tmp, &target, b"x").unwrap_err();
+        assert!(error.to_string().contains("rename into"), "{error}");
+        assert_eq!(list(&tmp).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_over_the_limit_is_corrupt() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        write(folder.path(), &path, b"12345").unwrap();
+        assert_eq!(read(&path, 5).unwrap().unwrap(), b"12345");
+        assert!(read(&path, 4).unwrap_err().as_corrupt().is_some());
+        assert_eq!(read(&folder.path().join("none"), 4).unwrap(), None);
+    }
+}

@@ -1,0 +1,14 @@
+//! Bundles: portable archives of artifacts, from which a site is rebuilt byte for byte.
+//!
+//! A bundle is a tar archive in zstd. First `manifest.json`, then in the order of their names
+//! `extra/<name>`, `heats/<key>/<sha256>.heat.zst` and `run.zst`. It holds plain files only, each
+//! named in the manifest with its size and hash; nothing in it depends on the time, the user or the
+//! machine of packing. It carries data, never anything executable.
+
+mod manifest;
+mod open;
+mod pack;
+
+pub use manifest::{BundledFile, Manifest, VERSION};
+pub use open::Opened;
+pub use pack::pack;

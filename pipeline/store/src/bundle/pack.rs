@@ -1,0 +1,151 @@
+//! Making a bundle.
+
+use std::{collections::BTreeMap, io::Write, path::Path};
+
+use schema::{
+    Digest,
+    record::{HeatResult, Tool},
+};
+
+use super::manifest::{BundledFile, Entry, MANIFEST, Manifest, VERSION};
+use crate::{Store, StoreError, atomic, codec, runs};
+
+/// The content is compressed already; this is for the manifest and tar's padding.
+const LEVEL: i32 = 3;
+
+/// Packs a run, with all heats that it names, into one file. The same run gives the same bytes.
+/// `extra` files are carried along by their plain names. Returns what the bundle says about itself.
+///
+/// # Errors
+/// The run or a heat is missing or corrupt, the name of an extra file is not plain, or the file
+/// cannot be written.
+pub fn pack(
+    store: &Store,
+    run: &Digest,
+    tool: &Tool,
+    extra: &BTreeMap<String, Vec<u8>>,
+    out: &Path,
+) -> Result<Manifest, StoreError> {
+    let heats = heats_of(store, run)?;
+    let mut entries: Vec<Entry> = extra.keys().cloned().map(Entry::Extra).collect();
+    entries.extend(
+        heats
+            .into_iter()
+            .map(|(key, digest)| Entry::Heat { key, digest }),
+    );
+    entries.push(Entry::Run);
+    entries.sort_by_key(Entry::name);
+
+    let content = |entry: &Entry| -> Result<Vec<u8>, StoreError> {
+        match entry {
+            Entry::Heat { key, digest } => Ok(store.heat_bytes(key, digest)?.1),
+            Entry::Run => Ok(store.run_bytes(run)?.1),
+            Entry::Extra(name) => Ok(extra.get(name).cloned().unwrap_or_default()),
+        }
+    };
+    let mut files = Vec::new();
+    for entry in &entries {
+        let name = entry.name();
+        if Entry::parse(&name).as_ref() != Ok(entry) {
+            let what = format!("`{}` into a bundle", name.escape_debug());
+            let reason = "the name of an extra file has letters, digits, `.`, `_` and `-` only";
+            return Err(StoreError::Invalid {
+                what,
+                reason: reason.to_owned(),
+            });
+        }
+        let bytes = content(entry)?;
+        files.push(BundledFile {
+            name,
+            bytes: bytes.len() as u64,
+            sha256: Digest::of_bytes(&bytes),
+        });
+    }
+    let manifest = Manifest {
+        version: VERSION,
+        tool: tool.clone(),
+        run: *run,
+        files,
+    };
+    write(&manifest, &entries, content, out)?;
+    Ok(manifest)
+}
+
+/// The heats that a run names, each once, in order, and readable.
+fn heats_of(store: &Store, run: &Digest) -> Result<Vec<(Digest, Digest)>, StoreError> {
+    let (path, bytes) = store.run_bytes(run)?;
+    let record = runs::decode(&bytes).map_err(|error| error.at(path))?;
+    let mut heats: Vec<(Digest, Digest)> = record
+        .heats
+        .iter()
+        .filter_map(|entry| match entry.heat {
+            HeatResult::Sealed(digest) => Some((entry.key, digest)),
+            HeatResult::NotReached(_) => None,
+        })
+        .collect();
+    heats.sort_unstable();
+    heats.dedup();
+    Ok(heats)
+}
+
+fn write(
+    manifest: &Manifest,
+    entries: &[Entry],
+    content: impl Fn(&Entry) -> Result<Vec<u8>, StoreError>,
+    out: &Path,
+) -> Result<(), StoreError> {
+    let failed = || StoreError::io("write", out);
+    let folder = match out.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::Builder::new()
+        .prefix(".photofinish-bundle-")
+        .tempfile_in(folder)
+        .map_err(failed())?;
+    {
+        let encoder = zstd::Encoder::new(file.as_file_mut(), LEVEL).map_err(failed())?;
+        let mut archive = tar::Builder::new(encoder);
+        let json = codec::line(manifest).map_err(|reason| StoreError::Invalid {
+            what: "a bundle".to_owned(),
+            reason,
+        })?;
+        append(&mut archive, MANIFEST, &json).map_err(failed())?;
+        for entry in entries {
+            append(&mut archive, &entry.name(), &content(entry)?).map_err(failed())?;
+        }
+        archive
+            .into_inner()
+            .and_then(zstd::Encoder::finish)
+            .and_then(|file| file.flush())
+            .map_err(failed())?;
+    }
+    file.as_file().sync_all().map_err(failed())?;
+    make_readable(file.as_file()).map_err(failed())?;
+    file.persist(out).map_err(|error| failed()(error.error))?;
+    atomic::sync_parent(out)
+}
+
+/// Temporary files are private; a bundle is there to be given away.
+fn make_readable(file: &std::fs::File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    file.set_permissions(std::fs::Permissions::from_mode(0o644))
+}
+
+fn append<W: Write>(
+    archive: &mut tar::Builder<W>,
+    name: &str,
+    bytes: &[u8],
+) -> std::io::Result<()> {
+    let mut header = tar::Header::new_ustar();
+    header.set_path(name)?;
+    header.set_size(bytes.len() as u64);
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_entry_type(tar::EntryType::Regular);
+    header.set_cksum();
+    archive.append(&header, bytes)
+}

@@ -1,0 +1,99 @@
+//! What the store knows: the newest heat of every key, verified.
+
+use schema::{
+    Digest,
+    plan::{KnownHeat, KnownState},
+    record,
+};
+
+use crate::{Corrupt, Store, StoreError, atomic, codec, journal::KeyFile};
+
+/// The heats of a store, and what is wrong with it.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// One entry a key: the newest sealed heat whose content is sound; else the open one.
+    pub heats: Vec<KnownHeat>,
+    /// Artifacts that are not what was written. They do not count as known;
+    /// [`WriterLock::set_aside`](crate::WriterLock::set_aside) moves them out of the way.
+    pub corrupt: Vec<Corrupt>,
+}
+
+impl Store {
+    /// The newest heat of every key, in the order of keys, content hashes verified.
+    ///
+    /// # Errors
+    /// The store cannot be read. Corrupt artifacts are no error: they are listed.
+    pub fn known_heats(&self) -> Result<Known, StoreError> {
+        let mut known = Known::default();
+        for key in self.keys()? {
+            if let Some(heat) = self.known_heat(&key, &mut known.corrupt)? {
+                known.heats.push(heat);
+            }
+        }
+        Ok(known)
+    }
+
+    fn known_heat(
+        &self,
+        key: &Digest,
+        corrupt: &mut Vec<Corrupt>,
+    ) -> Result<Option<KnownHeat>, StoreError> {
+        let file = match self.read_key_file(key) {
+            Ok(Some(file)) => file,
+            // Killed between making the folder and writing the file: nothing is known yet.
+            // Written by another version: its key names that version, so no plan asks for it.
+            Ok(None) | Err(StoreError::Version { .. }) => return Ok(None),
+            Err(StoreError::Corrupt(damage)) => {
+                corrupt.push(damage);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let entry = |state, started| KnownHeat {
+            group: file.group.clone(),
+            key: *key,
+            key_parts: file.key_parts.clone(),
+            state,
+            started,
+        };
+        for name in self.sealed(key)?.iter().rev() {
+            match self.verified(key, name) {
+                Ok(Some(_)) => {
+                    let state = KnownState::Sealed(name.digest);
+                    return Ok(Some(entry(state, name.started.to_rfc3339())));
+                }
+                Ok(None) => {}
+                Err(StoreError::Corrupt(damage)) => corrupt.push(damage),
+                Err(error) => return Err(error),
+            }
+        }
+        let lines = self.open_lines(key)?;
+        Ok(lines.header.map(|header| {
+            let blocks = u32::try_from(lines.blocks.len()).unwrap_or(u32::MAX);
+            entry(KnownState::Open(blocks), header.started)
+        }))
+    }
+
+    fn read_key_file(&self, key: &Digest) -> Result<Option<KeyFile>, StoreError> {
+        let path = self.key_file(key);
+        let Some(bytes) = atomic::read(&path, codec::MAX_LINE_BYTES)? else {
+            return Ok(None);
+        };
+        let file: KeyFile = serde_json::from_slice(&bytes)
+            .map_err(|error| StoreError::corrupt(&path, error.to_string()))?;
+        if file.version != record::VERSION {
+            return Err(StoreError::Version {
+                path,
+                found: file.version,
+                expected: record::VERSION,
+            });
+        }
+        if file.key != *key || Digest::of_value(&file.key_parts) != *key {
+            return Err(StoreError::corrupt(
+                path,
+                "its parts do not make up its key",
+            ));
+        }
+        Ok(Some(file))
+    }
+}

@@ -1,0 +1,225 @@
+//! One writer at a time.
+
+use std::{
+    fmt,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{Read, Seek, Write},
+    ops::Deref,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Store, StoreError, now};
+
+/// Longest command that a lock names, in characters.
+const COMMAND_CHARS: usize = 200;
+
+/// The right to write to a store, held until dropped. The system takes it back when the process
+/// dies, however it dies.
+#[derive(Debug)]
+pub struct WriterLock {
+    store: Store,
+    file: File,
+}
+
+/// Who holds the lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its process.
+    pub pid: u32,
+    /// Its command line.
+    pub command: String,
+    /// Since when, RFC 3339 in UTC.
+    pub since: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pid == 0 {
+            return f.write_str("another process");
+        }
+        // The file may hold anything: nothing of it may steer a terminal.
+        let (command, since) = (self.command.escape_debug(), self.since.escape_debug());
+        write!(f, "process {} (`{command}`, since {since})", self.pid)
+    }
+}
+
+impl Store {
+    /// Takes the right to write, creating the store where there is none, and removes what an
+    /// earlier writer left half-written.
+    ///
+    /// # Errors
+    /// Another process holds it (the error says which), or the store cannot be written.
+    pub fn lock(&self) -> Result<WriterLock, StoreError> {
+        crate::atomic::create_folder(self.path())?;
+        let path = self.path().join("lock");
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(StoreError::io("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let holder = read_holder(&mut file);
+                return Err(StoreError::Locked {
+                    path: self.path().to_owned(),
+                    holder,
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", path)(error)),
+        }
+        self.create()?;
+        write_holder(&mut file).map_err(StoreError::io("write", &path))?;
+        let lock = WriterLock {
+            store: self.clone(),
+            file,
+        };
+        lock.clean()?;
+        Ok(lock)
+    }
+}
+
+impl WriterLock {
+    /// Removes what an earlier writer left in `tmp/`.
+    fn clean(&self) -> Result<(), StoreError> {
+        let tmp = self.tmp();
+        for name in crate::atomic::list(&tmp)? {
+            let path = tmp.join(name);
+            let removed = if path.is_dir() {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
+            };
+            removed.map_err(StoreError::io("remove", &path))?;
+        }
+        Ok(())
+    }
+}
+
+impl Deref for WriterLock {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        // The name of a holder that is gone would only mislead; the lock itself goes with the
+        // file handle, so a failure here harms nobody.
+        let _ = self.file.set_len(0);
+    }
+}
+
+fn read_holder(file: &mut File) -> Holder {
+    let mut text = String::new();
+    let unknown = Holder {
+        pid: 0,
+        command: String::new(),
+        since: String::new(),
+    };
+    match file.take(4096).read_to_string(&mut text) {
+        Ok(_) => serde_json::from_str(&text).unwrap_or(unknown),
+        Err(_) => unknown,
+    }
+}
+
+fn write_holder(file: &mut File) -> std::io::Result<()> {
+    let words: Vec<String> = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let command = words.join(" ").chars().take(COMMAND_CHARS).collect();
+    let holder = Holder {
+        pid: std::process::id(),
+        command,
+        since: now(),
+    };
+    let text = serde_json::to_string(&holder).map_err(std::io::Error::other)?;
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_writer_learns_who_is_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("store")).unwrap();
+        let lock = store.lock().unwrap();
+        let error = store.lock().unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("process {}", std::process::id())),
+            "{error}"
+        );
+        drop(lock);
+        store.lock().unwrap();
+    }
+
+    #[test]
+    fn a_hostile_lock_file_cannot_steer_the_terminal() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let _lock = store.lock().unwrap();
+        let evil = "{\"pid\":7,\"command\":\"\\u001b[2Jx\",\"since\":\"\\u0007\"}";
+        fs::write(folder.path().join("lock"), evil).unwrap();
+        let error = store.lock().unwrap_err().to_string();
+        assert!(!error.chars().any(char::is_control), "{error:?}");
+        fs::write(folder.path().join("lock"), [0xff; 9000]).unwrap();
+        assert!(
+            store
+                .lock()
+                .unwrap_err()
+                .to_string()
+                .contains("another process")
+        );
+    }
+
+    #[test]
+    fn leftovers_are_removed_and_other_files_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        drop(store.lock().unwrap());
+        fs::write(store.tmp().join("write-abc"), "half").unwrap();
+        fs::create_dir(store.tmp().join("bundle-x")).unwrap();
+        fs::write(folder.path().join("notes.txt"), "mine").unwrap();
+        drop(store.lock().unwrap());
+        assert_eq!(
+            crate::atomic::list(&store.tmp()).unwrap(),
+            Vec::<String>::new()
+        );
+        assert!(folder.path().join("notes.txt").exists());
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_the_store_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "x").unwrap();
+        let error = Store::open(&path).unwrap_err().to_string();
+        assert!(error.contains("is not a folder"), "{error}");
+        let error = Store::open(path.join("below")).unwrap_err().to_string();
+        assert!(error.contains("is not a folder"), "{error}");
+    }
+
+    #[test]
+    fn a_store_of_another_version_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("format"), "99\n").unwrap();
+        let error = Store::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("format version 99"), "{error}");
+        fs::write(folder.path().join("format"), "hello").unwrap();
+        assert!(
+            Store::open(folder.path())
+                .unwrap_err()
+                .as_corrupt()
+                .is_some()
+        );
+    }
+}
