@@ -1,1 +1,307 @@
 //! A manifest, as a user writes it: questions to answer.
+//!
+//! Short forms stay short: wherever a list is expected, a single value will do. Every key but
+//! `version`, `jobs`, `id` and `matrix` has a default. What a value means beyond its own form
+//! (whether an engine exists, whether a margin lies below its target) is decided by `plan`.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, Visitor},
+};
+
+use crate::{Boundary, Mode, OutcomeKind, Precision};
+
+pub mod literal;
+pub mod matrix;
+pub mod short;
+pub mod text;
+
+pub use literal::{Duration, Percent, Size};
+pub use matrix::{Coordinates, Matrix, ModelChoice, OptimizerChoice, Scalar};
+pub use short::OneOrMany;
+pub use text::{JobId, Prose};
+
+/// Version of the manifest's form.
+pub const VERSION: u32 = 1;
+
+/// A file of questions.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a manifest: a mapping with `version` and `jobs`"
+)]
+pub struct Manifest {
+    /// Version of the manifest's form: 1.
+    pub version: FormVersion,
+    /// Title of the site.
+    #[serde(default)]
+    pub title: Prose,
+    /// How jobs are measured, unless they say otherwise.
+    #[serde(default)]
+    pub measure: MeasureSettings,
+    /// The questions.
+    pub jobs: Vec<Job>,
+}
+
+/// A question: a matrix that expands to cells, and the comparisons to draw from them.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a job: a mapping with `id` and `matrix`"
+)]
+pub struct Job {
+    /// Unique name; a path segment of the site.
+    pub id: JobId,
+    /// The question in words.
+    #[serde(default)]
+    pub question: Prose,
+    /// Inference or training.
+    #[serde(default = "default_mode")]
+    pub mode: Mode,
+    /// Axes and their values: every combination is a cell.
+    pub matrix: Matrix,
+    /// Combinations to leave out. An axis that an entry does not name matches whatever its value.
+    #[serde(default)]
+    pub exclude: OneOrMany<Coordinates>,
+    /// Combinations to add after excluding. An axis that an entry does not name takes all values
+    /// of the matrix.
+    #[serde(default)]
+    pub include: OneOrMany<Coordinates>,
+    /// What to hold against what; each entry makes its own family of verdicts.
+    #[serde(default)]
+    pub compare: OneOrMany<Compare>,
+    /// Outcomes that do not fail a run.
+    #[serde(default)]
+    pub allow: OneOrMany<Allow>,
+    /// What sources assert.
+    #[serde(default)]
+    pub claims: OneOrMany<Claim>,
+    /// How this job is measured where it differs from the manifest's `measure`.
+    #[serde(default)]
+    pub measure: MeasureSettings,
+    /// Device of all cells, where it is no axis; default `cpu`.
+    #[serde(default)]
+    #[schemars(with = "Option<DeviceForm>")]
+    pub device: Option<Scalar>,
+    /// Threads of all cells, where it is no axis; default: the machine's physical cores.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub threads: Option<u32>,
+    /// Precision of all cells, where it is no axis; default `fp32`.
+    #[serde(default)]
+    pub precision: Option<Precision>,
+    /// Optimiser of all cells of a training job, where it is no axis; default `sgd`.
+    #[serde(default)]
+    pub optimizer: Option<OptimizerChoice>,
+}
+
+const fn default_mode() -> Mode {
+    Mode::Inference
+}
+
+/// How a job is measured. What is not given comes from the manifest, then from the defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, JsonSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "measurement settings: a mapping such as `{ target: 3% }`"
+)]
+pub struct MeasureSettings {
+    /// Relative half-width that an interval should reach; default `2%`.
+    #[serde(default)]
+    pub target: Option<Percent>,
+    /// Smallest relative difference worth acting on, never below the target; default `2%` or the
+    /// target, whichever is larger.
+    #[serde(default)]
+    pub margin: Option<Percent>,
+    /// Time that the job may take; default `30m`.
+    #[serde(default)]
+    pub budget: Option<Duration>,
+    /// Where the clock starts and stops; default `step`.
+    #[serde(default)]
+    pub boundary: Option<Boundary>,
+    /// Interleaved passes over all cells of a group; default 6. Fewer give no verdict.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 48))]
+    pub blocks: Option<u32>,
+    /// Stretches of steps of each cell in a block; default 3.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100))]
+    pub rounds: Option<u32>,
+    /// Least time of a round; default `300ms`.
+    #[serde(default)]
+    pub round: Option<Duration>,
+    /// Least number of steps of a round; default 5.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub round_steps: Option<u64>,
+    /// Longest warm-up of a launch; default `5s`.
+    #[serde(default)]
+    pub warm_up: Option<Duration>,
+    /// Time limit for one launch of a worker; default `5m`.
+    #[serde(default)]
+    pub timeout: Option<Duration>,
+    /// Memory limit of a worker; default: what the machine has.
+    #[serde(default)]
+    pub memory_limit: Option<Size>,
+    /// Simultaneous confidence of a family's intervals; default `95%`.
+    #[serde(default)]
+    pub confidence: Option<Percent>,
+}
+
+/// Cells equal in all but one axis.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a comparison: a mapping such as `{ axis: engine, baseline: pytorch/eager }`"
+)]
+pub struct Compare {
+    /// The compared axis: a key of the matrix.
+    pub axis: String,
+    /// The value that the others are held against; default: the axis's first.
+    #[serde(default)]
+    pub baseline: Option<Scalar>,
+}
+
+/// Cells whose outcome does not fail a run: an outcome, and the coordinates that they must have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Allow {
+    /// The outcome or outcomes.
+    pub outcome: OneOrMany<OutcomeKind>,
+    /// Coordinates; a value may end in `*`. Empty: every cell.
+    pub coordinates: Coordinates,
+}
+
+impl<'de> Deserialize<'de> for Allow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Allow;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a mapping such as `{ engine: tensorrt/*, outcome: unavailable }`")
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Allow, A::Error> {
+                let (mut outcome, mut coordinates) = (None, Coordinates::default());
+                while let Some(key) = map.next_key::<String>()? {
+                    if key == "outcome" {
+                        if outcome.replace(map.next_value()?).is_some() {
+                            return Err(de::Error::duplicate_field("outcome"));
+                        }
+                    } else {
+                        coordinates.insert(key, map.next_value()?)?;
+                    }
+                }
+                let outcome = outcome.ok_or_else(|| de::Error::missing_field("outcome"))?;
+                Ok(Allow {
+                    outcome,
+                    coordinates,
+                })
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+impl JsonSchema for Allow {
+    fn schema_name() -> Cow<'static, str> {
+        "Allow".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let outcome = generator.subschema_for::<OneOrMany<OutcomeKind>>();
+        let values = generator.subschema_for::<OneOrMany<Scalar>>();
+        json_schema!({
+            "description": "Cells whose outcome does not fail a run: an outcome, and the coordinates that they must have; a value may end in `*`.",
+            "type": "object",
+            "properties": { "outcome": outcome },
+            "required": ["outcome"],
+            "additionalProperties": values,
+        })
+    }
+}
+
+/// What a source asserts about this job's cells.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a claim: a mapping with `id`, `source`, `states` and `expect`"
+)]
+pub struct Claim {
+    /// Short name, unique in the job.
+    pub id: JobId,
+    /// Citation.
+    pub source: Prose,
+    /// The assertion in our own words.
+    pub states: Prose,
+    /// What must hold of the step times, for example
+    /// `onnxruntime/cpu < pytorch/eager at batch 1`; the relation is `<`, `>` or `=`.
+    pub expect: String,
+}
+
+/// Version of a manifest's form; only 1 exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormVersion;
+
+impl<'de> Deserialize<'de> for FormVersion {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct One;
+        impl Visitor<'_> for One {
+            type Value = FormVersion;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("the number 1")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<FormVersion, E> {
+                if number == u64::from(VERSION) {
+                    return Ok(FormVersion);
+                }
+                Err(E::custom(format_args!(
+                    "manifest version {number} is not known: this photofinish reads version {VERSION}"
+                )))
+            }
+        }
+        deserializer.deserialize_any(One)
+    }
+}
+
+impl Serialize for FormVersion {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(VERSION)
+    }
+}
+
+impl JsonSchema for FormVersion {
+    fn schema_name() -> Cow<'static, str> {
+        "FormVersion".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "const": VERSION })
+    }
+}
+
+/// How a device is written, for editors.
+struct DeviceForm;
+
+impl JsonSchema for DeviceForm {
+    fn schema_name() -> Cow<'static, str> {
+        "Device".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "`cpu`, `cuda` or `cuda:N`.",
+            "type": "string",
+            "pattern": "^(cpu|cuda(:[0-9]+)?)$",
+        })
+    }
+}
