@@ -1,2 +1,70 @@
-//! xtask
-fn main() {}
+//! Chores of the repository: `cargo xtask test`, `cargo xtask bench`, `cargo xtask screenshots`.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a chore speaks to its caller"
+)]
+
+mod bench;
+mod browser;
+mod command;
+mod ledger;
+mod quickstart;
+mod screenshots;
+mod suites;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of the repository
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Run everything that CI runs: format, lints, unit, conformance, end-to-end, browser
+    Test {
+        /// Run the long forms too: many kills, long fuzzing, licences, the quickstart twice over
+        #[arg(long)]
+        full: bool,
+        /// Run only the suites whose name contains this word
+        #[arg(value_name = "SUITE")]
+        only: Option<String>,
+    },
+    /// Measure photofinish itself: harness cost, cached runs, large plans and sites
+    Bench {
+        /// Run only the benchmarks whose name contains this word
+        #[arg(value_name = "BENCHMARK")]
+        only: Option<String>,
+    },
+    /// Take pictures of the site's pages: light, dark, phone
+    Screenshots {
+        /// Folder of a rendered site
+        #[arg(long, default_value = "site/dist")]
+        site: std::path::PathBuf,
+        /// Folder of the pictures
+        #[arg(long, default_value = "target/screenshots")]
+        out: std::path::PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().chore {
+        Chore::Test { full, only } => suites::test(full, only.as_deref()),
+        Chore::Bench { only } => bench::bench(only.as_deref()),
+        Chore::Screenshots { site, out } => screenshots::take(&site, &out),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

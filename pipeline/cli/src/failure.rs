@@ -1,0 +1,75 @@
+//! How a command fails: what is said, and with which exit code.
+
+use std::{fmt::Display, process::ExitCode};
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+    /// More for programs than the message.
+    details: Option<Value>,
+}
+
+impl Failure {
+    /// Bad usage or manifest.
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self::new(2, message)
+    }
+
+    /// Cells ended in a failure that the manifest does not allow.
+    pub(crate) fn cells(message: impl Display) -> Self {
+        Self::new(3, message)
+    }
+
+    /// This machine lacks what was asked for.
+    pub(crate) fn lacking(message: impl Display) -> Self {
+        Self::new(4, message)
+    }
+
+    /// Interrupted, resumable.
+    pub(crate) fn interrupted() -> Self {
+        Self::new(130, "interrupted: the same command goes on where it stopped")
+    }
+
+    /// Something that no user can cause.
+    pub(crate) fn internal(message: impl Display) -> Self {
+        Self::new(70, message)
+    }
+
+    fn new(code: u8, message: impl Display) -> Self {
+        Self { code, message: message.to_string(), details: None }
+    }
+
+    /// Adds what programs want to know.
+    pub(crate) fn with_details(mut self, details: &impl Serialize) -> Self {
+        self.details = serde_json::to_value(details).ok();
+        self
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+
+    /// What a person reads. Diagnostics come rendered, with a heading of their own.
+    pub(crate) fn text(&self) -> String {
+        if self.message.contains("error:") || self.message.starts_with("error") {
+            self.message.clone()
+        } else {
+            format!("error: {}", self.message)
+        }
+    }
+
+    /// What a program reads.
+    pub(crate) fn document(&self) -> Value {
+        serde_json::json!({
+            "exit_code": self.code,
+            "message": self.message,
+            "details": self.details,
+        })
+    }
+}

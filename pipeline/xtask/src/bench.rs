@@ -1,0 +1,1 @@
+//! Measures photofinish itself.

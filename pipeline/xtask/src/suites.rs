@@ -1,0 +1,109 @@
+//! The suites of `cargo xtask test`, in order.
+
+use std::process::Command;
+
+use crate::{
+    browser,
+    command::{cargo, photofinish, program, run},
+    ledger::Ledger,
+    quickstart,
+};
+
+/// Says to tests that they should run their long forms.
+const FULL_VARIABLE: &str = "PHOTOFINISH_TEST_FULL";
+
+/// Runs all suites, or those whose name contains `only`.
+pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
+    let mut ledger = Ledger::default();
+    let mut suite = |name: &'static str, body: &dyn Fn() -> Result<(), String>| {
+        if only.is_none_or(|word| name.contains(word)) {
+            ledger.suite(name, body);
+        }
+    };
+    suite("format", &|| run(&mut cargo(&["fmt", "--all", "--check"])));
+    suite("program", &|| {
+        run(&mut cargo(&["build", "--release", "--locked"]))
+    });
+    // The torch worker links against the libtorch that this brings: lints and tests need it.
+    suite("engines", &|| {
+        run(program(photofinish()).args(["engines", "install"]))
+    });
+    suite("lints", &|| run(&mut lints()));
+    suite("unit", &|| {
+        tests(full, &["--workspace", "--lib", "--bins", "--examples"])
+    });
+    suite("integration", &|| {
+        tests(
+            full,
+            &[
+                "--workspace",
+                "--exclude",
+                "photofinish-report",
+                "--test",
+                "*",
+            ],
+        )
+    });
+    suite("documentation", &|| {
+        tests(full, &["--workspace", "--doc"])?;
+        run(
+            cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
+                .env("RUSTDOCFLAGS", "-D warnings"),
+        )
+    });
+    suite("conformance", &|| {
+        run(program(photofinish()).args(["engines", "check"]))
+    });
+    suite("quickstart", &|| quickstart::check());
+    suite("browser", &|| {
+        browser::install()?;
+        tests(full, &["--package", "photofinish-report", "--test", "*"])
+    });
+    if full {
+        suite("licences", &licences);
+    }
+    ledger.close()
+}
+
+fn lints() -> Command {
+    cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ])
+}
+
+fn tests(full: bool, which: &[&str]) -> Result<(), String> {
+    let mut command = cargo(&["test", "--locked", "--quiet", "--no-fail-fast"]);
+    // Snapshots that do not match fail; they are never written by a test run.
+    command.args(which).env("INSTA_UPDATE", "no");
+    if full {
+        command.env(FULL_VARIABLE, "1");
+    }
+    run(&mut command)
+}
+
+/// Licences and sources of all crates. The tool is built on first use, which takes minutes.
+fn licences() -> Result<(), String> {
+    if program("cargo-deny").arg("--version").output().is_err() {
+        run(&mut cargo(&[
+            "install",
+            "cargo-deny",
+            "--locked",
+            "--quiet",
+        ]))?;
+    }
+    run(&mut cargo(&[
+        "deny",
+        "--offline",
+        "check",
+        "licenses",
+        "bans",
+        "sources",
+    ]))
+}
