@@ -1,9 +1,256 @@
 //! The supervisor's side: a worker process under supervision.
+//!
+//! Waits block in `poll` on the worker's stream, its process, the interrupt and a tick of a fifth
+//! of a second, at which memory and log are looked at: while a worker measures, nothing else of
+//! the supervisor runs. Whatever goes wrong becomes an [`Outcome`] with its reason, and the
+//! worker, its process group and all that it started elsewhere are killed and reaped.
 
+mod cgroup;
+mod check;
+mod death;
 mod ended;
 mod interrupt;
 mod limits;
+mod log;
+mod process;
+mod stream;
+mod supervise;
+mod sys;
+mod watch;
+
+use std::time::Instant;
+
+use schema::{
+    Outcome, OutcomeKind,
+    protocol::{Hello, MAX_MESSAGE_BYTES, Reply, Request},
+};
 
 pub use ended::Ended;
 pub use interrupt::Interrupt;
 pub use limits::Limits;
+pub use stream::Transport;
+
+use crate::WorkerCommand;
+use supervise::Supervised;
+
+/// A worker process under supervision. Dropping it kills and reaps the worker with all that it
+/// started.
+///
+/// The kernel kills a worker when the **thread** that started it ends, so start hosts from a
+/// thread that outlives them.
+#[derive(Debug)]
+pub struct Host {
+    worker: Supervised,
+    pending: Option<Pending>,
+}
+
+/// A request that waits for its reply.
+#[derive(Debug, Clone)]
+struct Pending {
+    /// `None` for `hello`, which answers nothing.
+    request: Option<Request>,
+    since: Instant,
+}
+
+impl Pending {
+    /// Completes "the worker ended …".
+    fn doing(&self) -> String {
+        match &self.request {
+            None => "before it said `hello`".to_owned(),
+            Some(request) => format!("before it answered `{}`", request.name()),
+        }
+    }
+}
+
+impl Host {
+    /// Starts a worker that speaks over its standard input and output.
+    ///
+    /// # Errors
+    /// `unavailable` when the program cannot be started, `not_reached` when the interrupt was
+    /// triggered before.
+    pub fn start(
+        command: &WorkerCommand,
+        limits: &Limits,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Outcome> {
+        Self::start_over(Transport::Standard, command, limits, interrupt)
+    }
+
+    /// Starts a worker that speaks over the given transport.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_over(
+        transport: Transport,
+        command: &WorkerCommand,
+        limits: &Limits,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Outcome> {
+        if interrupt.is_set() {
+            return Err(supervise::interrupted("before the worker was started"));
+        }
+        let worker = Supervised::start(transport, command, limits, interrupt)?;
+        let pending = Some(Pending {
+            request: None,
+            since: Instant::now(),
+        });
+        Ok(Self { worker, pending })
+    }
+
+    /// The worker's first message, its protocol version checked.
+    ///
+    /// # Errors
+    /// `crashed` for a worker that dies, speaks anything else, or another version of the
+    /// protocol; `timed_out`, `out_of_memory`, `not_reached` (interrupted) as the case may be; or
+    /// the failure that the worker itself reports.
+    pub fn hello(&mut self, deadline: Instant) -> Result<Hello, Outcome> {
+        match self.reply(deadline)? {
+            Reply::Hello(hello) => Ok(hello),
+            other => Err(Outcome::new(
+                OutcomeKind::Crashed,
+                format!("`{}` instead of `hello`", other.name()),
+            )),
+        }
+    }
+
+    /// Sends a request and waits for its reply, which is of the request's kind and makes sense.
+    ///
+    /// # Errors
+    /// What the worker reports by `failed`, after which it is alive; or the outcome of a worker
+    /// that died, spoke garbage, used up its time or its memory, after which it is gone
+    /// ([`is_alive`](Self::is_alive)). `not_reached` on an interrupt: the worker is left as it
+    /// is, for [`kill`](Self::kill).
+    pub fn request(&mut self, request: &Request, deadline: Instant) -> Result<Reply, Outcome> {
+        self.begin(request, deadline)?;
+        self.reply(deadline)
+    }
+
+    /// Sends a request without waiting for its reply.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn begin(&mut self, request: &Request, deadline: Instant) -> Result<(), Outcome> {
+        self.worker.check_alive()?;
+        if let Some(pending) = &self.pending {
+            // An interrupted request stays unanswered; the worker can only be killed.
+            return Err(supervise::interrupted(&pending.doing()));
+        }
+        self.worker.expect_silence()?;
+        let line = line(request)?;
+        let doing = format!("before it read `{}`", request.name());
+        let pending = Pending {
+            request: Some(request.clone()),
+            since: Instant::now(),
+        };
+        // Also when writing fails: half a message has no reply.
+        self.pending = Some(pending);
+        self.worker.write(&line, deadline, &doing)
+    }
+
+    /// Waits for the reply to the request that was begun.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn reply(&mut self, deadline: Instant) -> Result<Reply, Outcome> {
+        self.worker.check_alive()?;
+        let Some(pending) = &self.pending else {
+            let reason = "nothing was asked, so there is no reply to wait for";
+            return Err(Outcome::new(OutcomeKind::NotReached, reason));
+        };
+        let line = self.worker.read_line(deadline, &pending.doing())?;
+        let checked = check::reply(&line, pending.request.as_ref(), pending.since.elapsed());
+        self.pending = None;
+        match checked {
+            Ok(Reply::Failed(outcome)) => Err(outcome),
+            Ok(reply) => Ok(reply),
+            Err(reason) => Err(self.worker.give_up(OutcomeKind::Crashed, reason)),
+        }
+    }
+
+    /// Asks the worker to end the request in progress early; its reply comes as ever. Without a
+    /// request in progress there is nothing to cancel, and nothing is sent.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn cancel(&mut self, deadline: Instant) -> Result<(), Outcome> {
+        self.worker.check_alive()?;
+        if self
+            .pending
+            .as_ref()
+            .is_none_or(|pending| pending.request.is_none())
+        {
+            return Ok(());
+        }
+        let line = line(&Request::Cancel)?;
+        self.worker
+            .write(&line, deadline, "before it read `cancel`")
+    }
+
+    /// Stops all processes of the worker, its spinning threads included, until
+    /// [`resume`](Self::resume).
+    ///
+    /// # Errors
+    /// The outcome of a worker that died.
+    pub fn pause(&mut self) -> Result<(), Outcome> {
+        self.worker.pause()
+    }
+
+    /// Lets the worker go on.
+    ///
+    /// # Errors
+    /// The outcome of a worker that died.
+    pub fn resume(&mut self) -> Result<(), Outcome> {
+        self.worker.resume()
+    }
+
+    /// Whether the worker can be spoken to.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.worker.check_alive().is_ok()
+    }
+
+    /// The worker's process number; the same number names its process group.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.worker.pid()
+    }
+
+    /// Sends `bye` and waits until the worker has left; kills it at the deadline. An interrupt
+    /// does not cut this short.
+    #[must_use]
+    pub fn finish(mut self, deadline: Instant) -> Ended {
+        self.worker.ignore_interrupt();
+        // A failure here is what `Ended` tells.
+        if self.request(&Request::Bye, deadline).is_ok() {
+            self.worker.wait_for_leave(deadline);
+        }
+        self.worker.into_ended()
+    }
+
+    /// Kills the worker with all that it started.
+    #[must_use]
+    pub fn kill(self) -> Ended {
+        self.worker.into_ended()
+    }
+}
+
+/// A request as it goes over the stream.
+fn line(request: &Request) -> Result<Vec<u8>, Outcome> {
+    let mut line = serde_json::to_vec(request).map_err(|error| {
+        Outcome::new(
+            OutcomeKind::Unsupported,
+            format!("cannot be sent to a worker: {error}"),
+        )
+    })?;
+    line.push(b'\n');
+    if line.len() > MAX_MESSAGE_BYTES {
+        let reason = format!(
+            "`{}` takes {} as a message, and the protocol allows {}",
+            request.name(),
+            death::bytes(line.len() as u64),
+            death::bytes(MAX_MESSAGE_BYTES as u64)
+        );
+        return Err(Outcome::new(OutcomeKind::Unsupported, reason));
+    }
+    Ok(line)
+}

@@ -4,7 +4,7 @@ mod control;
 mod memory;
 mod outputs;
 mod reader;
-mod timing;
+pub(crate) mod timing;
 mod turn;
 
 use std::{io::Write, process::ExitCode};

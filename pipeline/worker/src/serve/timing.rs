@@ -11,7 +11,7 @@ use crate::Session;
 
 /// The most samples of one `measure`: their message stays below the protocol's limit even at
 /// twenty digits each.
-const MAX_SAMPLES: u64 = 3_000_000;
+pub(crate) const MAX_SAMPLES: u64 = 3_000_000;
 
 /// A window of a warm-up lasts at least this many steps and this long, so that neither a single
 /// slow step nor a single burst of fast ones makes a median; very fast steps are cut short.

@@ -1,0 +1,203 @@
+//! A worker's process, with all that it starts.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        signal::{Signal, killpg},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid},
+    },
+    unistd::Pid,
+};
+use schema::{Outcome, OutcomeKind, protocol::CONTROL_VARIABLE};
+
+use super::sys::{self, Usage};
+use crate::{WorkerCommand, procfs};
+
+/// Marks all processes of one launch, those that leave its process group included.
+const MARK_VARIABLE: &str = "PHOTOFINISH_LAUNCH";
+
+/// How long a killed process may take to die, and a stopped one to stop, before it is given up: a
+/// process that waits for a disk or a driver does neither.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Numbers the launches of this process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A child in a process group of its own; it leads the group and gives it its number.
+#[derive(Debug)]
+pub(super) struct Process {
+    pid: Pid,
+    pidfd: OwnedFd,
+    mark: String,
+    /// How it ended, once it is reaped.
+    reaped: Option<(WaitStatus, Usage)>,
+}
+
+/// What the child's three standard streams become.
+pub(super) struct Streams {
+    pub(super) stdin: Stdio,
+    pub(super) stdout: Stdio,
+    pub(super) stderr: Stdio,
+}
+
+impl Process {
+    /// Starts the program. `control` is the address to speak over, if not the standard streams;
+    /// `cgroup` the `cgroup.procs` of a group to join.
+    pub(super) fn start(
+        command: &WorkerCommand,
+        streams: Streams,
+        control: Option<&str>,
+        cgroup: Option<OwnedFd>,
+    ) -> Result<Self, Outcome> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}-{number}", std::process::id());
+        let mut child = Command::new(&command.program);
+        child
+            .args(&command.args)
+            .env_remove(CONTROL_VARIABLE)
+            .envs(&command.env);
+        child.env(MARK_VARIABLE, &mark).process_group(0);
+        child
+            .stdin(streams.stdin)
+            .stdout(streams.stdout)
+            .stderr(streams.stderr);
+        if let Some(address) = control {
+            child.env(CONTROL_VARIABLE, address);
+        }
+        sys::bind_to_supervisor(&mut child, cgroup);
+        let failed = |error: io::Error| {
+            let program = command.program.display();
+            Outcome::new(
+                OutcomeKind::Unavailable,
+                format!("cannot start {program}: {error}"),
+            )
+        };
+        let mut child = child.spawn().map_err(failed)?;
+        let pid = Pid::from_raw(child.id().cast_signed());
+        let pidfd = sys::pidfd_open(pid).map_err(|error| {
+            // Without it nothing below works, so the child must not live.
+            let _ = child.kill();
+            let _ = child.wait();
+            failed(error)
+        })?;
+        Ok(Self {
+            pid,
+            pidfd,
+            mark,
+            reaped: None,
+        })
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Readable once the process is dead: for `poll`.
+    pub(super) fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// How it ended, and what it used; `None` before [`end`](Self::end), or if it would not die.
+    pub(super) fn reaped(&self) -> Option<(WaitStatus, Usage)> {
+        self.reaped
+    }
+
+    /// Waits for its death, and says whether it came in time. It is not reaped, so that its
+    /// number stays its own.
+    pub(super) fn wait_for_death(&self, deadline: Instant) -> bool {
+        loop {
+            let mut fds = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, timeout(deadline)) {
+                Ok(0) if Instant::now() >= deadline => return false,
+                Ok(0) | Err(Errno::EINTR) => {}
+                Ok(_) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Kills what is left of the group and of the launch, and reaps the child.
+    pub(super) fn end(&mut self) {
+        if self.reaped.is_some() {
+            return;
+        }
+        // The child is not reaped yet, so its number cannot name a group of strangers.
+        let _ = killpg(self.pid, Signal::SIGKILL);
+        if self.wait_for_death(Instant::now() + PATIENCE) {
+            self.end_strays();
+            self.reaped = sys::reap(self.pid).ok();
+        }
+    }
+
+    /// Kills processes of this launch that left its group, and waits until none is left.
+    fn end_strays(&self) {
+        let mark = format!("{MARK_VARIABLE}={}", self.mark);
+        let deadline = Instant::now() + Duration::from_secs(2);
+        loop {
+            let mut strays = 0;
+            for pid in procfs::processes().filter(|&pid| pid != self.pid) {
+                let Ok(pidfd) = sys::pidfd_open(pid) else {
+                    continue;
+                };
+                // Asked after the descriptor was opened: the number cannot have changed hands.
+                if procfs::has_in_environment(pid, mark.as_bytes()) {
+                    strays += 1;
+                    let _ = sys::pidfd_signal(pidfd.as_fd(), Signal::SIGKILL);
+                }
+            }
+            if strays == 0 || Instant::now() >= deadline {
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Stops the whole group and waits until the worker stands still; says whether it does.
+    pub(super) fn stop(&self) -> bool {
+        if killpg(self.pid, Signal::SIGSTOP).is_err() {
+            return false;
+        }
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED;
+        let flags = flags | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        let deadline = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_micros(50);
+        loop {
+            match waitid(Id::Pid(self.pid), flags) {
+                Ok(WaitStatus::Stopped(..)) => return true,
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return false,
+                Err(error) if error != Errno::EINTR => return false,
+                _ if Instant::now() >= deadline => return false,
+                _ => {
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(20));
+                }
+            }
+        }
+    }
+
+    /// Lets the group go on; says whether there is one.
+    pub(super) fn go_on(&self) -> bool {
+        killpg(self.pid, Signal::SIGCONT).is_ok()
+    }
+}
+
+/// What is left until a deadline, rounded up to a whole millisecond so that a wait does not turn
+/// into a busy loop at its end.
+pub(super) fn timeout(deadline: Instant) -> PollTimeout {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let milliseconds = left.as_micros().div_ceil(1000);
+    PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX)
+}

@@ -1,0 +1,376 @@
+//! Waiting for a worker, and everything that can come instead of its answer.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, poll},
+    sys::wait::WaitStatus,
+};
+use schema::{Outcome, OutcomeKind, protocol::MAX_MESSAGE_BYTES};
+
+use super::{
+    Ended, Interrupt, Limits, Transport,
+    cgroup::{self, Cgroup},
+    check::excerpt,
+    death::{self, MemoryEvidence, bytes},
+    log::Log,
+    process::{Process, timeout},
+    stream::{Look, Stream},
+    watch::Watch,
+};
+use crate::WorkerCommand;
+
+/// How often memory and log are looked at.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How long a worker that closed its stream may take to die by itself, so that it can be said how.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A log that grows by more than this between two looks is looked at again at once.
+const FLOOD_BYTES: u64 = 1 << 19;
+
+/// A worker's process, its stream, its log and its limits.
+#[derive(Debug)]
+pub(super) struct Supervised {
+    process: Process,
+    stream: Stream,
+    log: Log,
+    watch: Watch,
+    limits: Limits,
+    interrupt: Option<Interrupt>,
+    /// Kills for want of memory on the whole machine, before the worker was started.
+    machine_kills: u64,
+    next_look: Instant,
+    /// The supervisor's own resident set when it forked: below it, the kernel's peak of the
+    /// child tells nothing.
+    forked_bytes: u64,
+    paused: bool,
+    gone: Option<Outcome>,
+    left: bool,
+    /// Last, so that it is removed after the process is gone.
+    cgroup: Option<Cgroup>,
+}
+
+enum Want {
+    Read,
+    Write,
+}
+
+/// The outcome of an interrupted wait.
+pub(super) fn interrupted(doing: &str) -> Outcome {
+    Outcome::new(OutcomeKind::NotReached, format!("interrupted {doing}"))
+}
+
+impl Supervised {
+    pub(super) fn start(
+        transport: Transport,
+        command: &WorkerCommand,
+        limits: &Limits,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Outcome> {
+        let failed = |error: std::io::Error| {
+            let reason = format!("cannot open a stream to a worker: {error}");
+            Outcome::new(OutcomeKind::Unavailable, reason)
+        };
+        let (log, log_writer) = Log::new().map_err(failed)?;
+        let (stream, streams, address) = Stream::new(transport, log_writer).map_err(failed)?;
+        let (cgroup, join) = limits.memory_bytes.and_then(Cgroup::create).unzip();
+        let machine_kills = machine_kills();
+        let forked_bytes = Watch::new(nix::unistd::getpid()).look();
+        let process = Process::start(command, streams, address.as_deref(), join)?;
+        let watch = Watch::new(process.pid());
+        Ok(Self {
+            process,
+            stream,
+            log,
+            watch,
+            limits: *limits,
+            interrupt: Some(interrupt.clone()),
+            machine_kills,
+            next_look: Instant::now() + TICK,
+            forked_bytes,
+            paused: false,
+            gone: None,
+            left: false,
+            cgroup,
+        })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.pid().as_raw().unsigned_abs()
+    }
+
+    /// The outcome of a worker that is gone.
+    pub(super) fn check_alive(&self) -> Result<(), Outcome> {
+        self.gone.clone().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn ignore_interrupt(&mut self) {
+        self.interrupt = None;
+    }
+
+    /// Nothing may come between two requests.
+    pub(super) fn expect_silence(&mut self) -> Result<(), Outcome> {
+        match self.stream.read() {
+            Look::Nothing if self.stream.rest().is_empty() => Ok(()),
+            Look::Nothing => Err(self.unsolicited(&[])),
+            Look::Line(line) => Err(self.unsolicited(&line)),
+            Look::TooLong => Err(self.too_long()),
+            Look::Closed => Err(self.closed("between two requests")),
+        }
+    }
+
+    /// The next line, with nothing after it.
+    pub(super) fn read_line(&mut self, deadline: Instant, doing: &str) -> Result<Vec<u8>, Outcome> {
+        loop {
+            match self.stream.read() {
+                Look::Line(line) if self.stream.rest().is_empty() => return Ok(line),
+                Look::Line(_) => return Err(self.unsolicited(&[])),
+                Look::TooLong => return Err(self.too_long()),
+                Look::Closed => return Err(self.closed(doing)),
+                Look::Nothing => {
+                    if let Some(reason) = super::check::hopeless(self.stream.rest()) {
+                        return Err(self.give_up(OutcomeKind::Crashed, reason));
+                    }
+                }
+            }
+            self.wait(&Want::Read, deadline, doing)?;
+        }
+    }
+
+    /// Writes all of it.
+    pub(super) fn write(
+        &mut self,
+        mut bytes: &[u8],
+        deadline: Instant,
+        doing: &str,
+    ) -> Result<(), Outcome> {
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                None => return Err(self.closed(doing)),
+                Some(0) => self.wait(&Want::Write, deadline, doing)?,
+                Some(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the stream is ready, looking after the worker meanwhile.
+    fn wait(&mut self, want: &Want, deadline: Instant, doing: &str) -> Result<(), Outcome> {
+        let began = Instant::now();
+        loop {
+            let now = Instant::now();
+            if self.interrupt.as_ref().is_some_and(Interrupt::is_set) {
+                return Err(interrupted(doing));
+            }
+            if now >= self.next_look {
+                self.look_after(now)?;
+            }
+            if now >= deadline {
+                let reason = format!(
+                    "the worker used up its time {doing}: {:.1} s",
+                    now.saturating_duration_since(began).as_secs_f64()
+                );
+                return Err(self.give_up(OutcomeKind::TimedOut, reason));
+            }
+            let (stream, flag) = match want {
+                Want::Read => (self.stream.read_fd(), PollFlags::POLLIN),
+                Want::Write => (self.stream.write_fd(), PollFlags::POLLOUT),
+            };
+            let mut fds = vec![
+                PollFd::new(stream, flag),
+                PollFd::new(self.process.pidfd(), PollFlags::POLLIN),
+            ];
+            fds.extend(
+                self.interrupt
+                    .as_ref()
+                    .map(|interrupt| PollFd::new(interrupt.fd(), PollFlags::POLLIN)),
+            );
+            let found = poll(&mut fds, timeout(deadline.min(self.next_look)));
+            let ready = |index: usize| fds.get(index).is_some_and(|fd| fd.any() == Some(true));
+            // What it said comes before how it ended.
+            let (stream, dead) = (ready(0), ready(1));
+            match found {
+                Err(Errno::EINTR) => {}
+                Err(error) => {
+                    let reason = format!("cannot wait for the worker: {error}");
+                    return Err(self.give_up(OutcomeKind::Crashed, reason));
+                }
+                Ok(_) if stream => return Ok(()),
+                Ok(_) if dead => return Err(self.died(doing)),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Looks at memory and log, and ends a worker that has too much of either.
+    fn look_after(&mut self, now: Instant) -> Result<(), Outcome> {
+        let flood = self.log.drain() >= FLOOD_BYTES;
+        self.next_look = now + if flood { Duration::ZERO } else { TICK };
+        if self.log.total_bytes() > self.limits.log_bytes {
+            let limit = bytes(self.limits.log_bytes);
+            let reason = format!("the worker flooded its log with more than {limit}");
+            return Err(self.give_up(OutcomeKind::Crashed, reason));
+        }
+        let resident_bytes = self.watch.look();
+        match self.limits.memory_bytes {
+            Some(limit_bytes) if resident_bytes > limit_bytes => {
+                let (held, limit) = (bytes(resident_bytes), bytes(limit_bytes));
+                let reason = format!("the worker held {held}, more than its limit of {limit}");
+                Err(self.give_up(OutcomeKind::OutOfMemory, reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Kills the worker for this reason.
+    pub(super) fn give_up(&mut self, kind: OutcomeKind, reason: String) -> Outcome {
+        self.end();
+        let outcome = Outcome::new(kind, reason);
+        self.gone = Some(outcome.clone());
+        outcome
+    }
+
+    /// Says how a worker ended that has ended by itself.
+    fn died(&mut self, doing: &str) -> Outcome {
+        self.end();
+        let outcome = match self.process.reaped() {
+            Some((status, _)) => death::outcome(status, doing, self.memory_evidence()),
+            None => Outcome::new(OutcomeKind::Crashed, format!("the worker ended {doing}")),
+        };
+        self.gone = Some(outcome.clone());
+        outcome
+    }
+
+    /// A worker that closed its stream is about to die, or has lost its senses.
+    fn closed(&mut self, doing: &str) -> Outcome {
+        if self.process.wait_for_death(Instant::now() + LAST_WORDS) {
+            return self.died(doing);
+        }
+        let reason = format!("the worker closed its stream {doing} and lived on");
+        self.give_up(OutcomeKind::Crashed, reason)
+    }
+
+    fn unsolicited(&mut self, line: &[u8]) -> Outcome {
+        let text = excerpt(if line.is_empty() {
+            self.stream.rest()
+        } else {
+            line
+        });
+        let reason = format!("the worker spoke without being asked: {text}");
+        self.give_up(OutcomeKind::Crashed, reason)
+    }
+
+    fn too_long(&mut self) -> Outcome {
+        let limit = bytes(MAX_MESSAGE_BYTES as u64);
+        let text = excerpt(self.stream.rest());
+        let reason = format!("the worker sent a message of more than {limit}: {text}");
+        self.give_up(OutcomeKind::Crashed, reason)
+    }
+
+    pub(super) fn pause(&mut self) -> Result<(), Outcome> {
+        self.check_alive()?;
+        if self.paused {
+            return Ok(());
+        }
+        // What it wrote so far must not be what fills its log's pipe later.
+        self.look_after(Instant::now())?;
+        if self.process.stop() {
+            self.paused = true;
+            Ok(())
+        } else if self.process.wait_for_death(Instant::now()) {
+            Err(self.died("before it was paused"))
+        } else {
+            Err(self.give_up(
+                OutcomeKind::Crashed,
+                "the worker could not be stopped".to_owned(),
+            ))
+        }
+    }
+
+    pub(super) fn resume(&mut self) -> Result<(), Outcome> {
+        self.check_alive()?;
+        if self.process.wait_for_death(Instant::now()) {
+            return Err(self.died("while it was paused"));
+        }
+        self.process.go_on();
+        self.paused = false;
+        Ok(())
+    }
+
+    /// After `bye`: waits for the exit, and judges it.
+    pub(super) fn wait_for_leave(&mut self, deadline: Instant) {
+        loop {
+            let until = deadline.min(Instant::now() + TICK);
+            if self.process.wait_for_death(until) {
+                break;
+            }
+            if Instant::now() >= deadline {
+                let reason = "the worker did not leave after `bye`".to_owned();
+                self.give_up(OutcomeKind::TimedOut, reason);
+                return;
+            }
+            // A worker must not be kept from leaving by a full log.
+            if self.look_after(Instant::now()).is_err() {
+                return;
+            }
+        }
+        self.end();
+        if matches!(self.process.reaped(), Some((WaitStatus::Exited(_, 0), _))) {
+            self.left = true;
+        } else {
+            self.died("after `bye`");
+        }
+    }
+
+    /// Ends the worker if it still lives, and tells what is left of it.
+    pub(super) fn into_ended(mut self) -> Ended {
+        self.end();
+        let usage = self.process.reaped().map(|(_, usage)| usage);
+        let peak = usage
+            .map(|usage| usage.peak_resident_bytes)
+            .filter(|&peak_bytes| peak_bytes > self.forked_bytes)
+            .unwrap_or(0)
+            .max(self.watch.peak_bytes());
+        Ended {
+            outcome: self.gone.clone(),
+            log: self.log.tail(),
+            cpu_ns: usage.map(|usage| usage.cpu_ns),
+            peak_resident_bytes: (peak > 0).then_some(peak),
+        }
+    }
+
+    fn end(&mut self) {
+        if self.process.reaped().is_none() {
+            // While it lives, its peak can be seen; a moment later no more.
+            self.watch.look();
+            self.process.end();
+        }
+        while self.log.drain() > 0 {}
+    }
+
+    fn memory_evidence(&self) -> MemoryEvidence {
+        MemoryEvidence {
+            limit_bytes: self.limits.memory_bytes,
+            in_group: self.cgroup.as_ref().is_some_and(|group| group.kills() > 0),
+            on_machine: machine_kills() > self.machine_kills,
+        }
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn machine_kills() -> u64 {
+    fs::read_to_string("/proc/vmstat")
+        .ok()
+        .and_then(|text| cgroup::counter(&text, "oom_kill"))
+        .unwrap_or(0)
+}

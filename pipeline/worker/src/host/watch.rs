@@ -1,0 +1,71 @@
+//! Watching how much memory a worker holds.
+
+use std::fs;
+
+use nix::unistd::{Pid, SysconfVar, sysconf};
+
+use crate::procfs;
+
+/// The worker itself is looked at every tick; its children every so many, since finding them
+/// costs a walk through all processes.
+const TICKS_PER_WALK: u32 = 5;
+
+/// Resident memory of a worker and the other processes of its group.
+#[derive(Debug)]
+pub(super) struct Watch {
+    leader: Pid,
+    page_bytes: u64,
+    ticks: u32,
+    others_bytes: u64,
+    peak_bytes: u64,
+}
+
+impl Watch {
+    pub(super) fn new(leader: Pid) -> Self {
+        let page_bytes = sysconf(SysconfVar::PAGE_SIZE)
+            .ok()
+            .flatten()
+            .and_then(|size| u64::try_from(size).ok())
+            .unwrap_or(4096);
+        Self {
+            leader,
+            page_bytes,
+            ticks: 0,
+            others_bytes: 0,
+            peak_bytes: 0,
+        }
+    }
+
+    /// Looks; gives what the group holds now, in bytes.
+    pub(super) fn look(&mut self) -> u64 {
+        if self.ticks.is_multiple_of(TICKS_PER_WALK) {
+            self.others_bytes = self.others();
+        }
+        self.ticks = self.ticks.wrapping_add(1);
+        let status = fs::read_to_string(format!("/proc/{}/status", self.leader));
+        let field = |name| {
+            status
+                .as_ref()
+                .ok()
+                .and_then(|text| procfs::status_bytes(text, name))
+                .unwrap_or(0)
+        };
+        self.peak_bytes = self.peak_bytes.max(field("VmHWM"));
+        field("VmRSS").saturating_add(self.others_bytes)
+    }
+
+    /// The worker's own largest resident set, as far as it was seen; 0 for never.
+    pub(super) fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+
+    /// Memory that the group's other processes hold and do not share.
+    fn others(&self) -> u64 {
+        procfs::processes()
+            .filter(|&pid| pid != self.leader && procfs::group(pid) == Some(self.leader))
+            .filter_map(procfs::unshared_pages)
+            .fold(0, |sum, pages| {
+                sum.saturating_add(pages.saturating_mul(self.page_bytes))
+            })
+    }
+}
