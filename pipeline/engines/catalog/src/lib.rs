@@ -1,1 +1,35 @@
-//! engines/catalog
+//! Which engines exist, what they can do, and how they are installed.
+//!
+//! An engine is a folder beside this crate with an `engine.toml`, or a table in the user's
+//! `engines.toml`. [`Catalog`] answers every question about them: what they can do
+//! ([`Catalog::descriptions`]), whether they can be used here ([`Catalog::availability`]), where
+//! they stand ([`Catalog::state`]), and how their worker is started ([`Catalog::command`]).
+//! [`Catalog::install`] brings the runtime into the user's cache, and [`Catalog::build_workers`]
+//! builds the workers when photofinish runs from its checkout.
+#![forbid(unsafe_code)]
+
+mod builtin;
+mod catalog;
+mod child;
+mod complete;
+mod download;
+mod engine;
+mod error;
+mod guard;
+mod install;
+pub mod lock;
+mod observe;
+mod pip;
+mod place;
+mod python;
+mod registered;
+mod settings;
+mod unpack;
+mod workers;
+
+pub use catalog::{Catalog, EngineState};
+pub use engine::Engine;
+pub use error::CatalogError;
+pub use observe::{InstallEvent, InstallObserver};
+pub use python::{Python, SUPPORTED_PYTHONS};
+pub use settings::{Pip, Settings};

@@ -1,0 +1,191 @@
+//! Downloads wheels, one by one, into a folder that outlives an interrupted attempt.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use walkdir::WalkDir;
+
+use crate::{
+    CatalogError, InstallEvent, InstallObserver, Python, Settings,
+    child::{self, Ended, Follow},
+    complete::hash_file,
+    lock::{Pin, Wheel},
+    pip,
+    place::Place,
+};
+
+/// The wheels of one installation.
+pub(crate) struct Downloads<'a> {
+    pub(crate) engine: &'a str,
+    pub(crate) place: &'a Place,
+    pub(crate) settings: &'a Settings,
+    pub(crate) python: &'a Python,
+    /// A folder of this attempt's own.
+    pub(crate) staging: &'a Path,
+}
+
+impl Downloads<'_> {
+    /// Sees to it that a wheel is there, and links it to `wheels/` of the staging folder, where
+    /// no other installer can take it away.
+    pub(crate) fn fetch(
+        &self,
+        pin: &Pin,
+        wheel: &Wheel,
+        observer: &mut dyn InstallObserver,
+    ) -> Result<(), CatalogError> {
+        let kept = self.place.downloads().join(&wheel.file);
+        if kept.exists() {
+            match self.verify(&kept, wheel, observer) {
+                Err(CatalogError::WrongWheel { .. }) => remove(&kept)?,
+                other => other?,
+            }
+        }
+        if !kept.exists() {
+            let fetched = self.download(pin, wheel, observer)?;
+            self.verify(&fetched, wheel, observer)?;
+            let folder = self.place.downloads();
+            fs::create_dir_all(&folder).map_err(CatalogError::io("make", folder))?;
+            fs::rename(&fetched, &kept).map_err(CatalogError::io("write", &kept))?;
+        }
+        let ours = self.staging.join("wheels").join(&wheel.file);
+        fs::hard_link(&kept, &ours)
+            .or_else(|_| fs::copy(&kept, &ours).map(drop))
+            .map_err(CatalogError::io("write", ours))
+    }
+
+    fn download(
+        &self,
+        pin: &Pin,
+        wheel: &Wheel,
+        observer: &mut dyn InstallObserver,
+    ) -> Result<PathBuf, CatalogError> {
+        let (scratch, to) = (self.staging.join("tmp"), self.staging.join("fetched"));
+        for folder in [&scratch, &to] {
+            fs::create_dir_all(folder).map_err(CatalogError::io("make", folder))?;
+        }
+        let requirements = self.staging.join("requirements.txt");
+        let text = format!(
+            "{}=={} --hash=sha256:{}\n",
+            pin.name, pin.version, wheel.sha256
+        );
+        fs::write(&requirements, text).map_err(CatalogError::io("write", &requirements))?;
+        let mut command = pip::download(self.python, self.settings, &scratch, &requirements, &to);
+        let mut follow = Growing {
+            downloads: self,
+            wheel,
+            observer,
+            told_bytes: None,
+        };
+        match child::run(&mut command, &mut follow) {
+            Err(error) => Err(CatalogError::io("start", &self.python.program)(error)),
+            Ok(Ended::Interrupted) => Err(CatalogError::Interrupted),
+            Ok(Ended::Exited { status, log }) if !status.success() => {
+                let step = format!("download {} {}", pin.name, pin.version);
+                Err(pip::failure(self.engine, step, self.settings, log))
+            }
+            Ok(Ended::Exited { .. }) => {
+                follow.tell(wheel.download_bytes);
+                self.only_wheel(&to, wheel)
+            }
+        }
+    }
+
+    /// What pip downloaded. An index may call the same file by a longer name.
+    fn only_wheel(&self, folder: &Path, wheel: &Wheel) -> Result<PathBuf, CatalogError> {
+        let list = || -> io::Result<Option<PathBuf>> {
+            let mut files = fs::read_dir(folder)?;
+            files
+                .next()
+                .transpose()
+                .map(|entry| entry.map(|entry| entry.path()))
+        };
+        list()
+            .map_err(CatalogError::io("list", folder))?
+            .ok_or_else(|| CatalogError::WrongWheel {
+                engine: self.engine.to_owned(),
+                file: wheel.file.clone(),
+                found: String::from("pip downloaded nothing"),
+            })
+    }
+
+    /// Whether a file is the wheel that the lock names.
+    fn verify(
+        &self,
+        path: &Path,
+        wheel: &Wheel,
+        observer: &dyn InstallObserver,
+    ) -> Result<(), CatalogError> {
+        let wrong = |found: String| CatalogError::WrongWheel {
+            engine: self.engine.to_owned(),
+            file: wheel.file.clone(),
+            found,
+        };
+        let bytes = fs::metadata(path)
+            .map_err(CatalogError::io("read", path))?
+            .len();
+        if bytes != wheel.download_bytes {
+            return Err(wrong(format!(
+                "{bytes} bytes instead of {}",
+                wheel.download_bytes
+            )));
+        }
+        match hash_file(path, &mut |_| !observer.interrupted()) {
+            Ok(hash) if hash == wheel.sha256 => Ok(()),
+            Ok(hash) => Err(wrong(format!("its SHA-256 is {hash}"))),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                Err(CatalogError::Interrupted)
+            }
+            Err(error) => Err(CatalogError::io("read", path)(error)),
+        }
+    }
+}
+
+fn remove(path: &Path) -> Result<(), CatalogError> {
+    fs::remove_file(path).map_err(CatalogError::io("remove", path))
+}
+
+/// Follows a download by the size of what has arrived: pip tells a pipe nothing.
+struct Growing<'a> {
+    downloads: &'a Downloads<'a>,
+    wheel: &'a Wheel,
+    observer: &'a mut dyn InstallObserver,
+    told_bytes: Option<u64>,
+}
+
+impl Growing<'_> {
+    fn tell(&mut self, done_bytes: u64) {
+        if self.told_bytes == Some(done_bytes) {
+            return;
+        }
+        self.told_bytes = Some(done_bytes);
+        self.observer.event(InstallEvent::Download {
+            engine: self.downloads.engine.to_owned(),
+            wheel: self.wheel.file.clone(),
+            done_bytes,
+            total_bytes: self.wheel.download_bytes,
+        });
+    }
+}
+
+impl Follow for Growing<'_> {
+    fn tick(&mut self) -> bool {
+        let staging = self.downloads.staging;
+        // While pip moves the wheel it is in both folders: the larger of the two is what we have.
+        let arrived =
+            folder_bytes(&staging.join("tmp")).max(folder_bytes(&staging.join("fetched")));
+        self.tell(arrived.min(self.wheel.download_bytes));
+        !self.observer.interrupted()
+    }
+}
+
+/// Size of all files below a folder; those that vanish meanwhile do not count.
+pub(crate) fn folder_bytes(folder: &Path) -> u64 {
+    WalkDir::new(folder)
+        .into_iter()
+        .filter_map(|entry| entry.ok()?.metadata().ok())
+        .filter(fs::Metadata::is_file)
+        .map(|meta| meta.len())
+        .sum()
+}
