@@ -1,0 +1,106 @@
+// What the `tch` crate does not reach: inference mode, TF32, memory statistics, device
+// synchronisation that reports its errors, and the CUDA library loaded at run time.
+//
+// No exception leaves this file. A function that can fail returns 0 for success, and
+// `photofinish_last_error` then says why it did not.
+
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <exception>
+#include <string>
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/Version.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/version.h>
+
+namespace {
+
+thread_local std::string last_error;
+
+template <typename Body>
+int guarded(Body body) {
+  try {
+    body();
+    return 0;
+  } catch (const c10::Error& error) {
+    last_error = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    last_error = error.what();
+  } catch (...) {
+    last_error = "an unknown C++ exception";
+  }
+  return 1;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* photofinish_last_error() { return last_error.c_str(); }
+
+const char* photofinish_torch_version() { return TORCH_VERSION; }
+
+int photofinish_cpu_capability(const char** name) {
+  return guarded([&] {
+    static const std::string capability = at::get_cpu_capability();
+    *name = capability.c_str();
+  });
+}
+
+int photofinish_load_cuda(const char* library) {
+  if (dlopen(library, RTLD_NOW | RTLD_GLOBAL) != nullptr) return 0;
+  const char* reason = dlerror();
+  last_error = reason == nullptr ? "dlopen failed" : reason;
+  return 1;
+}
+
+int photofinish_allow_tf32(int allow) {
+  return guarded([&] {
+    at::globalContext().setAllowTF32CuDNN(allow != 0);
+    at::globalContext().setAllowTF32CuBLAS(allow != 0);
+  });
+}
+
+int photofinish_synchronize(int device) {
+  return guarded([&] {
+    c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)
+        ->synchronizeDevice(static_cast<c10::DeviceIndex>(device));
+  });
+}
+
+int photofinish_device_memory(int device, uint64_t* current, uint64_t* peak) {
+  return guarded([&] {
+    const auto stats = c10::getDeviceAllocator(c10::DeviceType::CUDA)
+                           ->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+    const auto aggregate =
+        static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    *current = static_cast<uint64_t>(stats.allocated_bytes[aggregate].current);
+    *peak = static_cast<uint64_t>(stats.allocated_bytes[aggregate].peak);
+  });
+}
+
+void* photofinish_inference_enter() {
+  void* guard = nullptr;
+  guarded([&] { guard = new c10::InferenceMode(true); });
+  return guard;
+}
+
+void photofinish_inference_leave(void* guard) {
+  delete static_cast<c10::InferenceMode*>(guard);
+}
+
+int photofinish_hardtanh(const at::Tensor* input, double low, double high,
+                         at::Tensor** output) {
+  return guarded([&] { *output = new at::Tensor(at::hardtanh(*input, low, high)); });
+}
+
+int photofinish_hardtanh_(at::Tensor* tensor, double low, double high) {
+  return guarded([&] { at::hardtanh_(*tensor, low, high); });
+}
+
+}  // extern "C"

@@ -1,0 +1,104 @@
+//! What a cell asks of PyTorch, checked and in its words.
+
+use schema::{Boundary, Cell, HostLanguage, Mode, Optimizer, Outcome, Precision};
+use tch::Kind;
+
+use crate::failure::unsupported;
+
+/// The name of the engine in manifests.
+pub(crate) const ENGINE: &str = "pytorch";
+
+/// The only variant of this worker.
+pub(crate) const VARIANT: &str = "eager";
+
+/// The factor that decides how images lie in memory.
+const LAYOUT: &str = "layout";
+
+/// A cell, understood.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Configuration {
+    /// Element type of weights and activations.
+    pub(crate) kind: Kind,
+    /// Whether products of binary32 may be rounded to TF32.
+    pub(crate) tf32: bool,
+    /// Whether images lie in memory with channels last.
+    pub(crate) channels_last: bool,
+    /// Threads of one operator.
+    pub(crate) threads: i32,
+    /// The optimiser, when training.
+    pub(crate) optimizer: Option<Optimizer>,
+}
+
+impl Configuration {
+    /// Understands `cell`, or says what of it this worker does not run.
+    pub(crate) fn of(cell: &Cell) -> Result<Self, Outcome> {
+        if (cell.engine.engine.as_str(), cell.engine.variant.as_str()) != (ENGINE, VARIANT) {
+            return Err(unsupported(format!(
+                "this worker runs {ENGINE}/{VARIANT}, not {}",
+                cell.engine
+            )));
+        }
+        if cell.host_language != HostLanguage::Rust {
+            return Err(unsupported("this worker is driven from Rust"));
+        }
+        if cell.world_size != 1 {
+            return Err(unsupported(format!(
+                "world_size is {}, not 1",
+                cell.world_size
+            )));
+        }
+        if cell.boundary != Boundary::Step {
+            return Err(unsupported(format!(
+                "boundary `{}` is not implemented; `step` is",
+                cell.boundary
+            )));
+        }
+        let threads = i32::try_from(cell.threads)
+            .ok()
+            .filter(|&threads| threads > 0)
+            .ok_or_else(|| unsupported(format!("threads cannot be {}", cell.threads)))?;
+        Ok(Self {
+            kind: kind(cell)?,
+            tf32: cell.precision == Precision::Tf32,
+            channels_last: channels_last(cell)?,
+            threads,
+            optimizer: optimizer(cell)?,
+        })
+    }
+}
+
+fn kind(cell: &Cell) -> Result<Kind, Outcome> {
+    match cell.precision {
+        Precision::Fp64 => Ok(Kind::Double),
+        Precision::Fp32 => Ok(Kind::Float),
+        Precision::Bf16 => Ok(Kind::BFloat16),
+        Precision::Fp16 => Ok(Kind::Half),
+        Precision::Tf32 if cell.device.is_cpu() => Err(unsupported(
+            "tf32 is an arithmetic of NVIDIA GPUs; the device is cpu",
+        )),
+        Precision::Tf32 => Ok(Kind::Float),
+    }
+}
+
+fn channels_last(cell: &Cell) -> Result<bool, Outcome> {
+    if let Some(name) = cell.factors.keys().find(|name| *name != LAYOUT) {
+        return Err(unsupported(format!(
+            "factor `{name}` is not known to {ENGINE}/{VARIANT}; known: `{LAYOUT}`"
+        )));
+    }
+    match cell.factors.get(LAYOUT).map(String::as_str) {
+        None | Some("nchw") => Ok(false),
+        Some("channels_last") => Ok(true),
+        Some(other) => Err(unsupported(format!(
+            "{LAYOUT} is `{other}`; known: `nchw`, `channels_last`"
+        ))),
+    }
+}
+
+fn optimizer(cell: &Cell) -> Result<Option<Optimizer>, Outcome> {
+    match (cell.mode, cell.optimizer) {
+        (Mode::Inference, _) => Ok(None),
+        (Mode::Training, Some(optimizer)) => Ok(Some(optimizer)),
+        (Mode::Training, None) => Err(unsupported("training needs an optimizer")),
+    }
+}

@@ -1,0 +1,262 @@
+//! One operator application in PyTorch's terms.
+
+use tch::{Kind, TchError, Tensor};
+
+use crate::{failure::Fault, geometry::Padding, shim};
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// Inference: running statistics, no dropout.
+    Inference,
+    /// A training iteration.
+    Training,
+    /// A training iteration for parity: dropout off.
+    Deterministic,
+}
+
+impl Pass {
+    const fn trains(self) -> bool {
+        matches!(self, Self::Training | Self::Deterministic)
+    }
+}
+
+/// An operator with its attributes, converted once.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Kernel {
+    Conv {
+        strides: [i64; 2],
+        padding: Padding,
+        dilations: [i64; 2],
+        groups: i64,
+    },
+    BatchNorm {
+        epsilon: f64,
+        momentum: f64,
+    },
+    LayerNorm {
+        width: [i64; 1],
+        epsilon: f64,
+    },
+    Relu,
+    Clip {
+        min: f64,
+        max: f64,
+    },
+    Sigmoid,
+    Silu,
+    Tanh,
+    Gelu,
+    Softmax {
+        axis: i64,
+    },
+    Add,
+    Mul,
+    MatMul,
+    Linear,
+    Attention(Attention),
+    MaxPool {
+        window: [i64; 2],
+        strides: [i64; 2],
+        padding: Padding,
+        ceil: bool,
+    },
+    AveragePool {
+        window: [i64; 2],
+        strides: [i64; 2],
+        padding: Padding,
+        count_padding: bool,
+    },
+    GlobalAveragePool,
+    Flatten {
+        axis: i64,
+    },
+    Reshape {
+        shape: Box<[i64]>,
+    },
+    Transpose {
+        axes: Box<[i64]>,
+    },
+    Concat {
+        axis: i64,
+    },
+    Slice {
+        axis: i64,
+        start: i64,
+        end: i64,
+    },
+    Gather,
+    Squeeze {
+        axis: i64,
+    },
+    Dropout {
+        ratio: f64,
+    },
+}
+
+/// Scaled dot-product attention over `[batch, position, heads·size]`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Attention {
+    /// `[batch, position, heads, size]` of the query.
+    pub(crate) query: [i64; 4],
+    /// The same of the key.
+    pub(crate) key: [i64; 4],
+    /// The same of the value.
+    pub(crate) value: [i64; 4],
+    /// The output's shape.
+    pub(crate) output: [i64; 3],
+    /// Whether a position sees only earlier ones and itself.
+    pub(crate) causal: bool,
+}
+
+/// The values that a step reads, by position.
+#[derive(Clone, Copy)]
+pub(crate) struct Operands<'a> {
+    /// Every value of the program.
+    pub(crate) values: &'a [Option<Tensor>],
+    /// Which of them this step reads.
+    pub(crate) indices: &'a [usize],
+}
+
+impl<'a> Operands<'a> {
+    /// The operand at `position`.
+    pub(crate) fn at(&self, position: usize) -> Result<&'a Tensor, Fault> {
+        self.optional(position).ok_or(Fault::Missing)
+    }
+
+    /// The operand at `position`, which a step may lack.
+    pub(crate) fn optional(&self, position: usize) -> Option<&'a Tensor> {
+        let index = *self.indices.get(position)?;
+        self.values.get(index)?.as_ref()
+    }
+}
+
+impl Kernel {
+    /// Computes the output as a new tensor (or a view).
+    pub(crate) fn apply(&self, operands: Operands<'_>, pass: Pass) -> Result<Tensor, Fault> {
+        let x = operands.at(0)?;
+        let output = match self {
+            Self::Conv {
+                strides,
+                padding,
+                dilations,
+                groups,
+            } => {
+                let (weight, bias) = (operands.at(1)?, operands.optional(2));
+                bordered(x, *padding, 0.0, |x| {
+                    x.f_conv2d(weight, bias, strides, padding.symmetric, dilations, *groups)
+                })
+            }
+            Self::BatchNorm { epsilon, momentum } => x.f_batch_norm(
+                Some(operands.at(1)?),
+                Some(operands.at(2)?),
+                Some(operands.at(3)?),
+                Some(operands.at(4)?),
+                pass.trains(),
+                *momentum,
+                *epsilon,
+                true,
+            ),
+            Self::LayerNorm { width, epsilon } => x.f_layer_norm(
+                width,
+                Some(operands.at(1)?),
+                Some(operands.at(2)?),
+                *epsilon,
+                true,
+            ),
+            Self::Relu => x.f_relu(),
+            Self::Clip { min, max } => return Ok(shim::hardtanh(x, *min, *max)?),
+            Self::Sigmoid => x.f_sigmoid(),
+            Self::Silu => x.f_silu(),
+            Self::Tanh => x.f_tanh(),
+            Self::Gelu => x.f_gelu("none"),
+            Self::Softmax { axis } => x.f_softmax(*axis, None::<Kind>),
+            Self::Add => x.f_add(operands.at(1)?),
+            Self::Mul => x.f_mul(operands.at(1)?),
+            Self::MatMul => x.f_matmul(operands.at(1)?),
+            Self::Linear => x.f_linear(operands.at(1)?, operands.optional(2)),
+            Self::Attention(attention) => attention.apply(x, operands.at(1)?, operands.at(2)?),
+            Self::MaxPool {
+                window,
+                strides,
+                padding,
+                ceil,
+            } => bordered(x, *padding, f64::NEG_INFINITY, |x| {
+                x.f_max_pool2d(window, strides, padding.symmetric, [1, 1], *ceil)
+            }),
+            Self::AveragePool {
+                window,
+                strides,
+                padding,
+                count_padding,
+            } => bordered(x, *padding, 0.0, |x| {
+                let inner = padding.symmetric;
+                x.f_avg_pool2d(window, strides, inner, false, *count_padding, None::<i64>)
+            }),
+            Self::GlobalAveragePool => x.f_adaptive_avg_pool2d([1, 1]),
+            Self::Flatten { axis } => x.f_flatten(*axis, -1),
+            Self::Reshape { shape } => x.f_reshape(&**shape),
+            Self::Transpose { axes } => x.f_permute(&**axes),
+            Self::Concat { axis } => {
+                let parts: Vec<&Tensor> = (0..operands.indices.len())
+                    .map(|i| operands.at(i))
+                    .collect::<Result<_, _>>()?;
+                Tensor::f_cat(&parts, *axis)
+            }
+            Self::Slice { axis, start, end } => x.f_slice(*axis, *start, *end, 1),
+            Self::Gather => Tensor::f_embedding(x, operands.at(1)?, -1, false, false),
+            Self::Squeeze { axis } => x.f_squeeze_dim(*axis),
+            Self::Dropout { ratio } => x.f_dropout(*ratio, pass == Pass::Training),
+        };
+        Ok(output?)
+    }
+
+    /// Computes the output into `target`, the operand that the lowering chose to overwrite.
+    /// `other` is the remaining operand of a binary operator.
+    pub(crate) fn overwrite(
+        &self,
+        target: &mut Tensor,
+        other: Option<&Tensor>,
+    ) -> Result<(), Fault> {
+        match self {
+            Self::Relu => drop(target.f_relu_()?),
+            Self::Clip { min, max } => shim::hardtanh_in_place(target, *min, *max)?,
+            Self::Silu => drop(target.f_silu_()?),
+            Self::Add => drop(target.f_add_(other.ok_or(Fault::Missing)?)?),
+            _ => return Err(Fault::Missing),
+        }
+        Ok(())
+    }
+}
+
+/// Lays the border around `x` first, where the operator's own padding cannot express it.
+fn bordered(
+    x: &Tensor,
+    padding: Padding,
+    value: f64,
+    operator: impl FnOnce(&Tensor) -> Result<Tensor, TchError>,
+) -> Result<Tensor, TchError> {
+    match padding.border {
+        None => operator(x),
+        Some(border) => operator(&x.f_pad(border, "constant", value)?),
+    }
+}
+
+impl Attention {
+    /// As Hugging Face's models call it: heads split, attended, joined.
+    fn apply(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor, TchError> {
+        let heads = |x: &Tensor, shape: &[i64; 4]| x.f_view(*shape)?.f_transpose(1, 2);
+        Tensor::f_scaled_dot_product_attention(
+            &heads(query, &self.query)?,
+            &heads(key, &self.key)?,
+            &heads(value, &self.value)?,
+            None::<&Tensor>,
+            0.0,
+            self.causal,
+            None::<f64>,
+            false,
+        )?
+        .f_transpose(1, 2)?
+        .f_reshape(self.output)
+    }
+}

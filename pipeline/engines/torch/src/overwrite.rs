@@ -1,0 +1,201 @@
+//! Which operands are overwritten: where PyTorch users write `inplace=True` or `+=`, and where
+//! that changes neither a result nor a gradient.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{
+    Mode,
+    graph::{Graph, Node, Op},
+};
+
+/// What must be known of a graph to overwrite safely.
+pub(crate) struct Overwrites<'a> {
+    /// How often each value is read, by nodes, outputs and the loss.
+    readers: BTreeMap<&'a str, usize>,
+    /// The operator that makes each value.
+    makers: BTreeMap<&'a str, &'a Op>,
+    /// Values that a caller sees.
+    kept: BTreeSet<&'a str>,
+    mode: Mode,
+}
+
+impl<'a> Overwrites<'a> {
+    /// `kept` are the values that must survive the run.
+    pub(crate) fn new(graph: &'a Graph, kept: BTreeSet<&'a str>, mode: Mode) -> Self {
+        let mut readers = BTreeMap::new();
+        let mut makers = BTreeMap::new();
+        for node in &graph.nodes {
+            for input in &node.inputs {
+                *readers.entry(input.as_str()).or_default() += 1;
+            }
+            for output in &node.outputs {
+                makers.insert(output.as_str(), &node.op);
+            }
+        }
+        Self {
+            readers,
+            makers,
+            kept,
+            mode,
+        }
+    }
+
+    /// The position of the operand of `node` that its output may overwrite. `shape_of` tells
+    /// shapes of values.
+    pub(crate) fn position(
+        &self,
+        node: &Node,
+        shape_of: impl Fn(&str) -> Option<&'a [u64]>,
+    ) -> Option<usize> {
+        let candidates = match node.op {
+            Op::Relu | Op::Clip { .. } | Op::Silu => 0..1,
+            Op::Add => 0..2,
+            _ => return None,
+        };
+        let output = shape_of(node.outputs.first()?)?;
+        candidates.into_iter().find(|&position| {
+            node.inputs
+                .get(position)
+                .is_some_and(|name| self.is_free(name) && shape_of(name) == Some(output))
+        })
+    }
+
+    /// Whether a value may be overwritten by its only reader.
+    fn is_free(&self, name: &str) -> bool {
+        let Some(maker) = self.makers.get(name) else {
+            return false;
+        };
+        self.readers.get(name) == Some(&1)
+            && !self.kept.contains(name)
+            && owns_its_memory(maker)
+            && (self.mode == Mode::Inference || !gradient_reads_output(maker))
+    }
+}
+
+/// Whether an operator's output shares no memory with its inputs. (In-place steps are no
+/// exception: what they overwrite had no other reader.)
+const fn owns_its_memory(op: &Op) -> bool {
+    match op {
+        Op::Flatten { .. }
+        | Op::Reshape { .. }
+        | Op::Transpose { .. }
+        | Op::Slice { .. }
+        | Op::Squeeze { .. }
+        | Op::Dropout { .. }
+        // Joining the heads may be a view.
+        | Op::Attention { .. } => false,
+        Op::Conv { .. }
+        | Op::BatchNormalization { .. }
+        | Op::LayerNormalization { .. }
+        | Op::Relu
+        | Op::Clip { .. }
+        | Op::Sigmoid
+        | Op::Silu
+        | Op::Tanh
+        | Op::Gelu
+        | Op::Softmax { .. }
+        | Op::Add
+        | Op::Mul
+        | Op::MatMul
+        | Op::Linear
+        | Op::MaxPool { .. }
+        | Op::AveragePool { .. }
+        | Op::GlobalAveragePool
+        | Op::Concat { .. }
+        | Op::Gather => true,
+    }
+}
+
+/// Whether autograd computes an operator's gradient from its output (`derivatives.yaml` of
+/// PyTorch: formulas that name `result`; `clip` when it ran in place).
+const fn gradient_reads_output(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Relu
+            | Op::Clip { .. }
+            | Op::Sigmoid
+            | Op::Tanh
+            | Op::Softmax { .. }
+            | Op::Attention { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::graph::{ElementType, Fill, Input};
+
+    use super::*;
+
+    fn node(op: Op, inputs: &[&str], output: &str) -> Node {
+        Node {
+            name: output.to_owned(),
+            op,
+            inputs: inputs.iter().map(|&name| name.to_owned()).collect(),
+            outputs: vec![output.to_owned()],
+        }
+    }
+
+    /// `x → relu a → { relu b, add c = a + b } → reshape d → relu e → relu f`.
+    fn graph() -> Graph {
+        Graph {
+            name: "g".to_owned(),
+            inputs: vec![Input {
+                name: "x".to_owned(),
+                element: ElementType::Float,
+                shape: vec![2, 2],
+                fill: Fill::Constant { value: 1.0 },
+            }],
+            parameters: vec![],
+            nodes: vec![
+                node(Op::Gelu, &["x"], "a"),
+                node(Op::Relu, &["a"], "b"),
+                node(Op::Add, &["a", "b"], "c"),
+                node(Op::Reshape { shape: vec![2, 2] }, &["c"], "d"),
+                node(Op::Relu, &["d"], "e"),
+                node(Op::Relu, &["e"], "f"),
+            ],
+            outputs: vec!["f".to_owned()],
+            loss: None,
+        }
+    }
+
+    fn positions(mode: Mode) -> Vec<Option<usize>> {
+        let graph = graph();
+        let overwrites = Overwrites::new(&graph, BTreeSet::from(["f"]), mode);
+        graph
+            .nodes
+            .iter()
+            .map(|node| overwrites.position(node, |_| Some(&[2, 2])))
+            .collect()
+    }
+
+    #[test]
+    fn only_a_sole_reader_overwrites_and_never_a_view() {
+        // b: `a` has two readers. c: `b` has one. e: `d` is a view. f: `e` is fresh.
+        assert_eq!(
+            positions(Mode::Inference),
+            [None, None, Some(1), None, None, Some(0)]
+        );
+    }
+
+    #[test]
+    fn training_spares_what_gradients_read() {
+        // `b` and `e` are outputs of relu, which its gradient reads.
+        assert_eq!(positions(Mode::Training), [None; 6]);
+    }
+
+    #[test]
+    fn a_broadcast_operand_is_spared() {
+        let graph = graph();
+        let overwrites = Overwrites::new(&graph, BTreeSet::from(["f"]), Mode::Inference);
+        let shape_of = |name: &str| {
+            Some(if name == "b" {
+                &[1, 2][..]
+            } else {
+                &[2, 2][..]
+            })
+        };
+        let add = graph.nodes.iter().find(|node| node.name == "c").unwrap();
+        assert_eq!(overwrites.position(add, shape_of), None);
+    }
+}

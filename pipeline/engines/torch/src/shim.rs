@@ -1,0 +1,144 @@
+//! The functions of `cpp/shim.cpp`, made safe.
+#![expect(unsafe_code, reason = "calls into C++")]
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    fmt,
+    marker::PhantomData,
+    ptr,
+};
+
+use tch::Tensor;
+
+// SAFETY: the signatures are those of `cpp/shim.cpp`; no function lets an exception out.
+unsafe extern "C" {
+    fn photofinish_last_error() -> *const c_char;
+    fn photofinish_torch_version() -> *const c_char;
+    fn photofinish_cpu_capability(name: *mut *const c_char) -> c_int;
+    fn photofinish_load_cuda(library: *const c_char) -> c_int;
+    fn photofinish_allow_tf32(allow: c_int) -> c_int;
+    fn photofinish_synchronize(device: c_int) -> c_int;
+    fn photofinish_device_memory(device: c_int, current: *mut u64, peak: *mut u64) -> c_int;
+    fn photofinish_inference_enter() -> *mut c_void;
+    fn photofinish_inference_leave(guard: *mut c_void);
+    fn photofinish_hardtanh(
+        input: *const c_void,
+        low: f64,
+        high: f64,
+        output: *mut *mut c_void,
+    ) -> c_int;
+    fn photofinish_hardtanh_(tensor: *mut c_void, low: f64, high: f64) -> c_int;
+}
+
+/// What a C++ exception said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShimError(pub(crate) String);
+
+impl fmt::Display for ShimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The result of a call that returned `status`.
+fn checked(status: c_int) -> Result<(), ShimError> {
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(last_error())
+    }
+}
+
+fn last_error() -> ShimError {
+    // SAFETY: the function returns a NUL-terminated string of this thread that stays valid until
+    // the thread's next failing call; it is copied here.
+    let text = unsafe { CStr::from_ptr(photofinish_last_error()) };
+    ShimError(text.to_string_lossy().into_owned())
+}
+
+/// The version of libtorch that this worker was compiled against.
+pub(crate) fn torch_version() -> String {
+    // SAFETY: a string literal of the shim.
+    let text = unsafe { CStr::from_ptr(photofinish_torch_version()) };
+    text.to_string_lossy().into_owned()
+}
+
+/// The widest instruction set that PyTorch's own kernels use here, for example `AVX512`.
+pub(crate) fn cpu_capability() -> Result<String, ShimError> {
+    let mut name = ptr::null();
+    // SAFETY: `name` is a valid place; on success it points to a string that lives as long as the
+    // process.
+    checked(unsafe { photofinish_cpu_capability(&raw mut name) })?;
+    // SAFETY: see above.
+    let text = unsafe { CStr::from_ptr(name) };
+    Ok(text.to_string_lossy().into_owned())
+}
+
+/// Opens PyTorch's CUDA library, whose initialisers register its kernels.
+pub(crate) fn load_cuda(library: &str) -> Result<(), ShimError> {
+    let name = CString::new(library).map_err(|error| ShimError(error.to_string()))?;
+    // SAFETY: a NUL-terminated name. Running the initialisers of PyTorch's own library, of the
+    // wheel that this worker is linked against, is what PyTorch itself does.
+    checked(unsafe { photofinish_load_cuda(name.as_ptr()) })
+}
+
+/// Whether matrix products and convolutions of binary32 may round their multiplicands to TF32.
+pub(crate) fn allow_tf32(allow: bool) -> Result<(), ShimError> {
+    // SAFETY: no pointers.
+    checked(unsafe { photofinish_allow_tf32(c_int::from(allow)) })
+}
+
+/// Waits for everything on CUDA device `device`.
+pub(crate) fn synchronize(device: c_int) -> Result<(), ShimError> {
+    // SAFETY: no pointers.
+    checked(unsafe { photofinish_synchronize(device) })
+}
+
+/// Bytes in use and at the peak in PyTorch's allocator for CUDA device `device`.
+pub(crate) fn device_memory(device: c_int) -> Result<(u64, u64), ShimError> {
+    let (mut current, mut peak) = (0, 0);
+    // SAFETY: both are valid places.
+    checked(unsafe { photofinish_device_memory(device, &raw mut current, &raw mut peak) })?;
+    Ok((current, peak))
+}
+
+/// `min(max(x, low), high)` as `nn.ReLU6` computes it.
+pub(crate) fn hardtanh(input: &Tensor, low: f64, high: f64) -> Result<Tensor, ShimError> {
+    let mut output = ptr::null_mut();
+    // SAFETY: `input` is a live tensor, `output` a valid place.
+    checked(unsafe { photofinish_hardtanh(input.as_ptr().cast(), low, high, &raw mut output) })?;
+    // SAFETY: on success the shim hands over a tensor of its own, which `tch` will delete.
+    Ok(unsafe { Tensor::from_ptr(output.cast()) })
+}
+
+/// [`hardtanh`] in place.
+pub(crate) fn hardtanh_in_place(tensor: &mut Tensor, low: f64, high: f64) -> Result<(), ShimError> {
+    // SAFETY: a live tensor, borrowed mutably.
+    checked(unsafe { photofinish_hardtanh_(tensor.as_mut_ptr().cast(), low, high) })
+}
+
+/// PyTorch's inference mode, on this thread, while the guard lives.
+pub(crate) struct InferenceMode {
+    guard: *mut c_void,
+    /// The mode belongs to the thread: the guard must not leave it.
+    _thread: PhantomData<*mut ()>,
+}
+
+impl InferenceMode {
+    /// Enters the mode.
+    pub(crate) fn enter() -> Self {
+        // SAFETY: returns null or a guard that the drop below gives back.
+        let guard = unsafe { photofinish_inference_enter() };
+        Self {
+            guard,
+            _thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for InferenceMode {
+    fn drop(&mut self) {
+        // SAFETY: made by `photofinish_inference_enter` on this thread (deleting null is nothing).
+        unsafe { photofinish_inference_leave(self.guard) }
+    }
+}
