@@ -1,0 +1,108 @@
+//! The table of cells.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{
+    Environment, Plan,
+    plan::{Allow, PlannedCell, PlannedJob},
+    record::Tool,
+    tables::CellRow,
+};
+
+use crate::{
+    group::{Group, Origin},
+    slot::Slot,
+    speed,
+};
+
+/// Rows, with the machines and the tools that they refer to.
+pub(crate) struct Cells {
+    pub(crate) rows: Vec<CellRow>,
+    pub(crate) environments: Vec<Environment>,
+    pub(crate) tools: Vec<Tool>,
+}
+
+/// The rows of all cells, in the order of jobs and, within a job, of the plan's groups. A cell
+/// that stands in two groups of a job has the row of the first.
+pub(crate) fn cells(plan: &Plan, groups: Vec<Group<'_>>) -> Cells {
+    let mut cells = Cells {
+        rows: Vec::new(),
+        environments: Vec::new(),
+        tools: Vec::new(),
+    };
+    let mut of_job: BTreeMap<&str, Vec<Group<'_>>> = BTreeMap::new();
+    for group in groups {
+        of_job.entry(&group.planned.job).or_default().push(group);
+    }
+    for job in &plan.jobs {
+        let mut seen = BTreeSet::new();
+        for Group {
+            planned,
+            slots,
+            origin,
+        } in of_job.remove(job.id.as_str()).unwrap_or_default()
+        {
+            let environment = origin.as_ref().map(|origin| cells.register(origin));
+            for (cell, slot) in planned.cells.iter().zip(slots) {
+                if cell.twin_of.is_none() && seen.insert(&cell.id) {
+                    let mut row = row(job, cell, slot);
+                    row.group.clone_from(&planned.group);
+                    row.environment = environment;
+                    row.started = origin.as_ref().map(|origin| origin.started.clone());
+                    row.load = origin.as_ref().map(|origin| origin.load.clone());
+                    cells.rows.push(row);
+                }
+            }
+        }
+    }
+    cells
+}
+
+impl Cells {
+    /// The index of a heat's machine, entered when it is new. Machines are the same whatever
+    /// their load; the first heat's stays in the entry, each cell keeps its own.
+    fn register(&mut self, origin: &Origin) -> u32 {
+        if !self.tools.contains(&origin.tool) {
+            self.tools.push(origin.tool.clone());
+        }
+        let same = |known: &Environment| {
+            Environment {
+                load: known.load.clone(),
+                ..origin.environment.clone()
+            } == *known
+        };
+        let index = self.environments.iter().position(same).unwrap_or_else(|| {
+            self.environments.push(origin.environment.clone());
+            self.environments.len() - 1
+        });
+        u32::try_from(index).unwrap_or(u32::MAX)
+    }
+}
+
+/// What the row says of the cell itself; its heat is entered by the caller.
+fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
+    let kind = slot.outcome.kind;
+    let allowed = |allow: &Allow| allow.outcome == kind && allow.covers(&planned.coordinates);
+    CellRow {
+        job: job.id.clone(),
+        group: String::new(),
+        id: planned.id.clone(),
+        cell: planned.cell.clone(),
+        coordinates: planned.coordinates.clone(),
+        allowed: slot.outcome.is_measured() || job.allow.iter().any(allowed),
+        speed: speed::speed(planned, &slot, job.measure.confidence),
+        outcome: slot.outcome,
+        parity: slot.parity,
+        memory: slot.memory,
+        loaded: slot.loaded,
+        start_ns: slot.start_ns,
+        flops: planned.flops,
+        bytes: planned.bytes,
+        parameters: planned.parameters,
+        versions: slot.versions,
+        environment: None,
+        started: None,
+        load: None,
+        launches: slot.launches,
+    }
+}

@@ -1,0 +1,152 @@
+//! Documents that hold together: what later code relies on, and refuses to guess.
+
+use std::collections::BTreeSet;
+
+use schema::{
+    Digest, Heat, Plan, RunRecord,
+    plan::{PlannedHeat, PlannedJob},
+    record,
+};
+
+use crate::error::AggregateError;
+
+/// Refuses a run record that this program cannot read.
+pub(crate) fn record(record: &RunRecord) -> Result<(), AggregateError> {
+    version("the run record", record.version, record::VERSION)?;
+    version("its plan", record.plan.version, schema::plan::VERSION)?;
+    plan(&record.plan)
+}
+
+fn version(document: &str, found: u32, known: u32) -> Result<(), AggregateError> {
+    if found == known {
+        return Ok(());
+    }
+    Err(AggregateError::Version {
+        document: document.to_owned(),
+        found,
+        known,
+    })
+}
+
+fn plan(plan: &Plan) -> Result<(), AggregateError> {
+    let refuse = |problem: String| Err(AggregateError::Plan(problem));
+    let mut jobs = BTreeSet::new();
+    for job in &plan.jobs {
+        if !jobs.insert(job.id.as_str()) {
+            return refuse(format!("job `{}` occurs twice", job.id));
+        }
+        measure(job)?;
+    }
+    let mut groups = BTreeSet::new();
+    for heat in &plan.heats {
+        if !groups.insert(heat.group.as_str()) {
+            return refuse(format!("group `{}` occurs twice", heat.group));
+        }
+        if !jobs.contains(heat.job.as_str()) {
+            return refuse(format!("group `{}` belongs to no job", heat.group));
+        }
+        twins(heat).or_else(refuse)?;
+    }
+    Ok(())
+}
+
+fn measure(job: &PlannedJob) -> Result<(), AggregateError> {
+    let measure = &job.measure;
+    let confident = measure.confidence > 0.0 && measure.confidence < 1.0;
+    let sensible = measure.margin.is_finite() && measure.margin >= 0.0;
+    if confident && sensible {
+        return Ok(());
+    }
+    let problem = format!(
+        "job `{}` has margin {} and confidence {}",
+        job.id, measure.margin, measure.confidence
+    );
+    Err(AggregateError::Plan(problem))
+}
+
+/// Every twin stands beside an original that is no twin itself and has the same configuration.
+fn twins(heat: &PlannedHeat) -> Result<(), String> {
+    for twin in &heat.cells {
+        let Some(slot) = twin.twin_of else { continue };
+        let original = heat.cells.get(slot as usize);
+        if !original.is_some_and(|original| original.twin_of.is_none() && original.id == twin.id) {
+            return Err(format!(
+                "group `{}` has a twin of slot {slot}, which is no original of it",
+                heat.group
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a heat that is not of this plan, or whose parts do not fit together.
+pub(crate) fn heat(
+    planned: &PlannedHeat,
+    digest: &Digest,
+    heat: &Heat,
+) -> Result<(), AggregateError> {
+    let group = &planned.group;
+    let found = heat.header.version;
+    version(
+        &format!("heat {digest} of group `{group}`"),
+        found,
+        record::VERSION,
+    )?;
+    problem(planned, heat).map_or(Ok(()), |problem| {
+        Err(AggregateError::Inconsistent {
+            group: group.clone(),
+            heat: *digest,
+            problem,
+        })
+    })
+}
+
+fn problem(planned: &PlannedHeat, heat: &Heat) -> Option<String> {
+    let cells = planned.cells.len();
+    let same = heat.header.cells.len() == cells
+        && heat
+            .header
+            .cells
+            .iter()
+            .zip(&planned.cells)
+            .all(|(measured, planned)| {
+                measured.id == planned.id && measured.twin_of == planned.twin_of
+            });
+    if heat.header.key != planned.key {
+        return Some(format!(
+            "its key is {}, the plan's {}",
+            heat.header.key, planned.key
+        ));
+    }
+    if !same {
+        return Some("its cells are not those of the plan".to_owned());
+    }
+    let counts = [
+        ("parities", heat.reference.parity.len()),
+        ("obstacles", heat.reference.obstacles.len()),
+        ("outcomes", heat.footer.outcomes.len()),
+    ];
+    if let Some((what, count)) = counts.into_iter().find(|&(_, count)| count != cells) {
+        return Some(format!("it has {count} {what} for {cells} cells"));
+    }
+    let mut indices = BTreeSet::new();
+    for block in &heat.blocks {
+        if !indices.insert(block.index) {
+            return Some(format!("block {} occurs twice", block.index));
+        }
+        if let Some(launch) = block
+            .launches
+            .iter()
+            .find(|launch| launch.slot as usize >= cells)
+        {
+            return Some(format!(
+                "block {} launches slot {} of {cells}",
+                block.index, launch.slot
+            ));
+        }
+    }
+    [&heat.header.started, &heat.footer.finished]
+        .into_iter()
+        .find(|time| time.parse::<jiff::Timestamp>().is_err())
+        .map(|time| format!("`{time}` is not a time in RFC 3339"))
+}

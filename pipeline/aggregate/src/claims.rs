@@ -1,0 +1,265 @@
+//! What sources assert, held against what was measured.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{
+    CellId,
+    plan::{Claim, Expectation, PlannedCell, PlannedJob, Relation},
+    tables::{ClaimRow, Judgement, Verdict},
+};
+
+use crate::{
+    compare::{Judge, Judged},
+    group::{Entry, Group},
+    number::short,
+    verdict,
+};
+
+/// Two cells of one group that a claim speaks of.
+pub(crate) struct ClaimPair<'a> {
+    left: Entry<'a>,
+    right: Entry<'a>,
+}
+
+/// The pairs that an expectation speaks of: cells of one heat that differ in its axis alone.
+pub(crate) fn pairs<'a>(
+    expect: &Expectation,
+    groups: impl IntoIterator<Item = &'a Group<'a>>,
+) -> Vec<ClaimPair<'a>> {
+    let holds = |cell: &PlannedCell| {
+        expect
+            .at
+            .iter()
+            .all(|(axis, value)| coordinate(cell, axis).as_ref() == Some(value))
+    };
+    let mut pairs = Vec::new();
+    for group in groups {
+        let on_side = |side: &str| {
+            group
+                .originals()
+                .filter(|(cell, _)| coordinate(cell, &expect.axis).as_deref() == Some(side))
+                .filter(|(cell, _)| holds(cell))
+                .map(|(cell, slot)| (rest(cell, &expect.axis), Entry { cell, slot }))
+                .collect::<Vec<_>>()
+        };
+        let right: BTreeMap<_, _> = on_side(&expect.right).into_iter().collect();
+        pairs.extend(
+            on_side(&expect.left)
+                .into_iter()
+                .filter_map(|(shared, left)| {
+                    Some(ClaimPair {
+                        left,
+                        right: *right.get(&shared)?,
+                    })
+                }),
+        );
+    }
+    pairs
+}
+
+/// Number of pairs that only claims speak of. Their intervals share the job's error like those
+/// of the comparisons, so that all that a job's page asserts holds together.
+pub(crate) fn extra_pairs<'a>(job: &PlannedJob, groups: &[&'a Group<'a>]) -> usize {
+    let key = |group: &str, one: &CellId, other: &CellId| {
+        (
+            group.to_owned(),
+            one.min(other).clone(),
+            one.max(other).clone(),
+        )
+    };
+    let mut known: BTreeSet<_> = job
+        .comparisons
+        .iter()
+        .flat_map(|comparison| &comparison.pairs)
+        .map(|pair| key(&pair.group, &pair.baseline, &pair.contender))
+        .collect();
+    let compared = known.len();
+    for group in groups {
+        for claim in &job.claims {
+            let pairs = pairs(&claim.expect, [*group]);
+            known.extend(pairs.iter().map(|pair| {
+                key(
+                    &group.planned.group,
+                    &pair.left.cell.id,
+                    &pair.right.cell.id,
+                )
+            }));
+        }
+    }
+    known.len() - compared
+}
+
+/// Judges a claim.
+///
+/// Confirmed when every pair that could be measured has the verdict that the claim expects, and
+/// there is one; contradicted when a pair has the opposite verdict: `slower` for `<`, `faster`
+/// for `>`, either of them for `=`. A pair that is the `same` where a difference is claimed
+/// leaves the claim unclear: the difference may be there, and too small to matter.
+pub(crate) fn judge(claim: &Claim, pairs: &[ClaimPair<'_>], judge: &Judge<'_>) -> ClaimRow {
+    let judged: Vec<_> = pairs
+        .iter()
+        .map(|pair| (pair, judge.pair(pair.right, pair.left)))
+        .collect();
+    let (judgement, reason) = weigh(&claim.expect, &judged);
+    ClaimRow {
+        id: claim.id.clone(),
+        source: claim.source.clone(),
+        states: claim.states.clone(),
+        expect: claim.expect.clone(),
+        judgement,
+        reason,
+    }
+}
+
+type JudgedPair<'a> = (&'a ClaimPair<'a>, Judged);
+
+fn weigh(expect: &Expectation, judged: &[JudgedPair<'_>]) -> (Judgement, String) {
+    let (expected, opposite): (Verdict, &[Verdict]) = match expect.relation {
+        Relation::Less => (Verdict::Faster, &[Verdict::Slower]),
+        Relation::Greater => (Verdict::Slower, &[Verdict::Faster]),
+        Relation::Equal => (Verdict::Same, &[Verdict::Faster, Verdict::Slower]),
+    };
+    let Some(first) = judged.first() else {
+        let reason = format!(
+            "no group of this job holds both {} and {} there",
+            expect.left, expect.right
+        );
+        return (Judgement::NotMeasurableHere, reason);
+    };
+    let measured: Vec<_> = judged
+        .iter()
+        .filter(|(_, judged)| judged.verdict != Verdict::NotMeasured)
+        .collect();
+    if measured.is_empty() {
+        let reason = format!(
+            "{}: {}",
+            place(expect, first.0),
+            in_words(expect, &first.1.reason)
+        );
+        return (Judgement::NotMeasurableHere, reason);
+    }
+    let count = counted(measured.len(), judged.len());
+    if let Some(pair) = measured
+        .iter()
+        .find(|(_, judged)| opposite.contains(&judged.verdict))
+    {
+        return (Judgement::Contradicted, sentence(expect, pair));
+    }
+    if let Some(pair) = measured
+        .iter()
+        .find(|(_, judged)| judged.verdict != expected)
+    {
+        let why = in_words(expect, &pair.1.reason);
+        let verdict = pair.1.verdict.word();
+        return (
+            Judgement::Unclear,
+            format!("{}, {verdict}: {why}", sentence(expect, pair)),
+        );
+    }
+    match measured.as_slice() {
+        [only] => (
+            Judgement::Confirmed,
+            format!("{}{count}", sentence(expect, only)),
+        ),
+        _ => (Judgement::Confirmed, range(expect, &measured, &count)),
+    }
+}
+
+/// `a ÷ b is 0.53 [0.51, 0.55] at model=resnet18`.
+fn sentence(expect: &Expectation, (pair, judged): &JudgedPair<'_>) -> String {
+    let ratio = judged.ratio.as_ref().map_or_else(
+        || "unknown".to_owned(),
+        |ratio| format!("{} {}", short(ratio.centre, 3), verdict::printed(ratio)),
+    );
+    format!(
+        "the time of {} over that of {} is {ratio}{}",
+        expect.left,
+        expect.right,
+        prefixed(" at ", &place(expect, pair))
+    )
+}
+
+fn range(expect: &Expectation, measured: &[&JudgedPair<'_>], count: &str) -> String {
+    let mut ratios: Vec<f64> = measured
+        .iter()
+        .filter_map(|(_, judged)| Some(judged.ratio.as_ref()?.centre))
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let end = |ratio: Option<&f64>| ratio.map_or_else(String::new, |&ratio| short(ratio, 3));
+    format!(
+        "the time of {} over that of {} is {} to {}, and all {} pairs agree{count}",
+        expect.left,
+        expect.right,
+        end(ratios.first()),
+        end(ratios.last()),
+        measured.len()
+    )
+}
+
+fn counted(measured: usize, all: usize) -> String {
+    if measured == all {
+        String::new()
+    } else {
+        format!("; {measured} of {all} pairs could be measured")
+    }
+}
+
+/// A comparison's words for the two sides, in the claim's.
+fn in_words(expect: &Expectation, reason: &str) -> String {
+    reason
+        .split("; ")
+        .map(|part| {
+            let swap = |side: &str, name: &str| {
+                part.strip_prefix(side).map(|rest| format!("{name}{rest}"))
+            };
+            swap("baseline: ", &format!("{}: ", expect.right))
+                .or_else(|| swap("contender: ", &format!("{}: ", expect.left)))
+                .unwrap_or_else(|| part.to_owned())
+        })
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+fn place(expect: &Expectation, pair: &ClaimPair<'_>) -> String {
+    rest(pair.left.cell, &expect.axis)
+        .iter()
+        .map(|(axis, value)| format!("{axis}={value}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn prefixed(prefix: &str, text: &str) -> String {
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("{prefix}{text}")
+    }
+}
+
+/// A cell's place in the matrix, the compared axis left out.
+fn rest(cell: &PlannedCell, axis: &str) -> BTreeMap<String, String> {
+    let mut coordinates = cell.coordinates.clone();
+    coordinates.remove(axis);
+    coordinates
+}
+
+/// The value of an axis: of the matrix, or what the cell resolved it to.
+fn coordinate(cell: &PlannedCell, axis: &str) -> Option<String> {
+    let resolved = || {
+        let cell = &cell.cell;
+        match axis {
+            "model" => Some(cell.model.name.clone()),
+            "precision" => Some(cell.precision.to_string()),
+            "mode" => Some(cell.mode.to_string()),
+            "engine" => Some(cell.engine.to_string()),
+            "device" => Some(cell.device.to_string()),
+            "threads" => Some(cell.threads.to_string()),
+            _ => cell
+                .dims
+                .get(axis)
+                .map(u64::to_string)
+                .or_else(|| cell.factors.get(axis).cloned()),
+        }
+    };
+    cell.coordinates.get(axis).cloned().or_else(resolved)
+}

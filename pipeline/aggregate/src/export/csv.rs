@@ -1,0 +1,336 @@
+//! Tables as comma-separated values, RFC 4180.
+//!
+//! Text that a spreadsheet would take for a formula is written with a leading apostrophe.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    Outcome, Tables,
+    tables::{CellRow, Interval, Speed},
+};
+
+use crate::ExportError;
+
+/// A file: columns with their values, row by row.
+struct Sheet {
+    file: &'static str,
+    writer: csv::Writer<Vec<u8>>,
+}
+
+impl Sheet {
+    fn new(file: &'static str, columns: &[&str]) -> Result<Self, ExportError> {
+        let writer = csv::WriterBuilder::new()
+            .terminator(csv::Terminator::CRLF)
+            .from_writer(Vec::new());
+        let mut sheet = Self { file, writer };
+        sheet.row(columns.iter().map(|&column| column.to_owned()))?;
+        Ok(sheet)
+    }
+
+    fn row(&mut self, values: impl IntoIterator<Item = String>) -> Result<(), ExportError> {
+        self.writer
+            .write_record(values.into_iter().map(String::into_bytes))
+            .map_err(|source| ExportError::Csv {
+                file: self.file.to_owned(),
+                source,
+            })
+    }
+
+    fn finish(self) -> Result<Vec<u8>, ExportError> {
+        let file = self.file.to_owned();
+        self.writer.into_inner().map_err(|error| ExportError::Csv {
+            file,
+            source: error.into_error().into(),
+        })
+    }
+}
+
+/// Text, harmless in a spreadsheet (OWASP, "CSV Injection").
+fn text(text: impl ToString) -> String {
+    let text = text.to_string();
+    if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+        format!("'{text}")
+    } else {
+        text
+    }
+}
+
+/// A number, or nothing.
+fn number(number: Option<impl ToString>) -> String {
+    number.map_or_else(String::new, |number| number.to_string())
+}
+
+/// Names and values in one field: `batch=1 image=224`.
+fn pairs<V: std::fmt::Display>(map: &BTreeMap<String, V>) -> String {
+    let pairs: Vec<_> = map
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    text(pairs.join(" "))
+}
+
+fn outcome(outcome: &Outcome) -> [String; 2] {
+    [text(outcome.kind), text(&outcome.reason)]
+}
+
+fn interval(interval: Option<&Interval>) -> [String; 5] {
+    [
+        number(interval.map(|interval| interval.centre)),
+        number(interval.and_then(|interval| interval.low)),
+        number(interval.and_then(|interval| interval.high)),
+        number(interval.map(|interval| interval.blocks)),
+        number(interval.map(|interval| interval.confidence)),
+    ]
+}
+
+const CELLS: [&str; 60] = [
+    "job",
+    "cell",
+    "group",
+    "model",
+    "model_source",
+    "graph",
+    "dims",
+    "batch",
+    "precision",
+    "mode",
+    "optimizer",
+    "engine",
+    "variant",
+    "host_language",
+    "device",
+    "threads",
+    "strategy",
+    "world_size",
+    "boundary",
+    "factors",
+    "coordinates",
+    "outcome",
+    "reason",
+    "allowed",
+    "step_ns",
+    "step_ns_low",
+    "step_ns_high",
+    "blocks",
+    "confidence",
+    "items_per_second",
+    "samples",
+    "min_ns",
+    "p5_ns",
+    "p16_ns",
+    "p25_ns",
+    "p50_ns",
+    "p75_ns",
+    "p84_ns",
+    "p90_ns",
+    "p95_ns",
+    "p99_ns",
+    "max_ns",
+    "between_blocks",
+    "within_round",
+    "flops_per_second",
+    "parity_error",
+    "parity_eager_error",
+    "parity_bound",
+    "parity_worst_share",
+    "peak_resident_bytes",
+    "peak_device_bytes",
+    "start_ns",
+    "fill_ns",
+    "build_ns",
+    "compile_ns",
+    "first_step_ns",
+    "flops",
+    "bytes",
+    "parameters",
+    "started",
+];
+
+pub(super) fn cells(tables: &Tables) -> Result<Vec<u8>, ExportError> {
+    let mut sheet = Sheet::new("cells.csv", &CELLS)?;
+    for row in &tables.cells {
+        let values = configuration(row)
+            .into_iter()
+            .chain(figures(row.speed.as_ref()))
+            .chain(costs(row));
+        sheet.row(values)?;
+    }
+    sheet.finish()
+}
+
+fn configuration(row: &CellRow) -> Vec<String> {
+    let cell = &row.cell;
+    let mut values = vec![
+        text(&row.job),
+        text(&row.id),
+        text(&row.group),
+        text(&cell.model.name),
+        text(match cell.model.source {
+            schema::ModelSource::Zoo => "zoo",
+            schema::ModelSource::Onnx => "onnx",
+        }),
+        text(cell.model.graph),
+        pairs(&cell.dims),
+        number(Some(cell.batch())),
+        text(cell.precision),
+        text(cell.mode),
+        cell.optimizer
+            .map_or_else(String::new, |optimizer| text(optimizer.name())),
+        text(&cell.engine.engine),
+        text(&cell.engine.variant),
+        text(cell.host_language),
+        text(cell.device),
+        number(Some(cell.threads)),
+        text(cell.strategy),
+        number(Some(cell.world_size)),
+        text(cell.boundary),
+        pairs(&cell.factors),
+        pairs(&row.coordinates),
+    ];
+    values.extend(outcome(&row.outcome));
+    values.push(row.allowed.to_string());
+    values
+}
+
+fn figures(speed: Option<&Speed>) -> Vec<String> {
+    let mut values = interval(speed.map(|speed| &speed.step_ns)).to_vec();
+    values.push(number(speed.map(|speed| speed.items_per_second)));
+    values.push(number(speed.map(|speed| speed.samples)));
+    values.push(number(speed.map(|speed| speed.min_ns)));
+    values.extend(crate::percentile::SHOWN.iter().map(|percent| {
+        number(speed.and_then(|speed| speed.percentiles_ns.get(&format!("p{percent}"))))
+    }));
+    values.push(number(speed.map(|speed| speed.max_ns)));
+    values.push(number(speed.map(|speed| speed.between_blocks)));
+    values.push(number(speed.map(|speed| speed.within_round)));
+    values.push(number(speed.map(|speed| speed.flops_per_second)));
+    values
+}
+
+fn costs(row: &CellRow) -> Vec<String> {
+    let parity = row.parity.as_ref();
+    let memory = row.memory.as_ref();
+    let loaded = row.loaded.as_ref();
+    vec![
+        number(parity.map(|parity| parity.error)),
+        number(parity.map(|parity| parity.eager_error)),
+        number(parity.map(|parity| parity.bound)),
+        number(parity.map(|parity| parity.worst_share)),
+        number(memory.map(|memory| memory.peak_resident_bytes)),
+        number(memory.and_then(|memory| memory.peak_device_bytes)),
+        number(row.start_ns),
+        number(loaded.map(|loaded| loaded.fill_ns)),
+        number(loaded.map(|loaded| loaded.build_ns)),
+        number(loaded.map(|loaded| loaded.compile_ns)),
+        number(loaded.map(|loaded| loaded.first_step_ns)),
+        number(Some(row.flops)),
+        number(Some(row.bytes)),
+        number(Some(row.parameters)),
+        row.started.as_ref().map_or_else(String::new, text),
+    ]
+}
+
+const COMPARISONS: [&str; 16] = [
+    "job",
+    "axis",
+    "baseline_value",
+    "value",
+    "coordinates",
+    "baseline",
+    "contender",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "blocks",
+    "confidence",
+    "family",
+    "floor",
+    "verdict",
+    "reason",
+];
+
+pub(super) fn comparisons(tables: &Tables) -> Result<Vec<u8>, ExportError> {
+    let mut sheet = Sheet::new("comparisons.csv", &COMPARISONS)?;
+    for job in &tables.jobs {
+        for comparison in &job.comparisons {
+            for row in &comparison.rows {
+                let mut values = vec![
+                    text(&job.id),
+                    text(&comparison.axis),
+                    text(&comparison.baseline),
+                    text(&row.value),
+                    pairs(&row.coordinates),
+                    text(&row.baseline),
+                    text(&row.contender),
+                ];
+                values.extend(interval(row.ratio.as_ref()));
+                values.push(number(Some(comparison.family)));
+                values.push(number(row.floor));
+                values.push(text(row.verdict.word()));
+                values.push(text(&row.reason));
+                sheet.row(values)?;
+            }
+        }
+    }
+    sheet.finish()
+}
+
+const CLAIMS: [&str; 7] = [
+    "job",
+    "claim",
+    "source",
+    "states",
+    "expect",
+    "judgement",
+    "reason",
+];
+
+pub(super) fn claims(tables: &Tables) -> Result<Vec<u8>, ExportError> {
+    let mut sheet = Sheet::new("claims.csv", &CLAIMS)?;
+    for job in &tables.jobs {
+        for claim in &job.claims {
+            sheet.row([
+                text(&job.id),
+                text(&claim.id),
+                text(&claim.source),
+                text(&claim.states),
+                text(&claim.expect.text),
+                text(word(claim.judgement)),
+                text(&claim.reason),
+            ])?;
+        }
+    }
+    sheet.finish()
+}
+
+const fn word(judgement: schema::tables::Judgement) -> &'static str {
+    use schema::tables::Judgement;
+    match judgement {
+        Judgement::Confirmed => "confirmed",
+        Judgement::Contradicted => "contradicted",
+        Judgement::Unclear => "unclear",
+        Judgement::NotMeasurableHere => "not_measurable_here",
+    }
+}
+
+const FLOORS: [&str; 8] = [
+    "engine",
+    "floor",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "blocks",
+    "confidence",
+    "pairs",
+];
+
+pub(super) fn floors(tables: &Tables) -> Result<Vec<u8>, ExportError> {
+    let mut sheet = Sheet::new("floors.csv", &FLOORS)?;
+    for floor in &tables.floors {
+        let mut values = vec![text(&floor.engine), number(floor.floor)];
+        values.extend(interval(floor.ratio.as_ref()));
+        values.push(number(Some(floor.pairs)));
+        sheet.row(values)?;
+    }
+    sheet.finish()
+}

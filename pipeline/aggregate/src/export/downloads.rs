@@ -1,0 +1,50 @@
+//! The list of downloads.
+
+use schema::{Tables, tables::Download};
+
+use super::{csv, json, parquet};
+use crate::ExportError;
+
+/// The files that the site offers, made from the tables alone.
+///
+/// # Errors
+/// When a value cannot be written in a format; none of the schema's can fail.
+pub fn downloads(tables: &Tables) -> Result<Vec<Download>, ExportError> {
+    let download = |file: &str, summary: &str, bytes| Download {
+        file: file.to_owned(),
+        summary: summary.to_owned(),
+        bytes,
+    };
+    Ok(vec![
+        download(
+            "cells.csv",
+            "One row a cell: configuration, outcome, speed, parity, memory",
+            csv::cells(tables)?,
+        ),
+        download(
+            "comparisons.csv",
+            "One row a pair: ratio, interval, floor, verdict",
+            csv::comparisons(tables)?,
+        ),
+        download(
+            "claims.csv",
+            "One row a claim: source, expectation, judgement",
+            csv::claims(tables)?,
+        ),
+        download(
+            "floors.csv",
+            "One row an engine and variant: noise between identical cells",
+            csv::floors(tables)?,
+        ),
+        download(
+            "samples.parquet",
+            "One row a step: its time in nanoseconds, by cell, block, launch and round",
+            parquet::samples(tables)?,
+        ),
+        download(
+            "tables.json",
+            "Everything that the pages show; its schema: `photofinish schema tables`",
+            json::tables(tables)?,
+        ),
+    ])
+}

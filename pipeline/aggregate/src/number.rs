@@ -1,0 +1,63 @@
+//! Numbers as they are written.
+
+/// Significant digits of every computed number in the tables.
+///
+/// Sums run in a fixed order and logarithms come from `libm`, so equal samples give equal bits;
+/// what is left to differ (the quantile of Student's t goes through the system's mathematical
+/// library) is some 10⁻¹⁵, which nine digits fewer hide. Six digits are more than any
+/// measurement here carries.
+const DIGITS: usize = 6;
+
+/// `value` rounded to [`DIGITS`] significant decimal digits; ties go as the exact binary value says.
+#[must_use]
+pub(crate) fn rounded(value: f64) -> f64 {
+    if !value.is_finite() {
+        return value;
+    }
+    // Printing and reading back are both correctly rounded: no factor of ten adds an error.
+    format!("{value:.*e}", DIGITS - 1).parse().unwrap_or(value)
+}
+
+/// A number for a sentence: at most `digits` significant ones.
+#[must_use]
+pub(crate) fn short(value: f64, digits: usize) -> String {
+    let precision = digits.saturating_sub(1);
+    match format!("{value:.precision$e}").parse::<f64>() {
+        Ok(number) if number.abs() >= 1e6 || (number != 0.0 && number.abs() < 1e-4) => {
+            format!("{number:e}")
+        }
+        Ok(number) => number.to_string(),
+        Err(_) => value.to_string(),
+    }
+}
+
+/// A relative difference as a percentage, for example `1.3 %`.
+#[must_use]
+pub(crate) fn percent(share: f64) -> String {
+    format!("{} %", short(share * 100.0, 3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn six_digits_are_kept() {
+        assert_eq!(rounded(0.123_456_78), 0.123_457);
+        assert_eq!(rounded(14_512_345.6), 14_512_300.0);
+        assert_eq!(rounded(-2.000_000_4), -2.0);
+        assert_eq!(rounded(0.0), 0.0);
+        assert_eq!(rounded(1e300), 1e300);
+        assert!(rounded(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn sentences_get_short_numbers() {
+        assert_eq!(short(0.512_34, 3), "0.512");
+        assert_eq!(short(12.0, 3), "12");
+        assert_eq!(percent(0.05), "5 %");
+        assert_eq!(percent(0.012_96), "1.3 %");
+        assert_eq!(short(1.5e-7, 3), "1.5e-7");
+        assert_eq!(short(f64::INFINITY, 3), "inf");
+    }
+}

@@ -1,0 +1,281 @@
+//! One cell of a heat, taken out of the heat's blocks and judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{
+    Outcome, OutcomeKind,
+    protocol::{Loaded, Memory},
+    record::{Block, Canary, Heat, Launch, Parity},
+    tables::LaunchRow,
+};
+
+use crate::percentile;
+
+/// The longest step that is believed, in nanoseconds: 2⁵³, 104 days, beyond which a time is no
+/// longer exact in binary64 and no heat can have waited for it.
+const LONGEST_STEP_NS: u64 = 1 << 53;
+
+/// What a heat says about one of its cells.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    /// How it ended: the worst of all that the heat says about it.
+    pub(crate) outcome: Outcome,
+    pub(crate) parity: Option<Parity>,
+    /// In the order of blocks.
+    pub(crate) launches: Vec<LaunchRow>,
+    /// Per block, the median of all samples of the cell in it, in nanoseconds. Pooled over
+    /// rounds: it is what a reader gets from the published samples by grouping them by block,
+    /// and a disturbed round, which holds fewer steps in its time, weighs less.
+    pub(crate) blocks: BTreeMap<u32, f64>,
+    pub(crate) memory: Option<Memory>,
+    pub(crate) loaded: Option<Loaded>,
+    pub(crate) start_ns: Option<u64>,
+    pub(crate) versions: BTreeMap<String, String>,
+}
+
+impl Slot {
+    /// A cell of which there is nothing but the reason.
+    pub(crate) fn unmeasured(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            parity: None,
+            launches: Vec::new(),
+            blocks: BTreeMap::new(),
+            memory: None,
+            loaded: None,
+            start_ns: None,
+            versions: BTreeMap::new(),
+        }
+    }
+}
+
+/// All cells of a heat whose shape has been checked, by slot.
+pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
+    let Heat {
+        header,
+        reference,
+        blocks,
+        footer,
+    } = heat;
+    let twins: Vec<_> = header.cells.iter().map(|cell| cell.twin_of).collect();
+    let parities = reference.parity.clone();
+    let mut launches: Vec<Vec<(u32, Canary, Launch)>> = vec![Vec::new(); header.cells.len()];
+    for Block {
+        index,
+        canary_before,
+        launches: started,
+        ..
+    } in in_order(blocks)
+    {
+        for launch in started {
+            if let Some(of_slot) = launches.get_mut(launch.slot as usize) {
+                of_slot.push((index, canary_before, launch));
+            }
+        }
+    }
+    let endings = footer.outcomes.into_iter().zip(reference.obstacles);
+    launches
+        .into_iter()
+        .zip(reference.parity)
+        .zip(endings)
+        .zip(twins)
+        .map(|(((launches, own), (footer, obstacle)), twin_of)| {
+            // Twins run the same configuration; the run may compare outputs only once.
+            let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
+            slot(launches, parity, footer, obstacle)
+        })
+        .collect()
+}
+
+fn in_order(mut blocks: Vec<Block>) -> Vec<Block> {
+    blocks.sort_by_key(|block| block.index);
+    blocks
+}
+
+fn slot(
+    launches: Vec<(u32, Canary, Launch)>,
+    parity: Option<Parity>,
+    footer: Outcome,
+    obstacle: Option<Outcome>,
+) -> Slot {
+    let (parity, verified) = verify(parity);
+    let mut slot = Slot::unmeasured(footer.clone());
+    slot.parity = parity;
+    slot.loaded = median_loaded(&launches);
+    slot.start_ns = median_start(&launches);
+    slot.memory = launches
+        .iter()
+        .filter_map(|(_, _, launch)| launch.memory.clone())
+        .reduce(peak);
+    slot.versions = versions(&launches);
+    let mut pooled: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for (block, canary, launch) in launches {
+        let outcome = believe(&launch);
+        if has_speed(outcome.kind) {
+            let samples = pooled.entry(block).or_default();
+            samples.extend(launch.rounds.iter().flat_map(|round| &round.samples_ns));
+        }
+        slot.launches.push(row(block, canary, launch, outcome));
+    }
+    slot.blocks = pooled
+        .into_iter()
+        .filter_map(|(block, mut samples)| {
+            samples.sort_unstable();
+            Some((block, percentile::median(&samples)?))
+        })
+        .collect();
+    slot.outcome = judge(&slot, &footer, obstacle.as_ref(), &verified);
+    slot
+}
+
+/// The worst of what the heat says, the footer first; without samples or agreeing outputs, not
+/// better than that.
+fn judge(slot: &Slot, footer: &Outcome, obstacle: Option<&Outcome>, verified: &Outcome) -> Outcome {
+    let launches = slot.launches.iter().map(|launch| &launch.outcome);
+    let said = [footer].into_iter().chain(obstacle).chain(launches);
+    let worst = Outcome::worst_of(said).unwrap_or(footer);
+    if !has_speed(worst.kind) {
+        return worst.clone();
+    }
+    if slot.blocks.is_empty() {
+        return Outcome::new(OutcomeKind::NotReached, "its heat holds no sample of it");
+    }
+    Outcome::worst_of([worst, verified])
+        .unwrap_or(worst)
+        .clone()
+}
+
+/// Whether samples of this ending may be shown.
+pub(crate) const fn has_speed(kind: OutcomeKind) -> bool {
+    matches!(kind, OutcomeKind::Measured | OutcomeKind::Unstable)
+}
+
+/// Parity that is a number at all, and what it means for the cell.
+fn verify(parity: Option<Parity>) -> (Option<Parity>, Outcome) {
+    let Some(parity) = parity else {
+        let reason = "its heat holds no comparison of its outputs";
+        return (None, Outcome::new(OutcomeKind::ParityUnverified, reason));
+    };
+    let numbers = [
+        parity.error,
+        parity.eager_error,
+        parity.bound,
+        parity.worst_share,
+    ];
+    let losses = parity.losses.iter().chain(&parity.reference_losses);
+    if !numbers
+        .iter()
+        .chain(losses)
+        .all(|number| number.is_finite())
+    {
+        let reason = "the recorded error of its outputs is not a finite number";
+        return (None, Outcome::new(OutcomeKind::ParityFailed, reason));
+    }
+    let outcome = if parity.worst_share <= 1.0 {
+        Outcome::measured()
+    } else {
+        let reason = format!(
+            "tensor `{}` is {} times as far from {} as may be",
+            parity.tensor,
+            crate::number::short(parity.worst_share, 3),
+            parity.reference
+        );
+        Outcome::new(OutcomeKind::ParityFailed, reason)
+    };
+    (Some(parity), outcome)
+}
+
+/// The launch's outcome, unless its samples are impossible.
+fn believe(launch: &Launch) -> Outcome {
+    if !has_speed(launch.outcome.kind) {
+        return launch.outcome.clone();
+    }
+    let samples = || launch.rounds.iter().flat_map(|round| &round.samples_ns);
+    let impossible = samples().find(|&&sample| sample == 0 || sample > LONGEST_STEP_NS);
+    match impossible {
+        Some(sample) => Outcome::new(
+            OutcomeKind::Crashed,
+            format!("its worker reported a step of {sample} ns, which cannot be"),
+        ),
+        None if samples().next().is_none() => {
+            Outcome::new(OutcomeKind::Crashed, "its worker reported no step times")
+        }
+        None => launch.outcome.clone(),
+    }
+}
+
+fn row(block: u32, canary: Canary, launch: Launch, outcome: Outcome) -> LaunchRow {
+    let mut rounds = launch.rounds;
+    rounds.sort_by_key(|round| round.sequence);
+    let mut sorted: Vec<u64> = rounds
+        .iter()
+        .flat_map(|round| &round.samples_ns)
+        .copied()
+        .collect();
+    sorted.sort_unstable();
+    LaunchRow {
+        block,
+        outcome,
+        median_ns: percentile::of_sorted(&sorted, 50),
+        warm_up: launch.warm_up,
+        canary,
+        rounds: rounds.into_iter().map(|round| round.samples_ns).collect(),
+        log: launch.log,
+    }
+}
+
+fn peak(one: Memory, other: Memory) -> Memory {
+    Memory {
+        resident_bytes: one.resident_bytes.max(other.resident_bytes),
+        peak_resident_bytes: one.peak_resident_bytes.max(other.peak_resident_bytes),
+        device_bytes: one.device_bytes.max(other.device_bytes),
+        peak_device_bytes: one.peak_device_bytes.max(other.peak_device_bytes),
+    }
+}
+
+/// The phases of the launch with the median total; of two in the middle, the shorter.
+fn median_loaded(launches: &[(u32, Canary, Launch)]) -> Option<Loaded> {
+    let total = |loaded: &Loaded| {
+        [
+            loaded.fill_ns,
+            loaded.build_ns,
+            loaded.compile_ns,
+            loaded.first_step_ns,
+        ]
+        .into_iter()
+        .fold(0_u64, u64::saturating_add)
+    };
+    let mut loaded: Vec<_> = launches
+        .iter()
+        .filter_map(|(_, _, launch)| launch.loaded.as_ref())
+        .collect();
+    loaded.sort_by_key(|loaded| total(loaded));
+    loaded
+        .get(loaded.len().checked_sub(1)? / 2)
+        .map(|&loaded| loaded.clone())
+}
+
+fn median_start(launches: &[(u32, Canary, Launch)]) -> Option<u64> {
+    let mut times: Vec<u64> = launches
+        .iter()
+        .filter_map(|(_, _, launch)| launch.start_ns)
+        .collect();
+    times.sort_unstable();
+    percentile::of_sorted(&times, 50)
+}
+
+/// What its workers reported; where they differ, all that they said.
+fn versions(launches: &[(u32, Canary, Launch)]) -> BTreeMap<String, String> {
+    let mut said: BTreeMap<&String, BTreeSet<&str>> = BTreeMap::new();
+    for (library, version) in launches.iter().flat_map(|(_, _, launch)| &launch.versions) {
+        said.entry(library).or_default().insert(version);
+    }
+    said.into_iter()
+        .map(|(library, versions)| {
+            (
+                library.clone(),
+                versions.into_iter().collect::<Vec<_>>().join(" and "),
+            )
+        })
+        .collect()
+}

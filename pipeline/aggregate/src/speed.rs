@@ -1,0 +1,86 @@
+//! The speed of a cell, from the samples of its blocks.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    plan::PlannedCell,
+    tables::{Interval, LaunchRow, Speed},
+};
+
+use crate::{
+    interval,
+    number::rounded,
+    percentile,
+    slot::{Slot, has_speed},
+};
+
+/// The speed of a cell; `None` when its samples may not be shown.
+///
+/// Its interval has the job's plain `confidence`: it speaks of this cell alone, and no verdict
+/// rests on it.
+pub(crate) fn speed(planned: &PlannedCell, slot: &Slot, confidence: f64) -> Option<Speed> {
+    if !has_speed(slot.outcome.kind) {
+        return None;
+    }
+    let mut sorted: Vec<u64> = rounds(slot).flatten().copied().collect();
+    sorted.sort_unstable();
+    let step_ns = centre(&slot.blocks, confidence)?;
+    let per_second = |count: f64| rounded(count / step_ns.centre * 1e9);
+    let logs: Vec<f64> = slot.blocks.values().map(|&time| libm::log(time)).collect();
+    Some(Speed {
+        step_ns,
+        items_per_second: per_second(planned.cell.batch() as f64),
+        min_ns: *sorted.first()?,
+        percentiles_ns: percentiles(&sorted),
+        max_ns: *sorted.last()?,
+        samples: sorted.len() as u64,
+        between_blocks: rounded(interval::standard_deviation(&logs)),
+        within_round: rounded(within_round(slot)),
+        flops_per_second: per_second(planned.flops as f64),
+    })
+}
+
+fn rounds(slot: &Slot) -> impl Iterator<Item = &Vec<u64>> {
+    let shown = |launch: &&LaunchRow| has_speed(launch.outcome.kind);
+    slot.launches
+        .iter()
+        .filter(shown)
+        .flat_map(|launch| &launch.rounds)
+}
+
+/// The centre of block medians, in logarithms like that of ratios: where both cells were measured
+/// in the same blocks, the ratio of their centres is the centre of their ratio.
+fn centre(blocks: &BTreeMap<u32, f64>, confidence: f64) -> Option<Interval> {
+    let shortest = blocks.values().copied().reduce(f64::min)?;
+    let logs: Vec<f64> = blocks.values().map(|&time| libm::log(time)).collect();
+    interval::of_logs(&logs, confidence, interval::resolution(shortest))
+}
+
+fn percentiles(sorted: &[u64]) -> BTreeMap<String, u64> {
+    percentile::SHOWN
+        .iter()
+        .filter_map(|&percent| {
+            Some((
+                format!("p{percent}"),
+                percentile::of_sorted(sorted, percent)?,
+            ))
+        })
+        .collect()
+}
+
+/// Median over rounds of (P84 − P16) ÷ (2 · median): one standard deviation of a normal
+/// distribution, in shares of the median.
+fn within_round(slot: &Slot) -> f64 {
+    let mut spreads: Vec<f64> = rounds(slot)
+        .filter_map(|round| {
+            let mut sorted = round.clone();
+            sorted.sort_unstable();
+            let wide = percentile::of_sorted(&sorted, 84)? - percentile::of_sorted(&sorted, 16)?;
+            Some(wide as f64 / (2.0 * percentile::median(&sorted)?))
+        })
+        .collect();
+    spreads.sort_by(f64::total_cmp);
+    let middle = |index: usize| spreads.get(index).copied().unwrap_or(0.0);
+    let last = spreads.len().saturating_sub(1);
+    f64::midpoint(middle(last / 2), middle(last.div_ceil(2)))
+}
