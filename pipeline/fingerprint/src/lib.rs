@@ -46,9 +46,21 @@ pub fn emit(package: &str) -> Result<(), Box<dyn Error>> {
 /// # Errors
 /// When the workspace cannot be read: the message says which file.
 pub fn worker_digest(package: &str) -> Result<String, Box<dyn Error>> {
+    package_digest(package, &[])
+}
+
+/// The same for any package, with the files below further folders of the workspace.
+///
+/// # Errors
+/// When the workspace cannot be read: the message says which file.
+pub fn package_digest(package: &str, also: &[PathBuf]) -> Result<String, Box<dyn Error>> {
     let start = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("not in a build script")?);
     let workspace = Workspace::find(&start)?;
-    let sources = workspace.sources(package)?;
+    let mut sources = workspace.sources(package)?;
+    for folder in also.iter().map(|folder| workspace.root().join(folder)) {
+        sources.files.extend(package_files(&folder));
+        sources.watched.push(folder);
+    }
     for path in &sources.watched {
         line(&format!("cargo::rerun-if-changed={}", path.display()));
     }

@@ -1,0 +1,24 @@
+//! Compiles in what tables and sites depend on besides their data.
+
+use std::{error::Error, path::Path};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    emit(
+        "PHOTOFINISH_AGGREGATE_DIGEST",
+        &fingerprint::package_digest("photofinish-aggregate", &[])?,
+    );
+    let site = ["templates", "styles", "scripts"].map(|folder| Path::new("site").join(folder));
+    emit(
+        "PHOTOFINISH_REPORT_DIGEST",
+        &fingerprint::package_digest("photofinish-report", &site)?,
+    );
+    Ok(())
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "standard output is how a build script speaks to Cargo"
+)]
+fn emit(name: &str, value: &str) {
+    println!("cargo::rustc-env={name}={value}");
+}

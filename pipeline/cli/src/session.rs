@@ -1,0 +1,79 @@
+//! What every command needs: the store, the engines, the machine, and a way to be interrupted.
+
+use std::{cell::OnceCell, path::Path};
+
+use catalog::{Catalog, CatalogError, Settings};
+use schema::{Device, EngineVariant, Fingerprint, Outcome, record::Tool};
+use store::{Store, StoreError, WriterLock};
+use worker::{WorkerCommand, host::Interrupt};
+
+use crate::{args::Common, failure::Failure, interrupt, printer::Printer, tool};
+
+/// The surroundings of a command.
+pub(crate) struct Session {
+    pub(crate) printer: Printer,
+    pub(crate) store: Store,
+    pub(crate) catalog: Catalog,
+    pub(crate) interrupt: Interrupt,
+    fingerprint: OnceCell<Fingerprint>,
+}
+
+impl Session {
+    /// Opens the store and reads the user's configuration. Nothing is written.
+    pub(crate) fn open(printer: Printer, common: &Common) -> Result<Self, Failure> {
+        let settings = Settings::from_environment().map_err(Failure::usage)?;
+        let interrupt = interrupt::on_signals()
+            .map_err(|error| Failure::internal(format!("failed to watch for Ctrl-C: {error}")))?;
+        Ok(Self {
+            printer,
+            store: open_store(&common.store)?,
+            catalog: Catalog::load(&settings).map_err(Failure::usage)?,
+            interrupt,
+            fingerprint: OnceCell::new(),
+        })
+    }
+
+    /// What this machine is; read once.
+    pub(crate) fn fingerprint(&self) -> &Fingerprint {
+        self.fingerprint.get_or_init(telemetry::fingerprint)
+    }
+
+    /// Becomes the store's only writer, and moves what is corrupt out of the way.
+    pub(crate) fn writer(&self) -> Result<WriterLock, Failure> {
+        self.store.lock().map_err(store_failure)
+    }
+
+    /// What measures.
+    pub(crate) fn tool(&self) -> Tool {
+        tool::this()
+    }
+
+    /// How a failed installation ends.
+    pub(crate) fn install_failure(&self, error: &CatalogError) -> Failure {
+        match error {
+            _ if self.interrupt.is_set() => Failure::interrupted(),
+            CatalogError::UnknownEngine { .. } | CatalogError::Settings { .. } => {
+                Failure::usage(error)
+            }
+            _ => Failure::lacking(error),
+        }
+    }
+}
+
+impl run::Workers for Session {
+    fn command(&self, engine: &EngineVariant, _device: Device) -> Result<WorkerCommand, Outcome> {
+        self.catalog.command(engine)
+    }
+}
+
+fn open_store(path: &Path) -> Result<Store, Failure> {
+    Store::open(path).map_err(store_failure)
+}
+
+/// How trouble with the store ends.
+pub(crate) fn store_failure(error: StoreError) -> Failure {
+    match error {
+        StoreError::Missing { .. } | StoreError::Bundle { .. } => Failure::usage(error),
+        _ => Failure::lacking(error),
+    }
+}
