@@ -36,7 +36,7 @@ impl WriterLock {
             .find(|name| !taken(name))
             .unwrap_or(name);
         let place = folder.join(&name);
-        let note = format!("{}\n", corrupt);
+        let note = format!("{corrupt}\n");
         atomic::write(
             &self.tmp(),
             &folder.join(format!("{name}.reason.txt")),

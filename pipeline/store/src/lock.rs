@@ -83,6 +83,19 @@ impl Store {
 }
 
 impl WriterLock {
+    /// A folder for temporary files, removed when dropped, or by the next writer if this process
+    /// is killed.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn scratch(&self) -> Result<tempfile::TempDir, StoreError> {
+        let tmp = self.tmp();
+        tempfile::Builder::new()
+            .prefix("scratch-")
+            .tempdir_in(&tmp)
+            .map_err(StoreError::io("create a folder in", tmp))
+    }
+
     /// Removes what an earlier writer left in `tmp/`.
     fn clean(&self) -> Result<(), StoreError> {
         let tmp = self.tmp();

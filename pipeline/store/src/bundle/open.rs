@@ -101,6 +101,12 @@ impl From<String> for Problem {
     }
 }
 
+/// The archive's reader quotes what it found, which may be anything and long.
+fn unreadable(error: std::io::Error) -> Problem {
+    let text: String = error.to_string().escape_debug().take(160).collect();
+    Problem::Refused(format!("it cannot be read: {text}"))
+}
+
 /// What an archive held, each piece verified alone.
 struct Content {
     manifest: Manifest,
@@ -111,8 +117,6 @@ struct Content {
 
 /// Reads the archive once, front to back; heats go to files in `folder`.
 fn unpack(file: File, folder: &Path) -> Result<Content, Problem> {
-    let unreadable =
-        |error: std::io::Error| Problem::Refused(format!("it cannot be read: {error}"));
     let stream = codec::decoder(file).map_err(unreadable)?;
     let mut archive = tar::Archive::new(stream.take(MAX_TOTAL_BYTES));
     // Raw: extensions for long names, links and sparse files are not followed but refused.
@@ -239,10 +243,12 @@ fn read_entry<R: Read>(
         ));
     }
     let mut bytes = Vec::new();
-    entry
-        .take(limit)
-        .read_to_end(&mut bytes)
-        .map_err(|error| format!("`{name}` cannot be read: {error}"))?;
+    entry.take(limit).read_to_end(&mut bytes).map_err(|error| {
+        format!(
+            "`{name}` cannot be read: {}",
+            error.to_string().escape_debug()
+        )
+    })?;
     Ok(bytes)
 }
 

@@ -1,0 +1,512 @@
+//! Bundles, honest and hostile.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::{collections::BTreeMap, path::Path};
+
+use common::*;
+use photofinish_store::{
+    Store,
+    bundle::{self, BundledFile, Manifest},
+};
+use proptest::prelude::*;
+use schema::Digest;
+
+/// A file of an archive under construction.
+#[derive(Clone)]
+struct Piece {
+    name: Vec<u8>,
+    kind: tar::EntryType,
+    bytes: Vec<u8>,
+    /// The size that the header tells.
+    size: u64,
+}
+
+fn piece(name: &str, bytes: &[u8]) -> Piece {
+    Piece {
+        name: name.as_bytes().to_vec(),
+        kind: tar::EntryType::Regular,
+        bytes: bytes.to_vec(),
+        size: bytes.len() as u64,
+    }
+}
+
+/// Builds an archive by hand, with names that tar's own builder would refuse.
+fn archive(pieces: &[Piece]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for piece in pieces {
+        let mut header = tar::Header::new_ustar();
+        let field = &mut header.as_ustar_mut().unwrap().name;
+        let prefix_free = piece.name.len().min(field.len());
+        field[..prefix_free].copy_from_slice(&piece.name[..prefix_free]);
+        if piece.name.len() > 100 {
+            header
+                .set_path(std::str::from_utf8(&piece.name).unwrap())
+                .unwrap();
+        }
+        header.set_entry_type(piece.kind);
+        header.set_size(piece.size);
+        header.set_mode(0o644);
+        header.set_cksum();
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend_from_slice(&piece.bytes);
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+    }
+    bytes.resize(bytes.len() + 1024, 0);
+    bytes
+}
+
+fn zst(bytes: &[u8]) -> Vec<u8> {
+    zstd::bulk::compress(bytes, 1).unwrap()
+}
+
+/// A store with a run of two heats, and the pieces of its bundle.
+struct Honest {
+    _folder: tempfile::TempDir,
+    store: Store,
+    run: Digest,
+    manifest: Manifest,
+    pieces: Vec<Piece>,
+}
+
+fn honest() -> Honest {
+    let (folder, store) = store();
+    let lock = store.lock().unwrap();
+    let (a, b) = (header("a"), header("b"));
+    let record = run(&[(&a, seal(&lock, a.clone())), (&b, seal(&lock, b.clone()))]);
+    let digest = lock.put_run(&record).unwrap();
+    drop(lock);
+    let out = folder.path().join("bundle.tar.zst");
+    let extra = BTreeMap::from([("notes.txt".to_owned(), b"carried along".to_vec())]);
+    let manifest = bundle::pack(&store, &digest, &tool(), &extra, &out).unwrap();
+    let tar = zstd::decode_all(std::fs::read(&out).unwrap().as_slice()).unwrap();
+    let mut pieces = Vec::new();
+    for entry in tar::Archive::new(tar.as_slice()).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = String::from_utf8(entry.path_bytes().into_owned()).unwrap();
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut bytes).unwrap();
+        pieces.push(piece(&name, &bytes));
+    }
+    Honest {
+        _folder: folder,
+        store,
+        run: digest,
+        manifest,
+        pieces,
+    }
+}
+
+impl Honest {
+    /// The pieces with another manifest.
+    fn with(&self, change: impl FnOnce(&mut Manifest)) -> Vec<Piece> {
+        let mut manifest = self.manifest.clone();
+        change(&mut manifest);
+        let mut pieces = self.pieces.clone();
+        pieces[0] = piece("manifest.json", &serde_json::to_vec(&manifest).unwrap());
+        pieces
+    }
+
+    /// The pieces with one more file that the manifest names truly.
+    fn with_file(&self, name: &str, bytes: &[u8]) -> Vec<Piece> {
+        let mut pieces = self.with(|manifest| {
+            manifest.files.push(BundledFile {
+                name: name.to_owned(),
+                bytes: bytes.len() as u64,
+                sha256: Digest::of_bytes(bytes),
+            });
+        });
+        pieces.push(piece(name, bytes));
+        pieces
+    }
+
+    fn place(&self, prefix: &str) -> usize {
+        self.pieces
+            .iter()
+            .position(|piece| piece.name.starts_with(prefix.as_bytes()))
+            .unwrap()
+    }
+}
+
+fn files_below(path: &Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// Opens bytes as a bundle in a fresh store; the store must be untouched if they are refused.
+fn open(bytes: &[u8]) -> Result<(tempfile::TempDir, Store, bundle::Opened), String> {
+    let (folder, store) = store();
+    let file = folder.path().join("bundle.tar.zst");
+    std::fs::write(&file, bytes).unwrap();
+    let lock = store.lock().unwrap();
+    let before = files_below(folder.path());
+    match lock.open_bundle(&file) {
+        Ok(opened) => Ok((folder, store, opened)),
+        Err(error) => {
+            assert_eq!(
+                files_below(folder.path()),
+                before,
+                "left something behind: {error}"
+            );
+            Err(error.to_string())
+        }
+    }
+}
+
+#[test]
+fn a_bundle_carries_a_run_to_another_store() {
+    let honest = honest();
+    let out = honest.store.path().join("b.tar.zst");
+    let extra = BTreeMap::from([("notes.txt".to_owned(), b"carried along".to_vec())]);
+    bundle::pack(&honest.store, &honest.run, &tool(), &extra, &out).unwrap();
+    let (_folder, store, opened) = open(&std::fs::read(&out).unwrap()).unwrap();
+    assert_eq!(
+        (opened.run, opened.heats, opened.tool),
+        (honest.run, 2, tool())
+    );
+    assert_eq!(opened.extra, extra);
+    let (digest, record) = store.latest_run().unwrap().unwrap();
+    assert_eq!(
+        (digest, &record),
+        (honest.run, &honest.store.run(&honest.run).unwrap())
+    );
+    assert_eq!(
+        store.known_heats().unwrap().heats,
+        honest.store.known_heats().unwrap().heats
+    );
+
+    // Packed again over there, and opened again over here: the same bytes, nothing new.
+    let again = store.path().join("again.tar.zst");
+    bundle::pack(&store, &digest, &tool(), &extra, &again).unwrap();
+    assert_eq!(std::fs::read(&again).unwrap(), std::fs::read(&out).unwrap());
+    let before = files_below(honest.store.path());
+    honest.store.lock().unwrap().open_bundle(&again).unwrap();
+    assert_eq!(files_below(honest.store.path()), before);
+}
+
+#[test]
+fn a_bundle_built_by_hand_is_as_good() {
+    let honest = honest();
+    open(&zst(&archive(&honest.pieces))).unwrap();
+    open(&zst(&archive(&honest.with_file("extra/b.json", b"{}")))).unwrap();
+}
+
+#[test]
+fn hostile_bundles_are_refused() {
+    let honest = honest();
+    let heat = honest.place("heats/");
+    let link = |kind| {
+        let mut pieces = honest.with_file("extra/link", b"");
+        pieces.last_mut().unwrap().kind = kind;
+        pieces
+    };
+    let swap = |place: usize, change: &dyn Fn(&mut Piece)| {
+        let mut pieces = honest.pieces.clone();
+        change(&mut pieces[place]);
+        pieces
+    };
+    let without = |place: usize| {
+        let mut pieces = honest.pieces.clone();
+        pieces.remove(place);
+        pieces
+    };
+    let twice = {
+        let mut pieces = honest.pieces.clone();
+        pieces.push(pieces[heat].clone());
+        pieces
+    };
+    let bomb = vec![0_u8; 17 << 20];
+    let stray_key = Digest::of_bytes(b"stray");
+    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+        ("empty file", vec![], "it"),
+        ("not zstd", b"hello, world".to_vec(), "cannot be read"),
+        ("not tar", zst(&[7; 4096]), "cannot be read"),
+        ("empty archive", zst(&archive(&[])), "it is empty"),
+        (
+            "a path that escapes",
+            zst(&archive(&honest.with_file("../evil", b"x"))),
+            "leaves its folder",
+        ),
+        (
+            "a path that escapes deep",
+            zst(&archive(&honest.with_file("heats/../../evil", b"x"))),
+            "leaves its folder",
+        ),
+        (
+            "an absolute path",
+            zst(&archive(&honest.with_file("/etc/evil", b"x"))),
+            "absolute path",
+        ),
+        (
+            "an unknown name",
+            zst(&archive(&honest.with_file("bin/sh", b"x"))),
+            "not a file that bundles have",
+        ),
+        (
+            "a hidden name",
+            zst(&archive(&honest.with_file("extra/.bashrc", b"x"))),
+            "not a file that bundles have",
+        ),
+        (
+            "a file beside the manifest",
+            {
+                let mut pieces = honest.pieces.clone();
+                pieces.push(piece("extra/surprise", b"x"));
+                zst(&archive(&pieces))
+            },
+            "not in its manifest",
+        ),
+        (
+            "a name that is not UTF-8",
+            {
+                let mut pieces = honest.pieces.clone();
+                pieces.push(Piece {
+                    name: vec![0xff, 0xfe],
+                    ..piece("x", b"")
+                });
+                zst(&archive(&pieces))
+            },
+            "not UTF-8",
+        ),
+        (
+            "a symbolic link",
+            zst(&archive(&link(tar::EntryType::Symlink))),
+            "not a plain file",
+        ),
+        (
+            "a hard link",
+            zst(&archive(&link(tar::EntryType::Link))),
+            "not a plain file",
+        ),
+        (
+            "a folder",
+            zst(&archive(&link(tar::EntryType::Directory))),
+            "not a plain file",
+        ),
+        (
+            "a device",
+            zst(&archive(&link(tar::EntryType::Block))),
+            "not a plain file",
+        ),
+        (
+            "a long-name extension",
+            zst(&archive(&link(tar::EntryType::GNULongName))),
+            "not a plain file",
+        ),
+        (
+            "a sparse file",
+            zst(&archive(&link(tar::EntryType::GNUSparse))),
+            "not a plain file",
+        ),
+        ("a heat twice", zst(&archive(&twice)), "there twice"),
+        (
+            "a name twice in the manifest",
+            zst(&archive(&honest.with(|manifest| {
+                let first = manifest.files[0].clone();
+                manifest.files.push(first);
+            }))),
+            "in its manifest twice",
+        ),
+        (
+            "a heat missing",
+            zst(&archive(&without(heat))),
+            "but not in the bundle",
+        ),
+        (
+            "a heat missing in both",
+            {
+                let name = String::from_utf8(honest.pieces[heat].name.clone()).unwrap();
+                let mut pieces =
+                    honest.with(|manifest| manifest.files.retain(|file| file.name != name));
+                pieces.remove(heat);
+                zst(&archive(&pieces))
+            },
+            "is missing",
+        ),
+        (
+            "no manifest",
+            zst(&archive(&without(0))),
+            "not with manifest.json",
+        ),
+        (
+            "a manifest of another version",
+            zst(&archive(&honest.with(|manifest| manifest.version = 9))),
+            "version 9",
+        ),
+        (
+            "a manifest that is junk",
+            zst(&archive(&swap(0, &|piece| piece.bytes.fill(b'{')))),
+            "manifest.json",
+        ),
+        (
+            "a manifest with no hashes",
+            zst(&archive(&{
+                let mut pieces = honest.pieces.clone();
+                let text = serde_json::to_string(&honest.manifest)
+                    .unwrap()
+                    .replace("sha256", "sha1");
+                pieces[0] = piece("manifest.json", text.as_bytes());
+                pieces
+            })),
+            "manifest.json",
+        ),
+        (
+            "another run",
+            zst(&archive(
+                &honest.with(|manifest| manifest.run = Digest::of_bytes(b"?")),
+            )),
+            "not the one",
+        ),
+        (
+            "no run",
+            {
+                let place = honest.place("run.zst");
+                let mut pieces =
+                    honest.with(|manifest| manifest.files.retain(|file| file.name != "run.zst"));
+                pieces.remove(place);
+                zst(&archive(&pieces))
+            },
+            "no run record",
+        ),
+        (
+            "a changed byte",
+            zst(&archive(&swap(heat, &|piece| piece.bytes[30] ^= 1))),
+            "not what its manifest says",
+        ),
+        (
+            "a size that lies",
+            zst(&archive(
+                &honest.with(|manifest| manifest.files[1].bytes += 1),
+            )),
+            "not what its manifest says",
+        ),
+        (
+            "a header that promises exabytes",
+            zst(&archive(&swap(heat, &|piece| piece.size = 1 << 60))),
+            "more than",
+        ),
+        (
+            "an extra file that is too large",
+            zst(&archive(&honest.with_file("extra/bomb", &bomb))),
+            "more than",
+        ),
+        (
+            "a heat under a false hash",
+            zst(&archive(&honest.with_file(
+                &format!("heats/{stray_key}/{stray_key}.heat.zst"),
+                b"x",
+            ))),
+            "not what its name says",
+        ),
+        (
+            "a heat that is junk",
+            zst(&archive(&honest.with_file(
+                &format!("heats/{stray_key}/{}.heat.zst", Digest::of_bytes(b"x")),
+                b"x",
+            ))),
+            "cannot be decompressed",
+        ),
+        (
+            "a heat of another key",
+            {
+                let bytes = honest.pieces[heat].bytes.clone();
+                let name = format!("heats/{stray_key}/{}.heat.zst", Digest::of_bytes(&bytes));
+                zst(&archive(&honest.with_file(&name, &bytes)))
+            },
+            "another key",
+        ),
+        (
+            "a heat that the run does not name",
+            {
+                let (_folder, other) = store();
+                let header = header("stray");
+                let digest = seal(&other.lock().unwrap(), header.clone());
+                let bytes = std::fs::read(sealed_file(&other, &header.key)).unwrap();
+                zst(&archive(&honest.with_file(
+                    &format!("heats/{}/{digest}.heat.zst", header.key),
+                    &bytes,
+                )))
+            },
+            "does not name the heat",
+        ),
+        (
+            "something behind the end",
+            {
+                let mut bytes = archive(&honest.pieces);
+                bytes.extend_from_slice(b"more");
+                zst(&bytes)
+            },
+            "follows the end",
+        ),
+        (
+            "a second archive behind the first",
+            {
+                let mut bytes = zst(&archive(&honest.pieces));
+                bytes.extend(zst(&archive(&[piece("extra/late", b"x")])));
+                bytes
+            },
+            "follows the end",
+        ),
+        (
+            "cut off",
+            {
+                let bytes = zst(&archive(&honest.pieces));
+                bytes[..bytes.len() - 9].to_vec()
+            },
+            "read",
+        ),
+    ];
+    for (what, bytes, says) in cases {
+        match open(&bytes) {
+            Ok(_) => panic!("{what} was taken"),
+            Err(error) => {
+                assert!(error.contains(says), "{what}: {error}");
+                assert!(!error.chars().any(char::is_control), "{what}: {error:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_whole_runs_are_packed() {
+    let honest = honest();
+    let out = honest.store.path().join("b.tar.zst");
+    let none = BTreeMap::new();
+    let bad_extra = BTreeMap::from([("../x".to_owned(), vec![])]);
+    assert!(bundle::pack(&honest.store, &honest.run, &tool(), &bad_extra, &out).is_err());
+    assert!(bundle::pack(&honest.store, &Digest::of_bytes(b"?"), &tool(), &none, &out).is_err());
+    let key = header("a").key;
+    std::fs::write(sealed_file(&honest.store, &key), "junk").unwrap();
+    let error = bundle::pack(&honest.store, &honest.run, &tool(), &none, &out).unwrap_err();
+    assert!(error.as_corrupt().is_some(), "{error}");
+    assert!(!out.exists());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Flipped bytes in the archive, below the compression, never panic and never pass.
+    #[test]
+    fn damage_is_refused(place in any::<prop::sample::Index>(), mask in 1_u8..) {
+        let honest = honest();
+        let good = archive(&honest.pieces);
+        let mut bytes = good;
+        let place = place.index(bytes.len());
+        bytes[place] ^= mask;
+        if let Ok((_folder, store, opened)) = open(&zst(&bytes)) {
+            // Padding and the owner's fields carry nothing.
+            prop_assert_eq!(opened.run, honest.run);
+            prop_assert_eq!(store.known_heats().unwrap().heats.len(), 2);
+        }
+    }
+}

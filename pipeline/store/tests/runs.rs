@@ -1,0 +1,210 @@
+//! Run records, tables, and what gc leaves of them.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use photofinish_store::{ArtifactKind, GcReport, StoreError};
+use schema::{Digest, plan::Status};
+
+#[test]
+fn the_latest_run_is_found_and_an_equal_one_is_not_written() {
+    let (_folder, store) = store();
+    assert!(store.latest_run().unwrap().is_none());
+    let lock = store.lock().unwrap();
+    let (a, b) = (header("a"), header("b"));
+    let heat = seal(&lock, a.clone());
+    let first = run(&[(&a, heat)]);
+    let digest = lock.put_run(&first).unwrap();
+    assert_eq!(
+        store.latest_run().unwrap().unwrap(),
+        (digest, first.clone())
+    );
+
+    let mut again = first.clone();
+    again.plan.heats[0].status = Status::Cached { heat };
+    assert_eq!(
+        lock.put_run(&again).unwrap(),
+        digest,
+        "only its statuses differ"
+    );
+    assert_eq!(store.runs_in_order().unwrap(), [digest]);
+
+    let other = run(&[(&a, heat), (&b, seal(&lock, b.clone()))]);
+    let second = lock.put_run(&other).unwrap();
+    assert_eq!(store.latest_run().unwrap().unwrap(), (second, other));
+    assert_eq!(lock.put_run(&first).unwrap(), digest, "back to the first");
+    assert_eq!(store.runs_in_order().unwrap(), [digest, second, digest]);
+    assert_eq!(store.run(&digest).unwrap(), first);
+}
+
+#[test]
+fn a_corrupt_run_is_an_error_and_no_obstacle() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let a = header("a");
+    let record = run(&[(&a, seal(&lock, a.clone()))]);
+    let digest = lock.put_run(&record).unwrap();
+    let file = store.path().join(format!("runs/000001-{digest}.run.zst"));
+    let good = std::fs::read(&file).unwrap();
+    for length in 0..good.len() {
+        std::fs::write(&file, &good[..length]).unwrap();
+        let error = store.latest_run().unwrap_err();
+        assert!(error.as_corrupt().is_some(), "{error}");
+    }
+    assert_eq!(lock.put_run(&record).unwrap(), digest);
+    assert_eq!(store.latest_run().unwrap().unwrap().1, record);
+    assert!(matches!(
+        store.run(&Digest::of_bytes(b"?")),
+        Err(StoreError::Missing { .. })
+    ));
+}
+
+#[test]
+fn artifacts_are_verified_and_written_once() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let (key, run) = (Digest::of_bytes(b"key"), Digest::of_bytes(b"run"));
+    assert_eq!(store.get(ArtifactKind::Tables, &key).unwrap(), None);
+    lock.put(ArtifactKind::Tables, &key, &run, b"tables")
+        .unwrap();
+    assert_eq!(
+        store.get(ArtifactKind::Tables, &key).unwrap().unwrap(),
+        b"tables"
+    );
+    assert_eq!(store.get(ArtifactKind::Site, &key).unwrap(), None);
+    let file = store.path().join("tables").join(key.to_string());
+    let written = std::fs::metadata(&file).unwrap().modified().unwrap();
+    lock.put(ArtifactKind::Tables, &key, &run, b"tables")
+        .unwrap();
+    assert_eq!(
+        std::fs::metadata(&file).unwrap().modified().unwrap(),
+        written
+    );
+    let good = std::fs::read(&file).unwrap();
+    for place in 0..good.len() {
+        let mut bytes = good.clone();
+        bytes[place] ^= 2;
+        std::fs::write(&file, bytes).unwrap();
+        match store.get(ArtifactKind::Tables, &key) {
+            // The hash of the run is no part of the content.
+            Ok(content) => assert_eq!(
+                (content.as_deref(), place > 64),
+                (Some(&b"tables"[..]), true)
+            ),
+            Err(error) => assert!(error.as_corrupt().is_some(), "{place}: {error}"),
+        }
+    }
+    lock.put(ArtifactKind::Tables, &key, &run, b"tables")
+        .unwrap();
+    assert_eq!(
+        store.get(ArtifactKind::Tables, &key).unwrap().unwrap(),
+        b"tables"
+    );
+}
+
+#[test]
+fn gc_keeps_what_the_newest_runs_name() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let (a, b, c) = (header("a"), header("b"), header("c"));
+    let (heat_a, heat_b, heat_c) = (
+        seal(&lock, a.clone()),
+        seal(&lock, b.clone()),
+        seal(&lock, c.clone()),
+    );
+    let old = lock.put_run(&run(&[(&a, heat_a), (&b, heat_b)])).unwrap();
+    let new = lock.put_run(&run(&[(&b, heat_b), (&c, heat_c)])).unwrap();
+    let (key_old, key_new) = (Digest::of_bytes(b"old"), Digest::of_bytes(b"new"));
+    lock.put(ArtifactKind::Tables, &key_old, &old, b"old")
+        .unwrap();
+    lock.put(ArtifactKind::Tables, &key_new, &new, b"new")
+        .unwrap();
+    let open = header("open");
+    lock.begin(open.clone()).unwrap();
+
+    assert_eq!(
+        lock.gc(2, false).unwrap(),
+        GcReport::default(),
+        "all is named"
+    );
+    let dry = lock.gc(1, true).unwrap();
+    assert_eq!(
+        (dry.runs, dry.heats, dry.artifacts, dry.journals),
+        (1, 1, 1, 0)
+    );
+    assert!(dry.bytes > 0);
+    store.heat(&a.key, &heat_a).unwrap();
+    assert_eq!(
+        lock.gc(1, false).unwrap(),
+        dry,
+        "the same that was announced"
+    );
+    assert!(matches!(
+        store.heat(&a.key, &heat_a),
+        Err(StoreError::Missing { .. })
+    ));
+    assert!(!store.path().join("heats").join(a.key.to_string()).exists());
+    store.heat(&b.key, &heat_b).unwrap();
+    assert_eq!(store.runs_in_order().unwrap(), [new]);
+    assert_eq!(store.get(ArtifactKind::Tables, &key_old).unwrap(), None);
+    assert!(store.get(ArtifactKind::Tables, &key_new).unwrap().is_some());
+    assert!(
+        lock.resume(&open.key).unwrap().is_some(),
+        "a young journal stays"
+    );
+    assert_eq!(lock.gc(1, false).unwrap(), GcReport::default());
+}
+
+#[test]
+fn gc_removes_nothing_while_a_kept_run_cannot_be_read() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let a = header("a");
+    let heat = seal(&lock, a.clone());
+    let digest = lock.put_run(&run(&[(&a, heat)])).unwrap();
+    std::fs::write(
+        store.path().join(format!("runs/000001-{digest}.run.zst")),
+        "junk",
+    )
+    .unwrap();
+    assert!(lock.gc(1, false).unwrap_err().as_corrupt().is_some());
+    store.heat(&a.key, &heat).unwrap();
+}
+
+#[test]
+fn an_interrupted_fresh_run_is_remembered() {
+    let (_folder, store) = store();
+    let keys = [Digest::of_bytes(b"a"), Digest::of_bytes(b"b")];
+    assert_eq!(store.interrupted_fresh(&keys).unwrap(), None);
+    let lock = store.lock().unwrap();
+    let since = lock.begin_fresh(&keys).unwrap();
+    assert_eq!(store.interrupted_fresh(&keys).unwrap(), Some(since));
+    assert_eq!(
+        store.interrupted_fresh(&keys[..1]).unwrap(),
+        None,
+        "another plan"
+    );
+    lock.end_fresh().unwrap();
+    lock.end_fresh().unwrap();
+    assert_eq!(store.interrupted_fresh(&keys).unwrap(), None);
+    for junk in ["", "{", "{\"keys\":1}"] {
+        std::fs::write(store.path().join("fresh.json"), junk).unwrap();
+        assert_eq!(store.interrupted_fresh(&keys).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_written_says_where() {
+    let (_folder, store) = store();
+    drop(store.lock().unwrap());
+    let heats = store.path().join("heats");
+    std::fs::remove_dir(&heats).unwrap();
+    std::fs::write(&heats, "in the way").unwrap();
+    let error = store.lock().unwrap_err().to_string();
+    assert!(
+        error.contains("heats") && error.contains("move it away"),
+        "{error}"
+    );
+}
