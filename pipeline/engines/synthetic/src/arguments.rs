@@ -1,0 +1,66 @@
+//! The command line.
+
+use crate::behaviour::Behaviour;
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Be a worker.
+    Serve {
+        /// The name to go by.
+        engine: String,
+        /// How to behave from the start on.
+        behaviour: Option<Behaviour>,
+    },
+    /// Print what the harness costs a step.
+    BenchHarness,
+    /// Do nothing for an hour.
+    Linger,
+    /// Take more and more memory.
+    Eat,
+}
+
+pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Task, String> {
+    let (mut engine, mut behaviour) = ("synthetic".to_owned(), None);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--engine" => engine = value()?,
+            "--variant" => {
+                let word = value()?;
+                let known = Behaviour::from_word(&word).ok_or(format!("no variant `{word}`"))?;
+                behaviour = Some(known);
+            }
+            "--bench-harness" => return Ok(Task::BenchHarness),
+            "--linger" => return Ok(Task::Linger),
+            "--eat" => return Ok(Task::Eat),
+            _ => return Err(format!("unknown argument `{argument}`")),
+        }
+    }
+    Ok(Task::Serve { engine, behaviour })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(arguments: &[&str]) -> Result<Task, String> {
+        read(arguments.iter().map(|&argument| argument.to_owned()))
+    }
+
+    #[test]
+    fn it_can_play_another_engine() {
+        let expected = Task::Serve {
+            engine: "pytorch".to_owned(),
+            behaviour: Some(Behaviour::WrongVersion),
+        };
+        let given = task(&["--engine", "pytorch", "--variant", "wrong_version"]);
+        assert_eq!(given, Ok(expected));
+        assert_eq!(
+            task(&["--engine"]),
+            Err("--engine needs a value".to_owned())
+        );
+        assert!(task(&["--variant", "nice"]).is_err());
+        assert!(task(&["--help"]).is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! The variants: how the worker behaves.
+
+macro_rules! behaviours {
+    ($($(#[$meta:meta])* $name:ident = $word:literal,)+) => {
+        /// How the worker behaves: its variant.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Behaviour {
+            $($(#[$meta])* $name,)+
+        }
+
+        impl Behaviour {
+            /// All of them.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// The variant's name.
+            pub(crate) const fn word(self) -> &'static str {
+                match self { $(Self::$name => $word,)+ }
+            }
+        }
+    };
+}
+
+behaviours! {
+    /// A step does nothing at all.
+    Noop = "noop",
+    /// A step lasts as long as the factor `step_us` says (200 by default), spinning, or sleeping
+    /// where the factor `wait` is `sleep`.
+    Steady = "steady",
+    /// Prints to standard output and standard error all the time, as libraries do.
+    Chatter = "chatter",
+
+    /// Says nothing for three seconds: at the start if told on the command line, else at `load`.
+    SlowStart = "slow_start",
+    /// Speaks protocol 7; only if told on the command line.
+    WrongVersion = "wrong_version",
+    /// Leaves before `hello`; only if told on the command line.
+    ExitAtStart = "exit_at_start",
+    /// Never says `hello`; only if told on the command line.
+    Mute = "mute",
+    /// Answers `bye` and stays; only if told on the command line.
+    IgnoresBye = "ignores_bye",
+
+    /// Never answers `load`.
+    HangAtLoad = "hang_at_load",
+    /// Leaves during `load` with exit status 0.
+    ExitEarly = "exit_early",
+    /// Takes more and more memory during `load`.
+    MemoryEater = "memory_eater",
+    /// A child of it does, in `load`.
+    MemoryEaterChild = "memory_eater_child",
+    /// Starts two processes that outlive it, one of them in a process group of its own.
+    ForkBombLite = "fork_bomb_lite",
+    /// Fails `load` with `unsupported`.
+    Unsupported = "unsupported",
+
+    /// Outputs are off by a tenth.
+    WrongOutput = "wrong_output",
+    /// The first number of each output is not one.
+    NanOutput = "nan_output",
+
+    /// Dies by a segmentation fault after its first step.
+    Segfault = "segfault",
+    /// Never returns from a step after its first.
+    HangAtMeasure = "hang_at_measure",
+    /// The same, and does not listen to SIGTERM, SIGINT or SIGHUP.
+    Stubborn = "stubborn",
+    /// Writes bytes that are no message, after its first step.
+    Garbage = "garbage",
+    /// Writes valid messages that nobody asked for, without end, after its first step.
+    Flood = "flood",
+    /// Writes to standard error without end, after its first step.
+    FloodStderr = "flood_stderr",
+    /// Writes a message that never ends, after its first step.
+    HugeMessage = "huge_message",
+    /// Panics after its first step.
+    Panics = "panics",
+    /// Fails with `out_of_memory` after its first step, and says so.
+    OutOfMemory = "out_of_memory",
+}
+
+impl Behaviour {
+    /// The one of this name.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|behaviour| behaviour.word() == word)
+    }
+}

@@ -1,0 +1,159 @@
+//! The engine that has none.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    thread,
+    time::{Duration, Instant},
+};
+
+use schema::{Cell, Outcome, OutcomeKind, protocol::Load};
+use worker::{Engine, Identity, LoadReport, Session};
+
+use crate::{
+    behaviour::Behaviour,
+    mischief::{self, ProtocolStream},
+    outputs::Outputs,
+    session::{Pace, Steps},
+};
+
+/// Microseconds of a step where the cell does not say.
+const STEP_US: u64 = 200;
+
+/// The engine that has none.
+#[derive(Debug)]
+pub(crate) struct Synthetic {
+    name: String,
+    stream: Option<ProtocolStream>,
+}
+
+impl Synthetic {
+    /// One that goes by this name.
+    pub(crate) fn new(name: String, stream: ProtocolStream) -> Self {
+        Self {
+            name,
+            stream: Some(stream),
+        }
+    }
+}
+
+impl Engine for Synthetic {
+    fn hello(&self) -> Identity {
+        Identity {
+            engine: self.name.clone(),
+            versions: BTreeMap::from([(
+                "synthetic".to_owned(),
+                env!("CARGO_PKG_VERSION").to_owned(),
+            )]),
+            worker: env!("PHOTOFINISH_WORKER_DIGEST").parse().ok(),
+            variants: Behaviour::ALL
+                .iter()
+                .map(|behaviour| behaviour.word().to_owned())
+                .collect(),
+        }
+    }
+
+    fn load(&mut self, load: &Load) -> Result<(Box<dyn Session>, LoadReport), Outcome> {
+        let unsupported = |reason: String| Outcome::new(OutcomeKind::Unsupported, reason);
+        let start = Instant::now();
+        // A name that is not its own is that of an engine it plays: those have other variants.
+        let behaviour = match Behaviour::from_word(&load.cell.engine.variant) {
+            Some(behaviour) => behaviour,
+            None if self.name != "synthetic" => Behaviour::Steady,
+            None => {
+                return Err(unsupported(format!(
+                    "no variant `{}`",
+                    load.cell.engine.variant
+                )));
+            }
+        };
+        misbehave(behaviour)?;
+        let pace = pace(behaviour, &load.cell)?;
+        let outputs = Outputs::new(&load.graph, load.cell.mode, load.cell.precision)?;
+        let stream = self
+            .stream
+            .take()
+            .ok_or_else(|| unsupported("a second network".to_owned()))?;
+        let report = LoadReport {
+            build_ns: u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            threads: Some(1),
+            spin: "no threads that could wait".to_owned(),
+            settings: load.cell.factors.clone(),
+            ..LoadReport::default()
+        };
+        Ok((
+            Box::new(Steps {
+                behaviour,
+                pace,
+                outputs,
+                stream,
+                started: false,
+            }),
+            report,
+        ))
+    }
+}
+
+fn misbehave(behaviour: Behaviour) -> Result<(), Outcome> {
+    let spawn = |argument: &str, own_group| {
+        mischief::spawn(argument, own_group)
+            .map_err(|error| Outcome::new(OutcomeKind::Crashed, format!("no child: {error}")))
+    };
+    match behaviour {
+        Behaviour::SlowStart => thread::sleep(mischief::SLOW),
+        Behaviour::HangAtLoad => mischief::hang(),
+        #[expect(clippy::exit, reason = "what is asked for")]
+        Behaviour::ExitEarly => std::process::exit(0),
+        Behaviour::MemoryEater => mischief::eat_memory(),
+        Behaviour::MemoryEaterChild => {
+            spawn("--eat", false)?;
+            mischief::hang()
+        }
+        Behaviour::ForkBombLite => {
+            spawn("--linger", false)?;
+            spawn("--linger", true)?;
+        }
+        Behaviour::Chatter => chat("load"),
+        Behaviour::Unsupported => {
+            let reason = "node `conv1`: operator Conv is not supported";
+            return Err(Outcome::new(OutcomeKind::Unsupported, reason));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Writes to where a library would.
+pub(crate) fn chat(what: &str) {
+    let _ = writeln!(io::stdout(), "{{\"reset\"}} chatter of a library at {what}");
+    let _ = io::stdout().flush();
+    let _ = writeln!(io::stderr(), "warning: {what} is verbose");
+}
+
+/// The time of a step, from the cell's factors.
+fn pace(behaviour: Behaviour, cell: &Cell) -> Result<Pace, Outcome> {
+    if behaviour == Behaviour::Noop {
+        return Ok(Pace::Nothing);
+    }
+    let factor = |name: &str| cell.factors.get(name).map(String::as_str);
+    let wrong = |name: &str, value: &str| {
+        Outcome::new(
+            OutcomeKind::Unsupported,
+            format!("factor {name}: `{value}` is no value of it"),
+        )
+    };
+    let microseconds = match factor("step_us") {
+        None => STEP_US,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|&time: &u64| time <= 60_000_000)
+            .ok_or_else(|| wrong("step_us", text))?,
+    };
+    let time = Duration::from_micros(microseconds);
+    match factor("wait") {
+        None | Some("spin") => Ok(Pace::Spin(time)),
+        Some("sleep") => Ok(Pace::Sleep(time)),
+        Some(other) => Err(wrong("wait", other)),
+    }
+}

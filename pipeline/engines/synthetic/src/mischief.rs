@@ -1,0 +1,123 @@
+//! What a misbehaving worker does.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::{fd::AsFd, unix::process::CommandExt},
+    process::{Command, ExitCode, Stdio},
+    sync::{Arc, atomic::AtomicBool},
+    thread,
+    time::Duration,
+};
+
+use nix::sys::signal::{Signal, raise};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// How slow a slow start is.
+pub(crate) const SLOW: Duration = Duration::from_secs(3);
+
+/// A memory eater stops here, so that an unwatched one does not take the machine down.
+const FEAST_BYTES: usize = 2 << 30;
+const BITE_BYTES: usize = 8 << 20;
+const CHEWING: Duration = Duration::from_millis(10);
+
+/// A second way to the stream of the protocol, which a proper engine does not have.
+#[derive(Debug)]
+pub(crate) struct ProtocolStream(File);
+
+impl ProtocolStream {
+    /// To be called before the standard output is moved.
+    pub(crate) fn take() -> io::Result<Self> {
+        Ok(Self(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
+    }
+
+    /// Writes bytes that are no message.
+    pub(crate) fn garbage(&self) {
+        let _ = (&self.0).write_all(b"\0\x7fELF\xff\xfe not a message\n");
+    }
+
+    /// Writes one message over and over.
+    pub(crate) fn flood(&self) -> ! {
+        while (&self.0).write_all(b"\"reset\"\n").is_ok() {}
+        hang()
+    }
+
+    /// Writes a message without end.
+    pub(crate) fn huge_message(&self) -> ! {
+        let mut writer = &self.0;
+        let chunk = [b'a'; 1 << 16];
+        if writer
+            .write_all(b"{\"failed\":{\"kind\":\"crashed\",\"reason\":\"")
+            .is_ok()
+        {
+            while writer.write_all(&chunk).is_ok() {}
+        }
+        hang()
+    }
+}
+
+/// Says `hello` as a worker of another time would, and waits for the end.
+pub(crate) fn speak_another_version(stream: &ProtocolStream) -> ExitCode {
+    let hello = b"{\"hello\":{\"protocol\":7,\"engine\":\"synthetic\",\"moods\":[\"good\"]}}\n";
+    let _ = (&stream.0).write_all(hello);
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+    ExitCode::SUCCESS
+}
+
+/// Does nothing, for good.
+pub(crate) fn hang() -> ! {
+    loop {
+        thread::sleep(Duration::from_secs(3600));
+    }
+}
+
+/// Does nothing, for good, and will not be asked to leave.
+pub(crate) fn hang_stubbornly() -> ! {
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        // The flag is never looked at: the signal goes by.
+        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
+    }
+    hang()
+}
+
+/// Dies by a segmentation fault.
+pub(crate) fn segfault() -> ! {
+    loop {
+        // The first goes to the runtime's detector of stack overflows, which stands aside.
+        let _ = raise(Signal::SIGSEGV);
+    }
+}
+
+/// Takes memory and uses it, until someone stops it.
+pub(crate) fn eat_memory() -> ! {
+    let mut eaten = Vec::new();
+    while eaten.len() * BITE_BYTES < FEAST_BYTES {
+        eaten.push(vec![1_u8; BITE_BYTES]);
+        thread::sleep(CHEWING);
+    }
+    hang()
+}
+
+/// Writes to standard error without end.
+pub(crate) fn flood_stderr() -> ! {
+    let line = [
+        b"all work and no play makes a dull log ".repeat(50),
+        b"\n".to_vec(),
+    ]
+    .concat();
+    while io::stderr().write_all(&line).is_ok() {}
+    hang()
+}
+
+/// Starts a copy of this program with one argument, in its own process group or in this one's.
+pub(crate) fn spawn(argument: &str, own_group: bool) -> io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .arg(argument)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    if own_group {
+        command.process_group(0);
+    }
+    command.spawn().map(drop)
+}

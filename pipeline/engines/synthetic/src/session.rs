@@ -1,0 +1,101 @@
+//! Steps that last as long as they are told to, or go wrong.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use schema::{Outcome, OutcomeKind};
+use worker::{ParityData, Session};
+
+use crate::{
+    behaviour::Behaviour,
+    mischief::{self, ProtocolStream},
+    outputs::Outputs,
+};
+
+/// How a step passes its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Not at all.
+    Nothing,
+    /// On the processor.
+    Spin(Duration),
+    /// Off it.
+    Sleep(Duration),
+}
+
+/// A "network".
+#[derive(Debug)]
+pub(crate) struct Steps {
+    pub(crate) behaviour: Behaviour,
+    pub(crate) pace: Pace,
+    pub(crate) outputs: Outputs,
+    pub(crate) stream: ProtocolStream,
+    /// Whether the first step, which belongs to `load`, is done.
+    pub(crate) started: bool,
+}
+
+impl Session for Steps {
+    fn step(&mut self) -> Result<(), Outcome> {
+        match self.pace {
+            Pace::Nothing => {}
+            Pace::Spin(time) => {
+                let start = Instant::now();
+                while start.elapsed() < time {
+                    std::hint::spin_loop();
+                }
+            }
+            Pace::Sleep(time) => thread::sleep(time),
+        }
+        if self.started {
+            return self.misbehave();
+        }
+        self.started = true;
+        Ok(())
+    }
+
+    fn parity(&mut self, steps: u32) -> Result<ParityData, Outcome> {
+        self.outputs.make(steps, |values| match self.behaviour {
+            Behaviour::WrongOutput => values.iter_mut().for_each(|value| *value *= 1.1),
+            Behaviour::NanOutput => {
+                if let Some(first) = values.first_mut() {
+                    *first = f32::NAN;
+                }
+            }
+            _ => {}
+        })
+    }
+
+    fn reset(&mut self) -> Result<(), Outcome> {
+        Ok(())
+    }
+
+    fn device_memory(&mut self) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+impl Steps {
+    #[inline]
+    fn misbehave(&self) -> Result<(), Outcome> {
+        match self.behaviour {
+            Behaviour::Segfault => mischief::segfault(),
+            Behaviour::HangAtMeasure => mischief::hang(),
+            Behaviour::Stubborn => mischief::hang_stubbornly(),
+            Behaviour::Garbage => self.stream.garbage(),
+            Behaviour::Flood => self.stream.flood(),
+            Behaviour::FloodStderr => mischief::flood_stderr(),
+            Behaviour::HugeMessage => self.stream.huge_message(),
+            Behaviour::Chatter => crate::engine::chat("step"),
+            #[expect(clippy::panic, reason = "what is asked for")]
+            Behaviour::Panics => panic!("as it was told to"),
+            Behaviour::OutOfMemory => {
+                let reason = "the engine could not allocate 12 GiB";
+                return Err(Outcome::new(OutcomeKind::OutOfMemory, reason));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
