@@ -6,4 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod builder;
+mod error;
 pub mod fill;
+pub mod infer;
+mod resolve;
+pub mod zoo;
+
+pub use error::ModelError;
+pub use resolve::resolve;

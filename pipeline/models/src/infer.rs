@@ -1,0 +1,281 @@
+//! Shape inference, which is also the check that a graph makes sense.
+//!
+//! A worker runs [`shapes`] on every graph that it receives: what passes has unique names in
+//! topological order, right numbers of inputs, fitting shapes and element types, fills that make
+//! valid numbers (token ids below the rows of their table), and sizes whose products fit.
+
+mod fills;
+mod rules;
+mod window;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{
+    Graph,
+    graph::{ElementType, Fill, Input, Loss, Node, Op, Parameter, Role},
+};
+
+use crate::{ModelError, fill};
+
+/// Most elements of one value: far above any real tensor, far below overflow.
+pub const MAX_ELEMENTS: u64 = 1 << 40;
+
+/// Most axes of one value.
+pub const MAX_RANK: usize = 8;
+
+/// Element type and shape of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueType {
+    /// Element type.
+    pub element: ElementType,
+    /// Shape.
+    pub shape: Vec<u64>,
+}
+
+impl ValueType {
+    /// Number of elements. Values that [`shapes`] returns have at most [`MAX_ELEMENTS`].
+    #[must_use]
+    pub fn elements(&self) -> u64 {
+        self.shape
+            .iter()
+            .fold(1, |product: u64, &size| product.saturating_mul(size))
+    }
+}
+
+/// Types of all values of the graph by name: inputs, labels, parameters and the nodes' outputs.
+///
+/// # Errors
+/// [`ModelError`] that names the first node or value that is wrong.
+pub fn shapes(graph: &Graph) -> Result<BTreeMap<String, ValueType>, ModelError> {
+    let mut scope = Scope::new(&graph.name);
+    for input in &graph.inputs {
+        scope.add_input(input)?;
+    }
+    if let Some(Loss::CrossEntropy { labels, .. }) = &graph.loss {
+        scope.add_labels(labels)?;
+    }
+    for parameter in &graph.parameters {
+        scope.add_parameter(parameter)?;
+    }
+    for node in &graph.nodes {
+        scope.add_node(node)?;
+    }
+    scope.check_outputs(&graph.outputs)?;
+    if let Some(loss) = &graph.loss {
+        scope.check_loss(loss)?;
+    }
+    Ok(scope.types)
+}
+
+/// The element type of a parameter: integers where its fill makes integers.
+#[must_use]
+pub const fn parameter_element(parameter: &Parameter) -> ElementType {
+    if fill::makes_integers(&parameter.fill) {
+        ElementType::Int64
+    } else {
+        ElementType::Float
+    }
+}
+
+/// What is known while walking a graph from its inputs on.
+pub(crate) struct Scope {
+    graph: String,
+    types: BTreeMap<String, ValueType>,
+    fills: BTreeMap<String, Fill>,
+    buffers: BTreeSet<String>,
+    labels: BTreeSet<String>,
+    nodes: BTreeSet<String>,
+}
+
+impl Scope {
+    pub(crate) fn new(graph: &str) -> Self {
+        Self {
+            graph: graph.to_owned(),
+            types: BTreeMap::new(),
+            fills: BTreeMap::new(),
+            buffers: BTreeSet::new(),
+            labels: BTreeSet::new(),
+            nodes: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn get(&self, value: &str) -> Option<&ValueType> {
+        self.types.get(value)
+    }
+
+    pub(crate) fn add_input(&mut self, input: &Input) -> Result<(), ModelError> {
+        fills::check(input.element, &input.fill)
+            .map_err(|reason| self.value_error(&input.name, reason))?;
+        self.fills.insert(input.name.clone(), input.fill);
+        let value = ValueType {
+            element: input.element,
+            shape: input.shape.clone(),
+        };
+        self.add_value(&input.name, value)
+    }
+
+    pub(crate) fn add_labels(&mut self, labels: &Input) -> Result<(), ModelError> {
+        self.labels.insert(labels.name.clone());
+        self.add_input(labels)
+    }
+
+    pub(crate) fn add_parameter(&mut self, parameter: &Parameter) -> Result<(), ModelError> {
+        let element = parameter_element(parameter);
+        fills::check(element, &parameter.fill)
+            .map_err(|reason| self.value_error(&parameter.name, reason))?;
+        if element == ElementType::Int64 && parameter.role != Role::Constant {
+            let reason = "an integer parameter can only be a constant".to_owned();
+            return Err(self.value_error(&parameter.name, reason));
+        }
+        if parameter.role == Role::Buffer {
+            self.buffers.insert(parameter.name.clone());
+        }
+        self.fills.insert(parameter.name.clone(), parameter.fill);
+        self.add_value(
+            &parameter.name,
+            ValueType {
+                element,
+                shape: parameter.shape.clone(),
+            },
+        )
+    }
+
+    pub(crate) fn add_node(&mut self, node: &Node) -> Result<(), ModelError> {
+        let error = |reason| self.node_error(node, reason);
+        if node.name.is_empty() || self.nodes.contains(&node.name) {
+            return Err(error(
+                "its name is empty or taken by another node".to_owned(),
+            ));
+        }
+        let [output] = node.outputs.as_slice() else {
+            return Err(error(format!(
+                "makes one value, {} are named",
+                node.outputs.len()
+            )));
+        };
+        let inputs = node
+            .inputs
+            .iter()
+            .map(|name| {
+                self.types
+                    .get(name)
+                    .ok_or_else(|| error(format!("reads `{name}`, which nothing before it makes")))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let value = rules::output(&node.op, &inputs).map_err(error)?;
+        self.check_roles(node).map_err(error)?;
+        self.nodes.insert(node.name.clone());
+        self.add_value(output, value)
+    }
+
+    /// Checks that need to know where a value comes from.
+    fn check_roles(&self, node: &Node) -> Result<(), String> {
+        if let Some(label) = node.inputs.iter().find(|name| self.labels.contains(*name)) {
+            return Err(format!("reads `{label}`, which only the loss may"));
+        }
+        match (&node.op, node.inputs.as_slice()) {
+            (Op::BatchNormalization { .. }, [_, _, _, statistics @ ..]) => {
+                match statistics.iter().find(|name| !self.buffers.contains(*name)) {
+                    Some(name) => Err(format!("`{name}` must be a parameter of role buffer")),
+                    None => Ok(()),
+                }
+            }
+            (Op::Gather, [table, indices]) => {
+                let rows = self.types.get(table).and_then(|table| table.shape.first());
+                let shape = self
+                    .types
+                    .get(indices)
+                    .map(|indices| indices.shape.as_slice());
+                match (rows, self.fills.get(indices), shape) {
+                    (Some(&rows), Some(fill), Some(shape)) => fills::check_below(fill, shape, rows)
+                        .map_err(|reason| format!("indices `{indices}`: {reason}")),
+                    _ => Err(format!(
+                        "indices `{indices}` must be an input or a parameter, whose range is known"
+                    )),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_outputs(&self, outputs: &[String]) -> Result<(), ModelError> {
+        if outputs.is_empty() {
+            let reason = "has no outputs".to_owned();
+            return Err(ModelError::Graph {
+                graph: self.graph.clone(),
+                reason,
+            });
+        }
+        let mut seen = BTreeSet::new();
+        for output in outputs {
+            if !self.types.contains_key(output) {
+                return Err(self.value_error(output, "is an output, and nothing makes it".into()));
+            }
+            if !seen.insert(output) {
+                return Err(self.value_error(output, "is an output twice".into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_loss(&self, loss: &Loss) -> Result<(), ModelError> {
+        let Loss::CrossEntropy { logits, labels } = loss;
+        let error = |reason: String| self.value_error(logits, format!("as logits: {reason}"));
+        let value = self
+            .types
+            .get(logits)
+            .ok_or_else(|| error("nothing makes it".into()))?;
+        let Some((&classes, positions)) = value.shape.split_last() else {
+            return Err(error("a scalar has no classes".into()));
+        };
+        if value.element != ElementType::Float || labels.element != ElementType::Int64 {
+            return Err(error("logits must be floats and labels integers".into()));
+        }
+        if labels.shape != positions {
+            return Err(error(format!(
+                "its shape {:?} wants labels of shape {positions:?}, they have {:?}",
+                value.shape, labels.shape
+            )));
+        }
+        fills::check_below(&labels.fill, &labels.shape, classes)
+            .map_err(|reason| error(format!("labels: {reason}")))
+    }
+
+    fn add_value(&mut self, name: &str, value: ValueType) -> Result<(), ModelError> {
+        let reason = if name.is_empty() {
+            "its name is empty".to_owned()
+        } else if self.types.contains_key(name) {
+            "its name is taken by another value".to_owned()
+        } else if value.shape.len() > MAX_RANK {
+            format!(
+                "has {} axes, at most {MAX_RANK} are possible",
+                value.shape.len()
+            )
+        } else if value.shape.contains(&0) {
+            format!("shape {:?} has an axis of size 0", value.shape)
+        } else if value.elements() > MAX_ELEMENTS {
+            format!("shape {:?} has more than 2^40 elements", value.shape)
+        } else {
+            self.types.insert(name.to_owned(), value);
+            return Ok(());
+        };
+        Err(self.value_error(name, reason))
+    }
+
+    fn value_error(&self, value: &str, reason: String) -> ModelError {
+        ModelError::Value {
+            graph: self.graph.clone(),
+            value: value.to_owned(),
+            reason,
+        }
+    }
+
+    fn node_error(&self, node: &Node, reason: String) -> ModelError {
+        ModelError::Node {
+            graph: self.graph.clone(),
+            node: node.name.clone(),
+            op: node.op.name(),
+            reason,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The arithmetic of sliding windows.
+
+/// A window over one axis.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    pub(super) kernel: u64,
+    pub(super) stride: u64,
+    pub(super) dilation: u64,
+    pub(super) pad_begin: u64,
+    pub(super) pad_end: u64,
+}
+
+impl Window {
+    /// Number of positions of the window over an axis of `size`.
+    ///
+    /// The formula is that of ONNX's Conv and MaxPool; with `ceil`, a last partial window counts
+    /// where it starts inside the axis or the padding before it, as in PyTorch's pooling and in
+    /// ONNX from opset 22 on.
+    pub(super) fn positions(&self, size: u64, ceil: bool) -> Result<u64, String> {
+        if self.kernel == 0 || self.stride == 0 || self.dilation == 0 {
+            return Err("kernel, strides and dilations must be at least 1".to_owned());
+        }
+        let too_large = || "its window is too large".to_owned();
+        let span = (self.kernel - 1)
+            .checked_mul(self.dilation)
+            .and_then(|reach| reach.checked_add(1))
+            .ok_or_else(too_large)?;
+        let padded = size
+            .checked_add(self.pad_begin)
+            .and_then(|sum| sum.checked_add(self.pad_end))
+            .ok_or_else(too_large)?;
+        let room = padded.checked_sub(span).ok_or_else(|| {
+            format!("a window of {span} does not fit an axis of {size} padded to {padded}")
+        })?;
+        let full = room / self.stride + 1;
+        let starts_inside = full
+            .checked_mul(self.stride)
+            .is_some_and(|start| start < size.saturating_add(self.pad_begin));
+        Ok(if ceil && room % self.stride != 0 && starts_inside {
+            full + 1
+        } else {
+            full
+        })
+    }
+}
+
+/// Sizes of both axes after sliding a window over them.
+pub(super) fn slide(
+    sizes: [u64; 2],
+    kernel: [u64; 2],
+    strides: [u64; 2],
+    dilations: [u64; 2],
+    pads: [u64; 4],
+    ceil: bool,
+) -> Result<[u64; 2], String> {
+    let [height, width] = sizes;
+    let [top, left, bottom, right] = pads;
+    let axis = |kernel, stride, dilation, pad_begin, pad_end| Window {
+        kernel,
+        stride,
+        dilation,
+        pad_begin,
+        pad_end,
+    };
+    let rows = axis(kernel[0], strides[0], dilations[0], top, bottom);
+    let columns = axis(kernel[1], strides[1], dilations[1], left, right);
+    Ok([
+        rows.positions(height, ceil)?,
+        columns.positions(width, ceil)?,
+    ])
+}
+
+/// Pooling must not see windows of padding alone.
+pub(super) fn check_pool_pads(kernel: [u64; 2], pads: [u64; 4]) -> Result<(), String> {
+    let [top, left, bottom, right] = pads;
+    if top.max(bottom) < kernel[0] && left.max(right) < kernel[1] {
+        Ok(())
+    } else {
+        Err(format!(
+            "padding {pads:?} must be smaller than the kernel {kernel:?}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(kernel: u64, stride: u64, pad: u64) -> Window {
+        Window {
+            kernel,
+            stride,
+            dilation: 1,
+            pad_begin: pad,
+            pad_end: pad,
+        }
+    }
+
+    #[test]
+    fn positions_follow_the_formula() {
+        assert_eq!(window(7, 2, 3).positions(224, false), Ok(112));
+        assert_eq!(window(3, 2, 1).positions(112, false), Ok(56));
+        assert_eq!(window(2, 2, 0).positions(7, false), Ok(3));
+        assert_eq!(window(2, 2, 0).positions(7, true), Ok(4));
+        // The fourth window would start in the padding after the axis: PyTorch drops it.
+        assert_eq!(window(2, 3, 1).positions(8, true), Ok(3));
+    }
+
+    #[test]
+    fn hostile_windows_are_refused() {
+        assert!(window(0, 1, 0).positions(4, false).is_err());
+        assert!(window(1, 0, 0).positions(4, false).is_err());
+        assert!(window(5, 1, 0).positions(4, false).is_err());
+        assert!(window(u64::MAX, 1, 0).positions(4, false).is_err());
+        assert!(window(1, 1, u64::MAX).positions(4, false).is_err());
+        let wide = Window {
+            dilation: u64::MAX,
+            ..window(u64::MAX, 1, 0)
+        };
+        assert!(wide.positions(4, false).is_err());
+        assert_eq!(window(1, u64::MAX, 0).positions(4, true), Ok(1));
+    }
+}

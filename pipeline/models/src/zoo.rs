@@ -1,0 +1,161 @@
+//! The zoo: networks by name.
+//!
+//! Architectures, parameter names and parameter counts are those of torchvision and of Hugging
+//! Face Transformers; each family's file says where ours departs from them.
+//!
+//! A graph of the image families serves inference and training alike: its loss and labels are
+//! there for training, and dropout is the identity in inference. The BERT family gets a
+//! classification head, and with it a loss, in training only ([`build_for`]): the base model that
+//! inference runs has none.
+
+mod bert;
+mod dims;
+mod efficientnet;
+mod mobilenet;
+mod resnet;
+mod vgg;
+
+use std::collections::BTreeMap;
+
+use schema::{Graph, Mode, graph::Op};
+
+use crate::{ModelError, infer};
+pub use dims::resolve_dims;
+
+/// A network's name, its dimensions, and how to build it.
+struct Entry {
+    name: &'static str,
+    dims: &'static [dims::Dim],
+    build: fn(&Sizes<'_>) -> Result<Graph, ModelError>,
+}
+
+/// What a family builds from: sizes are resolved and within their limits.
+struct Sizes<'a> {
+    name: &'a str,
+    dims: &'a BTreeMap<String, u64>,
+    mode: Mode,
+}
+
+impl Sizes<'_> {
+    /// A dimension of the model. Resolving has put it there.
+    fn get(&self, dim: &str) -> u64 {
+        self.dims.get(dim).copied().unwrap_or(1)
+    }
+}
+
+/// Every network, in the order in which lists show them.
+const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "resnet18",
+        dims: dims::IMAGE_224,
+        build: resnet::resnet18,
+    },
+    Entry {
+        name: "resnet50",
+        dims: dims::IMAGE_224,
+        build: resnet::resnet50,
+    },
+    Entry {
+        name: "resnet152",
+        dims: dims::IMAGE_224,
+        build: resnet::resnet152,
+    },
+    Entry {
+        name: "vgg16",
+        dims: dims::IMAGE_VGG,
+        build: vgg::vgg16,
+    },
+    Entry {
+        name: "mobilenet_v2",
+        dims: dims::IMAGE_224,
+        build: mobilenet::mobilenet_v2,
+    },
+    Entry {
+        name: "efficientnet_b4",
+        dims: dims::IMAGE_380,
+        build: efficientnet::efficientnet_b4,
+    },
+    Entry {
+        name: "bert_tiny",
+        dims: dims::TEXT,
+        build: bert::bert_tiny,
+    },
+    Entry {
+        name: "bert_base",
+        dims: dims::TEXT,
+        build: bert::bert_base,
+    },
+];
+
+/// Names of all networks.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    ENTRIES.iter().map(|entry| entry.name).collect()
+}
+
+/// The network `name` for inference. Missing dimensions take their defaults.
+///
+/// # Errors
+/// An unknown name or dimension, or a size that the network cannot have.
+pub fn build(name: &str, dims: &BTreeMap<String, u64>) -> Result<Graph, ModelError> {
+    build_for(name, dims, Mode::Inference)
+}
+
+/// The network `name` for a mode. Missing dimensions take their defaults.
+///
+/// # Errors
+/// As [`build`]; and in training, sizes that leave batch normalisation a single value a channel.
+pub fn build_for(
+    name: &str,
+    dims: &BTreeMap<String, u64>,
+    mode: Mode,
+) -> Result<Graph, ModelError> {
+    let dims = resolve_dims(name, dims)?;
+    let graph = (entry(name)?.build)(&Sizes {
+        name,
+        dims: &dims,
+        mode,
+    })?;
+    if mode == Mode::Training {
+        check_trainable(&graph)?;
+    }
+    Ok(graph)
+}
+
+fn entry(name: &str) -> Result<&'static Entry, ModelError> {
+    ENTRIES
+        .iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| ModelError::UnknownModel {
+            name: name.to_owned(),
+            suggestion: dims::nearest(name, names()),
+            known: names().join(", "),
+        })
+}
+
+/// Batch statistics need two values a channel; PyTorch refuses to train otherwise.
+fn check_trainable(graph: &Graph) -> Result<(), ModelError> {
+    let types = infer::shapes(graph)?;
+    for node in &graph.nodes {
+        let Op::BatchNormalization { .. } = node.op else {
+            continue;
+        };
+        let shape = node
+            .inputs
+            .first()
+            .and_then(|name| types.get(name))
+            .map(|value| &value.shape);
+        if shape.is_some_and(|shape| matches!(shape.as_slice(), [1, _, rest @ ..] if rest.iter().all(|&size| size == 1)))
+        {
+            return Err(ModelError::Node {
+                graph: graph.name.clone(),
+                node: node.name.clone(),
+                op: node.op.name(),
+                reason: "sees one value a channel, and training needs two: \
+                         take a larger batch or image"
+                    .to_owned(),
+            });
+        }
+    }
+    Ok(())
+}

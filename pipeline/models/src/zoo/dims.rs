@@ -1,0 +1,115 @@
+//! Named dimensions: defaults and limits.
+
+use std::collections::BTreeMap;
+
+use crate::ModelError;
+
+/// A dimension of a network.
+pub(super) struct Dim {
+    name: &'static str,
+    default: u64,
+    least: u64,
+    most: u64,
+    multiple_of: u64,
+}
+
+const fn dim(name: &'static str, default: u64, least: u64, most: u64) -> Dim {
+    Dim {
+        name,
+        default,
+        least,
+        most,
+        multiple_of: 1,
+    }
+}
+
+const BATCH: Dim = dim("batch", 1, 1, 65_536);
+
+/// Below 32 pixels the last stage of these networks has no pixel of its own.
+pub(super) const IMAGE_224: &[Dim] = &[BATCH, dim("image", 224, 32, 8192)];
+
+/// As [`IMAGE_224`], with the size that torchvision's EfficientNet-B4 was trained for.
+pub(super) const IMAGE_380: &[Dim] = &[BATCH, dim("image", 380, 32, 8192)];
+
+/// The classifier reads 7×7 pixels, each the mean of a whole number of pixels.
+pub(super) const IMAGE_VGG: &[Dim] = &[
+    BATCH,
+    Dim {
+        name: "image",
+        default: 224,
+        least: 224,
+        most: 8064,
+        multiple_of: 224,
+    },
+];
+
+/// BERT's table of positions has 512 rows.
+pub(super) const TEXT: &[Dim] = &[BATCH, dim("seq", 128, 1, 512)];
+
+/// All dimensions of the network `name`, missing ones by their defaults.
+///
+/// # Errors
+/// An unknown name or dimension, or a size that the network cannot have.
+pub fn resolve_dims(
+    name: &str,
+    dims: &BTreeMap<String, u64>,
+) -> Result<BTreeMap<String, u64>, ModelError> {
+    let known = super::entry(name)?.dims;
+    if let Some(unknown) = dims
+        .keys()
+        .find(|given| known.iter().all(|dim| dim.name != **given))
+    {
+        return Err(ModelError::UnknownDimension {
+            model: name.to_owned(),
+            dimension: unknown.clone(),
+            known: known
+                .iter()
+                .map(|dim| dim.name)
+                .collect::<Vec<_>>()
+                .join(", "),
+        });
+    }
+    known
+        .iter()
+        .map(|dim| {
+            let size = dims.get(dim.name).copied().unwrap_or(dim.default);
+            dim.check(size).map_err(|reason| ModelError::Dimension {
+                model: name.to_owned(),
+                dimension: dim.name.to_owned(),
+                size,
+                reason,
+            })?;
+            Ok((dim.name.to_owned(), size))
+        })
+        .collect()
+}
+
+impl Dim {
+    fn check(&self, size: u64) -> Result<(), String> {
+        let Self {
+            least,
+            most,
+            multiple_of,
+            ..
+        } = *self;
+        if (least..=most).contains(&size) && size.is_multiple_of(multiple_of) {
+            Ok(())
+        } else if multiple_of > 1 {
+            Err(format!(
+                "give a multiple of {multiple_of} from {least} to {most}"
+            ))
+        } else {
+            Err(format!("give a number from {least} to {most}"))
+        }
+    }
+}
+
+/// The name nearest to what was typed, where at most a third of it differs.
+pub(super) fn nearest(typed: &str, names: Vec<&'static str>) -> Option<String> {
+    names
+        .into_iter()
+        .map(|name| (strsim::osa_distance(typed, name), name))
+        .filter(|(distance, name)| distance * 3 <= name.len())
+        .min()
+        .map(|(_, name)| name.to_owned())
+}

@@ -1,0 +1,285 @@
+//! The zoo at its face: names, sizes, published parameter counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use photofinish_models::{
+    ModelError, fill,
+    infer::{self, ValueType},
+    resolve, zoo,
+};
+use schema::{
+    Digest, Graph, Mode, Model, ModelSource,
+    graph::{Loss, Op, Role},
+};
+
+fn dims(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    pairs
+        .iter()
+        .map(|&(name, size)| (name.to_owned(), size))
+        .collect()
+}
+
+fn build(name: &str, pairs: &[(&str, u64)]) -> Graph {
+    zoo::build(name, &dims(pairs)).unwrap()
+}
+
+fn weights(graph: &Graph) -> u64 {
+    graph
+        .parameters
+        .iter()
+        .filter(|parameter| parameter.role == Role::Weight)
+        .map(|parameter| parameter.shape.iter().product::<u64>())
+        .sum()
+}
+
+#[test]
+fn parameter_counts_are_the_published_ones() {
+    // torchvision's `num_params`; Hugging Face's `bert-base-uncased` and
+    // `google/bert_uncased_L-2_H-128_A-2`, both with pooler.
+    let published = [
+        ("resnet18", 11_689_512),
+        ("resnet50", 25_557_032),
+        ("resnet152", 60_192_808),
+        ("vgg16", 138_357_544),
+        ("mobilenet_v2", 3_504_872),
+        ("efficientnet_b4", 19_341_616),
+        ("bert_tiny", 4_385_920),
+        ("bert_base", 109_482_240),
+    ];
+    assert_eq!(published.map(|(name, _)| name).as_slice(), zoo::names());
+    for (name, count) in published {
+        assert_eq!(weights(&build(name, &[])), count, "{name}");
+    }
+}
+
+#[test]
+fn outputs_have_their_shapes() {
+    let shape = |graph: &Graph, output: usize| -> Vec<u64> {
+        let types = infer::shapes(graph).unwrap();
+        let ValueType { shape, .. } = &types[&graph.outputs[output]];
+        shape.clone()
+    };
+    for name in [
+        "resnet18",
+        "resnet50",
+        "resnet152",
+        "vgg16",
+        "mobilenet_v2",
+        "efficientnet_b4",
+    ] {
+        assert_eq!(shape(&build(name, &[("batch", 3)]), 0), [3, 1000], "{name}");
+    }
+    let bert = build("bert_tiny", &[("batch", 2), ("seq", 7)]);
+    assert_eq!(bert.outputs, ["last_hidden_state", "pooler_output"]);
+    assert_eq!(shape(&bert, 0), [2, 7, 128]);
+    assert_eq!(shape(&bert, 1), [2, 128]);
+    assert_eq!(shape(&build("vgg16", &[("image", 448)]), 0), [1, 1000]);
+}
+
+#[test]
+fn dimensions_are_resolved_and_checked() {
+    let resolved = zoo::resolve_dims("efficientnet_b4", &dims(&[("batch", 8)])).unwrap();
+    assert_eq!(resolved, dims(&[("batch", 8), ("image", 380)]));
+    assert_eq!(
+        zoo::resolve_dims("bert_base", &dims(&[])).unwrap(),
+        dims(&[("batch", 1), ("seq", 128)])
+    );
+    for (model, dim, size, wanted) in [
+        ("resnet18", "batch", 0, "from 1 to 65536"),
+        ("resnet18", "batch", u64::MAX, "from 1 to 65536"),
+        ("resnet18", "image", 31, "from 32 to 8192"),
+        ("vgg16", "image", 256, "a multiple of 224"),
+        ("bert_tiny", "seq", 513, "from 1 to 512"),
+        ("bert_tiny", "seq", 0, "from 1 to 512"),
+    ] {
+        let error = zoo::build(model, &dims(&[(dim, size)])).unwrap_err();
+        assert!(matches!(error, ModelError::Dimension { .. }), "{error}");
+        assert!(error.to_string().contains(wanted), "{error}");
+    }
+    let error = zoo::build("resnet18", &dims(&[("seq", 8)])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "model `resnet18` has no dimension `seq`; it has: batch, image"
+    );
+    // Each size is allowed, their product is not.
+    let error = zoo::build("vgg16", &dims(&[("batch", 65_536), ("image", 8064)])).unwrap_err();
+    assert!(
+        error.to_string().contains("more than 2^40 elements"),
+        "{error}"
+    );
+}
+
+#[test]
+fn unknown_models_get_a_suggestion() {
+    let message = |name| zoo::build(name, &dims(&[])).unwrap_err().to_string();
+    assert!(message("resnet81").contains("did you mean `resnet18`?"));
+    assert!(message("mobilenetv2").contains("did you mean `mobilenet_v2`?"));
+    assert!(!message("gpt").contains("did you mean"));
+    assert!(message("gpt").contains("efficientnet_b4"));
+}
+
+#[test]
+fn training_has_a_loss_and_the_same_numbers_to_start_from() {
+    for name in zoo::names() {
+        let training = zoo::build_for(name, &dims(&[("batch", 2)]), Mode::Training).unwrap();
+        let Some(Loss::CrossEntropy { logits, .. }) = &training.loss else {
+            panic!("{name} has no loss");
+        };
+        assert!(training.outputs.contains(logits));
+        let inference = build(name, &[("batch", 2)]);
+        let starts: BTreeSet<String> = training
+            .parameters
+            .iter()
+            .map(|p| format!("{p:?}"))
+            .collect();
+        for parameter in &inference.parameters {
+            assert!(
+                starts.contains(&format!("{parameter:?}")),
+                "{name}: {}",
+                parameter.name
+            );
+        }
+    }
+    let bert = zoo::build_for("bert_base", &dims(&[]), Mode::Training).unwrap();
+    assert_eq!(weights(&bert), 109_482_240 + 2 * 768 + 2);
+}
+
+#[test]
+fn training_on_one_value_a_channel_is_refused() {
+    let tiny = |batch| {
+        zoo::build_for(
+            "resnet18",
+            &dims(&[("batch", batch), ("image", 32)]),
+            Mode::Training,
+        )
+    };
+    let error = tiny(1).unwrap_err().to_string();
+    assert!(
+        error.contains("layer4.0.bn1") && error.contains("larger batch"),
+        "{error}"
+    );
+    assert!(tiny(2).is_ok());
+    assert!(zoo::build("resnet18", &dims(&[("image", 32)])).is_ok());
+}
+
+#[test]
+fn resolving_holds_the_plan_to_its_graph() {
+    let sizes = dims(&[("batch", 2)]);
+    let graph = zoo::build_for("bert_tiny", &sizes, Mode::Training).unwrap();
+    let model = |source, graph| Model {
+        name: "bert_tiny".into(),
+        source,
+        graph,
+    };
+    let planned = model(ModelSource::Zoo, Digest::of_value(&graph));
+    assert_eq!(resolve(&planned, &sizes, Mode::Training), Ok(graph));
+    let other = resolve(&planned, &dims(&[("batch", 3)]), Mode::Training).unwrap_err();
+    assert!(other.to_string().contains("plan again"), "{other}");
+    let file = model(ModelSource::Onnx, planned.graph);
+    assert!(matches!(
+        resolve(&file, &sizes, Mode::Inference),
+        Err(ModelError::OnnxNotRead(_))
+    ));
+}
+
+#[test]
+fn names_are_those_of_published_state_dictionaries() {
+    for (model, names) in [
+        (
+            "resnet50",
+            [
+                "layer1.0.downsample.1.running_var",
+                "layer3.5.bn3.weight",
+                "fc.bias",
+            ],
+        ),
+        (
+            "vgg16",
+            [
+                "features.28.weight",
+                "classifier.0.weight",
+                "classifier.6.bias",
+            ],
+        ),
+        (
+            "mobilenet_v2",
+            [
+                "features.1.conv.2.running_mean",
+                "features.17.conv.0.0.weight",
+                "features.18.1.bias",
+            ],
+        ),
+        (
+            "efficientnet_b4",
+            [
+                "features.1.0.block.1.fc1.bias",
+                "features.7.1.block.3.1.weight",
+                "classifier.1.weight",
+            ],
+        ),
+        (
+            "bert_base",
+            [
+                "encoder.layer.11.attention.self.query.weight",
+                "embeddings.LayerNorm.bias",
+                "pooler.dense.bias",
+            ],
+        ),
+    ] {
+        let graph = build(model, &[]);
+        for name in names {
+            assert!(
+                graph.parameters.iter().any(|p| p.name == name),
+                "{model}: {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn json_keeps_graphs_as_they_are() {
+    for name in zoo::names() {
+        let graph = build(name, &[]);
+        let json = serde_json::to_string(&graph).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Graph>(&json).unwrap(),
+            graph,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn every_parameter_makes_finite_numbers_of_its_shape() {
+    let graph = build("mobilenet_v2", &[]);
+    for parameter in &graph.parameters {
+        let values = fill::parameter(parameter);
+        assert_eq!(values.len() as u64, parameter.shape.iter().product::<u64>());
+        assert!(
+            values.iter().all(|value| value.is_finite()),
+            "{}",
+            parameter.name
+        );
+        if parameter.name.ends_with("running_var") {
+            assert!(
+                values.iter().all(|&value| value > 0.5),
+                "{}",
+                parameter.name
+            );
+        }
+    }
+}
+
+#[test]
+fn resnet_50_steps_on_the_middle_convolution() {
+    let graph = build("resnet50", &[]);
+    let strides = |name: &str| {
+        let node = graph.nodes.iter().find(|node| node.name == name).unwrap();
+        let Op::Conv { strides, .. } = node.op else {
+            panic!("{name} is no convolution")
+        };
+        strides
+    };
+    assert_eq!(strides("layer2.0.conv1"), [1, 1]);
+    assert_eq!(strides("layer2.0.conv2"), [2, 2]);
+}
