@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod builder;
+pub mod cost;
 mod error;
 pub mod fill;
 pub mod infer;

@@ -20,7 +20,7 @@ fn dims(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
 }
 
 fn build(name: &str, pairs: &[(&str, u64)]) -> Graph {
-    zoo::build(name, &dims(pairs)).unwrap()
+    zoo::build(name, &dims(pairs)).expect("a model of the zoo")
 }
 
 fn weights(graph: &Graph) -> u64 {

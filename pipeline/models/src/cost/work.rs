@@ -1,0 +1,62 @@
+//! Floating-point operations of each operator's forward pass.
+
+use schema::graph::Op;
+
+use super::Sum;
+use crate::infer::ValueType;
+
+/// Operations of `op`; 0 where it only moves numbers.
+pub(super) fn flops(op: &Op, inputs: &[&ValueType], output: Option<&ValueType>) -> Sum {
+    let mut sum = Sum::default();
+    let Some(output) = output else { return sum };
+    let made = output.elements();
+    match (op, inputs) {
+        (Op::Conv { .. }, [_, weight, bias @ ..]) => {
+            let taps = weight.shape.iter().skip(1).copied();
+            sum.add_product(&[&[2, made], taps.collect::<Vec<_>>().as_slice()].concat());
+            sum.add_product(&[made, bias.len() as u64]);
+        }
+        (Op::Linear, [_, weight, bias @ ..]) => {
+            sum.add_product(&[2, made, weight.shape.last().copied().unwrap_or(0)]);
+            sum.add_product(&[made, bias.len() as u64]);
+        }
+        (Op::MatMul, [a, _]) => {
+            sum.add_product(&[2, made, a.shape.last().copied().unwrap_or(0)]);
+        }
+        (&Op::Attention { heads, .. }, [query, key, _]) => {
+            // Scores and mixture are a matrix product each; scale and softmax touch every score.
+            let keys = key.shape.get(1).copied().unwrap_or(0);
+            let queries = query.shape.first().copied().unwrap_or(0);
+            let rows = query.shape.get(1).copied().unwrap_or(0);
+            sum.add_product(&[4, made, keys]);
+            sum.add_product(&[SOFTMAX + 1, queries, rows, keys, heads]);
+        }
+        (Op::MaxPool { kernel, .. } | Op::AveragePool { kernel, .. }, _) => {
+            sum.add_product(&[made, kernel[0], kernel[1]]);
+        }
+        (Op::GlobalAveragePool, [x, ..]) => sum.add(x.elements()),
+        _ => sum.add_product(&[made, per_element(op)]),
+    }
+    sum
+}
+
+/// Maximum, difference, exponential, sum, quotient.
+const SOFTMAX: u64 = 5;
+
+/// Operations for each element that an elementwise operator or a normalisation makes.
+const fn per_element(op: &Op) -> u64 {
+    match op {
+        Op::Relu | Op::Add | Op::Mul | Op::Tanh => 1,
+        // Scale and shift: the statistics are folded into both.
+        Op::Clip { .. } | Op::BatchNormalization { .. } => 2,
+        // Negation, exponential, sum, quotient.
+        Op::Sigmoid => 4,
+        Op::Silu => 5,
+        // x·½·(1 + erf(x/√2)).
+        Op::Gelu => 5,
+        Op::Softmax { .. } => SOFTMAX,
+        // Mean (1), variance (3), difference, quotient, scale, shift.
+        Op::LayerNormalization { .. } => 8,
+        _ => 0,
+    }
+}
