@@ -1,0 +1,324 @@
+//! From combinations to cells: every default filled in, every obstacle known beforehand.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use schema::{
+    Boundary, Cell, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource, Optimizer,
+    Outcome, OutcomeKind, Precision, Strategy, VariantDescription, manifest::OptimizerChoice,
+    plan::PlannedCell,
+};
+
+use crate::{
+    World,
+    axes::{Axis, AxisKind, Typed},
+    context::{Context, key},
+    networks::{self, Network, Networks},
+    points::Point,
+    predict,
+    tree::Step,
+};
+
+/// The cells of a job, and which of them each combination stands for. An axis that a model or an
+/// engine does not know does not tell cells apart: its combinations share one.
+pub(crate) struct Cells {
+    pub(crate) cells: Vec<PlannedCell>,
+    pub(crate) of_point: Vec<usize>,
+}
+
+/// What holds for all cells of the job.
+pub(crate) struct Shared {
+    precision: Precision,
+    device: Device,
+    threads: u32,
+    optimizer: Optimizer,
+    boundary: Boundary,
+}
+
+/// The values of axes that are not in the matrix.
+pub(crate) fn shared(context: &mut Context<'_>, boundary: Boundary) -> Shared {
+    let job = context.job;
+    if job.mode == Mode::Inference && job.optimizer.is_some() {
+        context.error_with_help(
+            &[crate::context::name("optimizer")],
+            "an optimiser has no part in inference",
+            "leave it out, or say `mode: training`",
+        );
+    }
+    if job.threads == Some(0) {
+        context.error_with_help(
+            &[key("threads")],
+            "0 threads compute nothing",
+            "give at least 1, or leave it out for one a physical core",
+        );
+    }
+    let device = job
+        .device
+        .as_ref()
+        .map(|device| crate::axes::device(context, &device.to_string(), &[key("device")]));
+    let usual = OptimizerChoice::named("sgd").map_or(
+        Optimizer::Sgd {
+            learning_rate: 0.01,
+            momentum: 0.9,
+            weight_decay: 1e-4,
+        },
+        |choice| choice.0,
+    );
+    Shared {
+        precision: job.precision.unwrap_or(Precision::Fp32),
+        device: device.flatten().unwrap_or(Device::Cpu),
+        threads: job
+            .threads
+            .unwrap_or(context.world.fingerprint.physical_cores.max(1)),
+        optimizer: job.optimizer.map_or(usual, |choice| choice.0),
+        boundary,
+    }
+}
+
+/// Resolves every point; `None` when an error was noted.
+pub(crate) fn resolve(
+    context: &mut Context<'_>,
+    axes: &[Axis],
+    points: &[Point],
+    shared: &Shared,
+    networks: &mut Networks,
+) -> Option<Cells> {
+    let mut cells = Cells {
+        cells: Vec::new(),
+        of_point: Vec::with_capacity(points.len()),
+    };
+    let mut known: BTreeMap<Vec<Option<u32>>, usize> = BTreeMap::new();
+    let mut refused: BTreeSet<(String, BTreeMap<String, u64>)> = BTreeSet::new();
+    for point in points {
+        let draft = Draft::new(context.world, axes, point, shared);
+        if let Some(cell) = known.get(&draft.identity) {
+            cells.of_point.push(*cell);
+            continue;
+        }
+        let mode = context.job.mode;
+        match networks.get(&draft.model, &draft.dims, mode) {
+            Ok(network) => {
+                known.insert(draft.identity.clone(), cells.cells.len());
+                cells.of_point.push(cells.cells.len());
+                cells
+                    .cells
+                    .push(draft.planned(context.world, mode, shared, &network));
+            }
+            Err(reason) => {
+                if refused.insert((draft.model.clone(), draft.dims.clone())) {
+                    refuse(context, axes, &draft, &reason, networks);
+                }
+            }
+        }
+    }
+    refused.is_empty().then_some(cells)
+}
+
+/// Points at the dimension that a model refuses, or at the model.
+fn refuse(
+    context: &mut Context<'_>,
+    axes: &[Axis],
+    draft: &Draft,
+    reason: &str,
+    networks: &mut Networks,
+) {
+    let mode = context.job.mode;
+    let culprit = draft.dims.iter().find(|(name, size)| {
+        let alone = BTreeMap::from([((*name).clone(), **size)]);
+        networks.get(&draft.model, &alone, mode).is_err()
+    });
+    let (axis, value) = culprit.map_or(("model", draft.model.clone()), |(name, size)| {
+        (name, size.to_string())
+    });
+    let index = axes
+        .iter()
+        .find(|known| known.name == axis)
+        .and_then(|axis| axis.index(&value))
+        .unwrap_or(0);
+    let steps = [key("matrix"), key(axis), Step::Index(index)];
+    context.error(
+        &steps,
+        format!("the model `{}` cannot be built so: {reason}", draft.model),
+    );
+}
+
+/// A point on its way to a cell.
+struct Draft {
+    /// Index of each axis's value; `None` where the axis does not apply.
+    identity: Vec<Option<u32>>,
+    coordinates: BTreeMap<String, String>,
+    model: String,
+    dims: BTreeMap<String, u64>,
+    engine: EngineVariant,
+    precision: Precision,
+    device: Device,
+    threads: u32,
+    optimizer: Optimizer,
+    factors: BTreeMap<String, String>,
+}
+
+impl Draft {
+    fn new(world: &World, axes: &[Axis], point: &Point, shared: &Shared) -> Self {
+        let mut draft = Self {
+            identity: Vec::with_capacity(axes.len()),
+            coordinates: BTreeMap::new(),
+            model: String::new(),
+            dims: BTreeMap::new(),
+            engine: EngineVariant {
+                engine: String::new(),
+                variant: String::new(),
+            },
+            precision: shared.precision,
+            device: shared.device,
+            threads: shared.threads,
+            optimizer: shared.optimizer,
+            factors: BTreeMap::new(),
+        };
+        let value = |axis: &'_ Axis, index: u32| axis.values.get(index as usize).cloned();
+        // The model and the engine first: they decide which other axes apply.
+        for (axis, index) in axes.iter().zip(point) {
+            match value(axis, *index) {
+                Some((_, Typed::Model(model))) => draft.model = model,
+                Some((_, Typed::Engine(engine))) => draft.engine = engine,
+                _ => {}
+            }
+        }
+        let variant = world.variant(&draft.engine);
+        for (axis, index) in axes.iter().zip(point) {
+            let applies = match axis.kind {
+                AxisKind::Dimension => networks::has_dimension(&draft.model, &axis.name),
+                AxisKind::Factor => {
+                    variant.is_some_and(|variant| variant.factors.contains_key(&axis.name))
+                }
+                _ => true,
+            };
+            draft.identity.push(applies.then_some(*index));
+            if let (true, Some((text, typed))) = (applies, value(axis, *index)) {
+                draft.coordinates.insert(axis.name.clone(), text);
+                draft.set(&axis.name, typed);
+            }
+        }
+        for (factor, description) in variant.into_iter().flat_map(|variant| &variant.factors) {
+            if let Some(default) = description.values.first() {
+                draft
+                    .factors
+                    .entry(factor.clone())
+                    .or_insert_with(|| default.clone());
+            }
+        }
+        draft
+    }
+
+    fn set(&mut self, axis: &str, value: Typed) {
+        match value {
+            Typed::Size(size) => drop(self.dims.insert(axis.to_owned(), size)),
+            Typed::Precision(precision) => self.precision = precision,
+            Typed::Device(device) => self.device = device,
+            Typed::Threads(threads) => self.threads = threads,
+            Typed::Optimizer(optimizer) => self.optimizer = optimizer,
+            Typed::Factor(value) => drop(self.factors.insert(axis.to_owned(), value)),
+            Typed::Model(_) | Typed::Engine(_) => {}
+        }
+    }
+
+    fn planned(
+        self,
+        world: &World,
+        mode: Mode,
+        shared: &Shared,
+        network: &Rc<Network>,
+    ) -> PlannedCell {
+        let variant = world.variant(&self.engine);
+        let cell = Cell {
+            model: Model {
+                name: self.model,
+                source: ModelSource::Zoo,
+                graph: network.graph,
+            },
+            dims: network.dims.clone(),
+            precision: self.precision,
+            mode,
+            optimizer: (mode == Mode::Training).then_some(self.optimizer),
+            host_language: variant.map_or(HostLanguage::Other, |variant| variant.host_language),
+            engine: self.engine,
+            device: self.device,
+            threads: self.threads,
+            strategy: Strategy::Single,
+            world_size: 1,
+            boundary: shared.boundary,
+            factors: self.factors,
+        };
+        PlannedCell {
+            id: cell.id(),
+            coordinates: self.coordinates,
+            twin_of: None,
+            obstacle: variant.and_then(|variant| obstacle(world, variant, &cell)),
+            predicted_step_ns: predict::step_ns(&cell, network, &world.fingerprint),
+            predicted_bytes: predict::memory_bytes(&cell, network),
+            flops: network.flops,
+            bytes: network.bytes,
+            parameters: network.parameters,
+            cell,
+        }
+    }
+}
+
+/// Why a cell cannot run here, as far as can be known without trying.
+fn obstacle(world: &World, variant: &VariantDescription, cell: &Cell) -> Option<Outcome> {
+    unsupported(variant, cell)
+        .map(|reason| Outcome::new(OutcomeKind::Unsupported, reason))
+        .or_else(|| {
+            unavailable(world, cell).map(|reason| Outcome::new(OutcomeKind::Unavailable, reason))
+        })
+}
+
+fn unsupported(variant: &VariantDescription, cell: &Cell) -> Option<String> {
+    let engine = &cell.engine;
+    if !variant.modes.contains(&cell.mode) {
+        return Some(format!("{engine} does no {}", cell.mode));
+    }
+    if !variant
+        .devices
+        .iter()
+        .any(|kind| kind == cell.device.kind())
+    {
+        return Some(format!("{engine} does not run on {}", cell.device));
+    }
+    if !variant.precisions.contains(&cell.precision) {
+        return Some(format!("{engine} does not compute in {}", cell.precision));
+    }
+    if !variant.boundaries.contains(&cell.boundary) {
+        return Some(format!(
+            "{engine} cannot be timed at the boundary `{}`",
+            cell.boundary
+        ));
+    }
+    cell.factors.iter().find_map(|(factor, value)| {
+        let known = variant.factors.get(factor)?;
+        (!known.values.contains(value))
+            .then(|| format!("{engine} does not know `{factor}: {value}`"))
+    })
+}
+
+fn unavailable(world: &World, cell: &Cell) -> Option<String> {
+    let name = &cell.engine.engine;
+    let Some(availability) = world.availability.get(name) else {
+        return Some(format!("nothing is known about {name} on this machine"));
+    };
+    if let Some(reason) = &availability.missing {
+        return Some(reason.clone());
+    }
+    match cell.device {
+        Device::Cpu => None,
+        Device::Cuda(index) if (index as usize) < world.fingerprint.gpus.len() => None,
+        Device::Cuda(_) if world.fingerprint.gpus.is_empty() => {
+            Some("this machine has no NVIDIA GPU".to_owned())
+        }
+        Device::Cuda(index) => Some(format!(
+            "this machine has no GPU number {index}: it has {}",
+            world.fingerprint.gpus.len()
+        )),
+    }
+}

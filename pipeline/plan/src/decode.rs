@@ -1,0 +1,256 @@
+//! Reading typed values from a [`Node`], so that every error knows its place.
+
+use std::ops::Range;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor},
+    forward_to_deserialize_any,
+};
+
+use crate::{
+    fault::Fault,
+    tree::{Entry, Kind, Node},
+};
+
+/// Most errors shown for one file.
+const FAULT_LIMIT: usize = 20;
+
+/// Everything that keeps `root` from being a `T`; empty when it is one.
+///
+/// After each error the smallest part that holds it is taken out and reading starts again, so that
+/// one run shows all errors. What is missing only because it was taken out is not reported.
+pub(crate) fn faults<T: for<'a> Deserialize<'a>>(root: &Node) -> Vec<Fault> {
+    let mut root = root.clone();
+    let mut faults: Vec<Fault> = Vec::new();
+    let mut pruned = Vec::new();
+    // Each turn takes something out; the bound is for what cannot be reported.
+    for _ in 0..4 * FAULT_LIMIT {
+        let Err(fault) = T::deserialize(&root) else {
+            break;
+        };
+        let place = fault.span.clone().unwrap_or_else(|| root.span.clone());
+        let is_echo = fault
+            .missing
+            .is_some_and(|key| pruned.contains(&(place.start, key.to_owned())));
+        if !is_echo {
+            faults.push(fault.at(&place));
+        }
+        if faults.len() >= FAULT_LIMIT || !prune(&mut root, &place, &mut pruned) {
+            break;
+        }
+    }
+    faults.sort_by_key(|fault| fault.span.as_ref().map(|span| span.start));
+    faults
+}
+
+/// Takes out the smallest entry or item that holds `place`; false if there is none.
+fn prune(node: &mut Node, place: &Range<usize>, pruned: &mut Vec<(usize, String)>) -> bool {
+    let holds = |span: &Range<usize>| span.start <= place.start && place.end <= span.end;
+    let start = node.span.start;
+    match &mut node.kind {
+        Kind::Scalar { .. } => false,
+        Kind::List(items) => {
+            let Some(index) = items.iter().position(|item| holds(&item.span)) else {
+                return false;
+            };
+            let done = items
+                .get_mut(index)
+                .is_some_and(|item| item.span != *place && prune_shared(item, place, pruned));
+            if !done {
+                items.remove(index);
+            }
+            true
+        }
+        Kind::Map(entries) => {
+            let held = |entry: &Entry| holds(&entry.key_span) || holds(&entry.value.span);
+            let Some(index) = entries.iter().position(held) else {
+                return false;
+            };
+            let done = entries.get_mut(index).is_some_and(|entry| {
+                !holds(&entry.key_span)
+                    && entry.value.span != *place
+                    && prune_shared(&mut entry.value, place, pruned)
+            });
+            if !done {
+                pruned.push((start, entries.remove(index).key));
+            }
+            true
+        }
+    }
+}
+
+fn prune_shared(
+    node: &mut std::sync::Arc<Node>,
+    place: &Range<usize>,
+    pruned: &mut Vec<(usize, String)>,
+) -> bool {
+    prune(std::sync::Arc::make_mut(node), place, pruned)
+}
+
+impl<'de> Deserializer<'de> for &'de Node {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match &self.kind {
+            Kind::Scalar { text, plain: true } => plain(text, visitor),
+            Kind::Scalar { text, plain: false } => visitor.visit_borrowed_str(text),
+            Kind::List(items) => visitor.visit_seq(Items(items.iter())),
+            Kind::Map(entries) => visitor.visit_map(Entries {
+                rest: entries.iter(),
+                value: None,
+            }),
+        }
+        .map_err(|fault: Fault| fault.at(&self.span))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match &self.kind {
+            Kind::Scalar { text, plain: true } if is_null(text) => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+        .map_err(|fault: Fault| fault.at(&self.span))
+    }
+
+    /// A text is a text, even if it looks like a number.
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match &self.kind {
+            Kind::Scalar { text, plain } if !(*plain && is_null(text)) => visitor
+                .visit_borrowed_str(text)
+                .map_err(|fault: Fault| fault.at(&self.span)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match &self.kind {
+            Kind::Scalar { text, .. } => visitor.visit_enum(text.as_str().into_deserializer()),
+            Kind::List(_) => Err(de::Error::invalid_type(
+                de::Unexpected::Seq,
+                &name.to_lowercase().as_str(),
+            )),
+            Kind::Map(_) => Err(de::Error::invalid_type(
+                de::Unexpected::Map,
+                &name.to_lowercase().as_str(),
+            )),
+        }
+        .map_err(|fault: Fault| fault.at(&self.span))
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct
+        seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+fn is_null(text: &str) -> bool {
+    matches!(text, "" | "~" | "null" | "Null" | "NULL")
+}
+
+/// YAML 1.2's core schema for what is written without quotes, as `serde_yaml` has it.
+fn plain<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, Fault> {
+    match text {
+        _ if is_null(text) => return visitor.visit_unit(),
+        "true" | "True" | "TRUE" => return visitor.visit_bool(true),
+        "false" | "False" | "FALSE" => return visitor.visit_bool(false),
+        ".nan" | ".NaN" | ".NAN" => return visitor.visit_f64(f64::NAN),
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
+            return visitor.visit_f64(f64::INFINITY);
+        }
+        "-.inf" | "-.Inf" | "-.INF" => return visitor.visit_f64(f64::NEG_INFINITY),
+        _ => {}
+    }
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_number = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    let has_leading_zero = digits.len() > 1
+        && digits.bytes().all(|digit| digit.is_ascii_digit())
+        && digits.starts_with('0');
+    if !is_number || has_leading_zero {
+        return visitor.visit_borrowed_str(text);
+    }
+    if let Some(number) = unsigned(text) {
+        return visitor.visit_u64(number);
+    }
+    if let Ok(number) = text.parse::<i64>() {
+        return visitor.visit_i64(number);
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => visitor.visit_f64(number),
+        _ => visitor.visit_borrowed_str(text),
+    }
+}
+
+fn unsigned(text: &str) -> Option<u64> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
+        if let Some(digits) = text.strip_prefix(prefix) {
+            return u64::from_str_radix(digits, radix).ok();
+        }
+    }
+    text.parse().ok()
+}
+
+struct Items<'de>(std::slice::Iter<'de, std::sync::Arc<Node>>);
+
+impl<'de> SeqAccess<'de> for Items<'de> {
+    type Error = Fault;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Fault> {
+        let Some(item) = self.0.next() else {
+            return Ok(None);
+        };
+        seed.deserialize(&**item)
+            .map(Some)
+            .map_err(|fault| fault.at(&item.span))
+    }
+}
+
+struct Entries<'de> {
+    rest: std::slice::Iter<'de, Entry>,
+    value: Option<&'de Node>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'de> {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Fault> {
+        let Some(entry) = self.rest.next() else {
+            return Ok(None);
+        };
+        self.value = Some(&entry.value);
+        seed.deserialize(entry.key.as_str().into_deserializer())
+            .map(Some)
+            .map_err(|fault: Fault| fault.at(&entry.key_span))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let Some(value) = self.value.take() else {
+            return Err(de::Error::custom("a value was asked for before its key"));
+        };
+        seed.deserialize(value)
+            .map_err(|fault| fault.at(&value.span))
+    }
+}

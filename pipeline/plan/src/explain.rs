@@ -1,0 +1,216 @@
+//! The plan as text for people: every group with its status, and every cell with its obstacle.
+
+use std::fmt::Write as _;
+
+use schema::{
+    Plan,
+    plan::{PlannedCell, PlannedHeat, PlannedJob, Status},
+};
+
+/// Widest line, in characters.
+const WIDTH: usize = 100;
+
+/// The plan in lines of at most 100 characters; with `details`, every cell and every reason.
+#[must_use]
+pub fn explain(plan: &Plan, details: bool) -> String {
+    let mut text = String::new();
+    for job in &plan.jobs {
+        let heats: Vec<&PlannedHeat> = plan
+            .heats
+            .iter()
+            .filter(|heat| heat.job == job.id)
+            .collect();
+        explain_job(&mut text, job, &heats, details);
+    }
+    for warning in &plan.warnings {
+        wrapped(
+            &mut text,
+            &format!("warning: {}: ", warning.job),
+            &warning.message,
+        );
+    }
+    let count = |wanted: fn(&Status) -> bool| {
+        plan.heats
+            .iter()
+            .filter(|heat| wanted(&heat.status))
+            .count()
+    };
+    let cached = count(|status| matches!(status, Status::Cached { .. }));
+    let left = plan
+        .heats
+        .iter()
+        .filter(|heat| !matches!(heat.status, Status::Cached { .. }));
+    let left_ns = left.fold(0_u64, |sum, heat| sum.saturating_add(heat.predicted_ns));
+    let _ = writeln!(
+        text,
+        "{} in {}, {cached} cached; about {} to measure",
+        counted(plan.cell_count(), "cell"),
+        counted(plan.heats.len(), "group"),
+        time(left_ns)
+    );
+    text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn explain_job(text: &mut String, job: &PlannedJob, heats: &[&PlannedHeat], details: bool) {
+    let _ = writeln!(text, "{} ({})", job.id, job.mode);
+    if !job.question.is_empty() {
+        wrapped(text, "  ", &job.question);
+    }
+    let prefix = format!("{}/", job.id);
+    let short = |heat: &PlannedHeat| {
+        heat.group
+            .strip_prefix(&prefix)
+            .unwrap_or(&heat.group)
+            .to_owned()
+    };
+    let names: Vec<String> = heats.iter().map(|heat| cut(&short(heat), 48)).collect();
+    let width = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(5);
+    let _ = writeln!(
+        text,
+        "  {:width$}  {:>5}  {:<8}  {:>7}  {:>9}",
+        "group", "cells", "status", "time", "memory"
+    );
+    for (heat, name) in heats.iter().zip(&names) {
+        let cells = heat
+            .cells
+            .iter()
+            .filter(|cell| cell.twin_of.is_none())
+            .count();
+        let memory = heat
+            .cells
+            .iter()
+            .map(|cell| cell.predicted_bytes)
+            .max()
+            .unwrap_or(0);
+        let _ = writeln!(
+            text,
+            "  {name:width$}  {cells:>5}  {:<8}  {:>7}  {:>9}",
+            word(&heat.status),
+            time(heat.predicted_ns),
+            size(memory)
+        );
+        explain_heat(text, heat, details);
+    }
+    text.push('\n');
+}
+
+/// Why a group is measured, and what its cells meet.
+fn explain_heat(text: &mut String, heat: &PlannedHeat, details: bool) {
+    match &heat.status {
+        Status::Stale { changed } if details => {
+            for change in changed {
+                wrapped(text, "      changed: ", change);
+            }
+        }
+        Status::Open { blocks } => wrapped(
+            text,
+            "      ",
+            &format!(
+                "{} measured before the interruption",
+                counted(*blocks as usize, "block")
+            ),
+        ),
+        _ => {}
+    }
+    for cell in &heat.cells {
+        let obstacle = cell
+            .obstacle
+            .as_ref()
+            .map(|outcome| format!("{}: {}", outcome.kind, outcome.reason));
+        if details || (obstacle.is_some() && cell.twin_of.is_none()) {
+            wrapped(text, "      ", &cell_line(cell, obstacle));
+        }
+    }
+}
+
+fn cell_line(cell: &PlannedCell, obstacle: Option<String>) -> String {
+    let mut line = cell.cell.describe();
+    if let Some(slot) = cell.twin_of {
+        let _ = write!(line, ", twin of slot {slot}");
+    }
+    match obstacle {
+        Some(obstacle) => drop(write!(line, ": {obstacle}")),
+        None => drop(write!(
+            line,
+            ": about {} a step",
+            time(cell.predicted_step_ns)
+        )),
+    }
+    line
+}
+
+const fn word(status: &Status) -> &'static str {
+    match status {
+        Status::New => "new",
+        Status::Cached { .. } => "cached",
+        Status::Open { .. } => "open",
+        Status::Stale { .. } => "stale",
+    }
+}
+
+/// A length of time with two or three digits: `1.2 ms`, `45 s`, `6 min`.
+pub(crate) fn time(ns: u64) -> String {
+    let ns = ns as f64;
+    let (value, unit) = match ns {
+        _ if ns < 1e6 => (ns / 1e3, "µs"),
+        _ if ns < 1e9 => (ns / 1e6, "ms"),
+        _ if ns < 120e9 => (ns / 1e9, "s"),
+        _ if ns < 7200e9 => (ns / 60e9, "min"),
+        _ => (ns / 3600e9, "h"),
+    };
+    if value < 10.0 {
+        format!("{value:.1} {unit}")
+    } else {
+        format!("{value:.0} {unit}")
+    }
+}
+
+/// An amount of memory: `640 MiB`, `1.5 GiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    if mib < 1024.0 {
+        format!("{mib:.0} MiB")
+    } else {
+        format!("{:.1} GiB", mib / 1024.0)
+    }
+}
+
+/// At most `most` characters, the cut shown.
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(most.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// Writes words in lines of bounded width, the later ones indented under the first.
+fn wrapped(text: &mut String, lead: &str, words: &str) {
+    let indent = lead.chars().count().min(WIDTH / 2);
+    let mut line = lead.to_owned();
+    let mut used = 0;
+    for word in words.split_whitespace() {
+        let word = cut(word, WIDTH - indent);
+        if used > 0 && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            let _ = writeln!(text, "{}", line.trim_end());
+            line = " ".repeat(indent);
+            used = 0;
+        }
+        if used > 0 {
+            line.push(' ');
+        }
+        line.push_str(&word);
+        used += 1;
+    }
+    let _ = writeln!(text, "{}", line.trim_end());
+}

@@ -1,0 +1,106 @@
+//! What is wrong with a manifest, and at which bytes; a [`crate::Diagnostic`] once file and line
+//! are known.
+
+use std::{fmt, ops::Range};
+
+use serde::de;
+
+use crate::suggest;
+
+/// An error at a place of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// Where; `None` until the value being read is known.
+    pub(crate) span: Option<Range<usize>>,
+    /// What is wrong.
+    pub(crate) message: String,
+    /// What would be right.
+    pub(crate) help: Option<String>,
+    /// The key that is missing, if that is what is wrong.
+    pub(crate) missing: Option<&'static str>,
+}
+
+impl Fault {
+    pub(crate) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
+        Self {
+            span: Some(span),
+            ..Self::nowhere(message)
+        }
+    }
+
+    fn nowhere(message: impl Into<String>) -> Self {
+        Self {
+            span: None,
+            message: message.into(),
+            help: None,
+            missing: None,
+        }
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Puts the fault at `span`, unless it knows its place already.
+    pub(crate) fn at(mut self, span: &Range<usize>) -> Self {
+        self.span.get_or_insert_with(|| span.clone());
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl de::Error for Fault {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::nowhere(message.to_string())
+    }
+
+    fn invalid_type(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        let found = match found {
+            de::Unexpected::Unit => "nothing".to_owned(),
+            de::Unexpected::Seq => "a list".to_owned(),
+            de::Unexpected::Map => "a mapping".to_owned(),
+            de::Unexpected::Float(number) => format!("the number `{number}`"),
+            other => other.to_string(),
+        };
+        Self::nowhere(format!("expected {expected}, found {found}"))
+    }
+
+    fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Self::nowhere(format!("expected {expected}, found {found}"))
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Self::nowhere(format!("unknown key `{field}`")).help(suggest::among(
+            field,
+            expected.iter().copied(),
+            "known keys",
+        ))
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        Self::nowhere(format!("unknown value `{variant}`")).help(suggest::among(
+            variant,
+            expected.iter().copied(),
+            "known values",
+        ))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self {
+            missing: Some(field),
+            ..Self::nowhere(format!("the key `{field}` is missing"))
+        }
+    }
+
+    fn duplicate_field(field: &'static str) -> Self {
+        Self::nowhere(format!("the key `{field}` is there twice"))
+    }
+}

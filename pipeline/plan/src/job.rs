@@ -1,0 +1,165 @@
+//! One job: from its lines in the manifest to its part of the plan.
+
+use schema::{
+    Measure,
+    plan::{PlannedCell, PlannedHeat, PlannedJob, Warning},
+};
+
+use crate::{
+    Diagnostic, ManifestFile, World, allow, axes,
+    cells::{self, Cells},
+    claims, compare,
+    context::Context,
+    group,
+    keys::{self, Known},
+    lint,
+    networks::Networks,
+    points, predict,
+};
+
+/// A job with its heats.
+pub(crate) struct Planned {
+    pub(crate) job: PlannedJob,
+    pub(crate) heats: Vec<PlannedHeat>,
+    pub(crate) warnings: Vec<Warning>,
+    /// The number of combinations that it took from the limit.
+    pub(crate) combinations: usize,
+}
+
+/// Plans a job; `room` is what is left of the limit.
+pub(crate) fn plan(
+    world: &World,
+    file: &ManifestFile,
+    index: usize,
+    room: usize,
+    networks: &mut Networks,
+    known: &Known<'_>,
+) -> Result<Planned, Vec<Diagnostic>> {
+    let Some(job) = file.manifest.jobs.get(index) else {
+        return Err(Vec::new());
+    };
+    let mut context = Context::new(world, file, index, job);
+    resolve(&mut context, room, networks, known).ok_or_else(|| {
+        context
+            .faults
+            .iter()
+            .map(|fault| file.diagnostic(fault))
+            .collect()
+    })
+}
+
+fn resolve(
+    context: &mut Context<'_>,
+    room: usize,
+    networks: &mut Networks,
+    known: &Known<'_>,
+) -> Option<Planned> {
+    let measure = crate::measure::resolve(context);
+    let mut axes = axes::resolve(context);
+    let shared = cells::shared(context, measure.boundary);
+    // What else is wrong can only be told of a matrix that is right.
+    if !context.faults.is_empty() {
+        return None;
+    }
+    let points = points::expand(context, &mut axes, room);
+    let compared = compare::resolve(context, &axes);
+    let allow = allow::resolve(context, &axes);
+    let claims = claims::resolve(context, &axes, &compared);
+    let points = points?;
+    let cells = cells::resolve(context, &axes, &points, &shared, networks)?;
+    if !context.faults.is_empty() {
+        return None;
+    }
+    let families: Vec<_> = compared
+        .iter()
+        .map(|compared| compare::pairs(*compared, &points, &cells))
+        .collect();
+    let links: Vec<_> = families
+        .iter()
+        .flat_map(|(pairs, _)| pairs.iter().copied())
+        .collect();
+    let groups = group::split(&context.job.id, &cells.cells, &links);
+    let mut group_of = vec![0; cells.cells.len()];
+    for (at, group) in groups.iter().enumerate() {
+        for member in &group.members {
+            if let Some(slot) = group_of.get_mut(*member) {
+                *slot = at;
+            }
+        }
+    }
+    let group_name = |cell: usize| {
+        group_of
+            .get(cell)
+            .and_then(|at| groups.get(*at))
+            .map(|group| group.name.clone())
+            .unwrap_or_default()
+    };
+    let comparisons = compared
+        .iter()
+        .zip(&families)
+        .filter_map(|(compared, (pairs, _))| {
+            compare::planned(*compared, pairs, &axes, &cells, group_name)
+        })
+        .collect();
+    let heats = heats(context, &groups, &cells, &measure, known);
+    let job = PlannedJob {
+        id: context.job.id.to_string(),
+        question: context.job.question.to_string(),
+        mode: context.job.mode,
+        measure,
+        comparisons,
+        allow,
+        claims,
+    };
+    let alone = families.iter().map(|(_, alone)| alone).sum();
+    let warnings = lint::lint(&job, &heats, alone, &context.world.fingerprint);
+    Some(Planned {
+        job,
+        heats,
+        warnings,
+        combinations: points.len(),
+    })
+}
+
+fn heats(
+    context: &Context<'_>,
+    groups: &[group::Group],
+    cells: &Cells,
+    measure: &Measure,
+    known: &Known<'_>,
+) -> Vec<PlannedHeat> {
+    let world = context.world;
+    let twins = group::twins(groups, &cells.cells);
+    groups
+        .iter()
+        .zip(twins)
+        .map(|(group, twin)| {
+            let members = members(group, twin, cells);
+            let key_parts = keys::parts(&members, measure, world);
+            let key = schema::Digest::of_value(&key_parts);
+            PlannedHeat {
+                group: group.name.clone(),
+                job: context.job.id.to_string(),
+                status: known.status(&group.name, &key, &key_parts, world.fresh),
+                predicted_ns: predict::heat_ns(&members, measure),
+                key,
+                key_parts,
+                cells: members,
+            }
+        })
+        .collect()
+}
+
+/// The cells of a heat: the group's, then the twin.
+fn members(group: &group::Group, twin: Option<usize>, cells: &Cells) -> Vec<PlannedCell> {
+    let cell = |at: &usize| cells.cells.get(*at).cloned();
+    let mut members: Vec<PlannedCell> = group.members.iter().filter_map(cell).collect();
+    let slot = twin.and_then(|twin| group.members.iter().position(|member| *member == twin));
+    if let Some((slot, original)) = slot.and_then(|slot| Some((slot, members.get(slot)?.clone()))) {
+        members.push(PlannedCell {
+            twin_of: u32::try_from(slot).ok(),
+            ..original
+        });
+    }
+    members
+}

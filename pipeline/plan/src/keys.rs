@@ -1,0 +1,258 @@
+//! What a heat's key is made of, and how it differs from what the store holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{
+    Digest, Measure,
+    plan::{KnownHeat, KnownState, PlannedCell, Status},
+    record,
+};
+use serde_json::Value;
+
+use crate::World;
+
+/// The engine that outputs are held against.
+const REFERENCE: &str = "pytorch";
+
+/// Most changes named of one part of a key.
+const SHOWN: usize = 4;
+
+/// The parts of the key of a heat with these cells, by name.
+pub(crate) fn parts(
+    cells: &[PlannedCell],
+    measure: &Measure,
+    world: &World,
+) -> BTreeMap<String, String> {
+    let mut parts = BTreeMap::from([
+        ("cells".to_owned(), cell_lines(cells)),
+        ("machine".to_owned(), machine(cells, world)),
+        ("measure".to_owned(), settings(measure)),
+        (
+            "reference".to_owned(),
+            format!("{} {}", lock(world, REFERENCE), worker(world, REFERENCE)),
+        ),
+        (
+            "schema".to_owned(),
+            format!(
+                "heat {}, protocol {}",
+                record::VERSION,
+                schema::protocol::VERSION
+            ),
+        ),
+    ]);
+    let engines: BTreeSet<&String> = cells.iter().map(|cell| &cell.cell.engine.engine).collect();
+    for engine in engines {
+        parts.insert(format!("engine {engine}"), lock(world, engine));
+        parts.insert(format!("worker {engine}"), worker(world, engine));
+    }
+    parts
+}
+
+/// One line a cell, with what tells it apart for a reader and its identity.
+fn cell_lines(cells: &[PlannedCell]) -> String {
+    let lines: Vec<String> = cells
+        .iter()
+        .map(|cell| {
+            let factors: String = cell
+                .cell
+                .factors
+                .iter()
+                .map(|(factor, value)| format!(" {factor}={value}"))
+                .collect();
+            let obstacle = cell
+                .obstacle
+                .as_ref()
+                .map(|outcome| format!(" ({}: {})", outcome.kind, outcome.reason))
+                .unwrap_or_default();
+            let twin = cell
+                .twin_of
+                .map(|slot| format!(" twin of {slot}"))
+                .unwrap_or_default();
+            format!(
+                "{}{factors}{obstacle}{twin} #{}",
+                cell.cell.describe(),
+                cell.id
+            )
+        })
+        .collect();
+    lines.join("\n")
+}
+
+/// The machine; its GPUs only where one is used.
+fn machine(cells: &[PlannedCell], world: &World) -> String {
+    let mut machine = world.fingerprint.clone();
+    if cells.iter().all(|cell| cell.cell.device.is_cpu()) {
+        machine.gpus.clear();
+    }
+    json(&machine).to_string()
+}
+
+/// The settings that decide what is measured: the budget only decides whether.
+fn settings(measure: &Measure) -> String {
+    let mut settings = json(measure);
+    if let Some(fields) = settings.as_object_mut() {
+        fields.remove("budget_ns");
+    }
+    settings.to_string()
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or(Value::Null)
+}
+
+fn lock(world: &World, engine: &str) -> String {
+    match world.availability.get(engine) {
+        None => "unknown".to_owned(),
+        Some(availability) => match (&availability.missing, &availability.lock) {
+            (Some(reason), _) => format!("missing: {reason}"),
+            (None, Some(lock)) => lock.to_string(),
+            (None, None) => "supplied by the user".to_owned(),
+        },
+    }
+}
+
+fn worker(world: &World, engine: &str) -> String {
+    world.availability.get(engine).map_or_else(
+        || "unknown".to_owned(),
+        |availability| availability.worker.to_string(),
+    )
+}
+
+/// What the store holds, ordered for looking up.
+pub(crate) struct Known<'a> {
+    by_key: BTreeMap<Digest, Vec<&'a KnownHeat>>,
+    newest_of_group: BTreeMap<&'a str, &'a KnownHeat>,
+}
+
+impl<'a> Known<'a> {
+    pub(crate) fn new(known: &'a [KnownHeat]) -> Self {
+        let mut by_key: BTreeMap<Digest, Vec<&KnownHeat>> = BTreeMap::new();
+        let mut newest_of_group: BTreeMap<&str, &KnownHeat> = BTreeMap::new();
+        for heat in known {
+            by_key.entry(heat.key).or_default().push(heat);
+            let newest = newest_of_group.entry(heat.group.as_str()).or_insert(heat);
+            if newest.started < heat.started {
+                *newest = heat;
+            }
+        }
+        Self {
+            by_key,
+            newest_of_group,
+        }
+    }
+
+    /// Whether the store has a heat, and what changed since the last of its group.
+    pub(crate) fn status(
+        &self,
+        group: &str,
+        key: &Digest,
+        parts: &BTreeMap<String, String>,
+        fresh: bool,
+    ) -> Status {
+        let same = self.by_key.get(key).map(Vec::as_slice).unwrap_or_default();
+        let sealed = same
+            .iter()
+            .filter_map(|heat| match heat.state {
+                KnownState::Sealed(content) => Some((&heat.started, content)),
+                KnownState::Open(_) => None,
+            })
+            .max();
+        let open = same
+            .iter()
+            .filter_map(|heat| match heat.state {
+                KnownState::Open(blocks) => Some((&heat.started, blocks)),
+                KnownState::Sealed(_) => None,
+            })
+            .max();
+        match (sealed, open) {
+            (Some((_, heat)), _) if !fresh => Status::Cached { heat },
+            (_, Some((_, blocks))) => Status::Open { blocks },
+            (Some(_), None) => Status::Stale {
+                changed: vec!["nothing: a fresh heat was asked for".to_owned()],
+            },
+            (None, None) => match self.newest_of_group.get(group) {
+                Some(last) => Status::Stale {
+                    changed: changes(&last.key_parts, parts),
+                },
+                None => Status::New,
+            },
+        }
+    }
+}
+
+/// The parts that differ, in words.
+fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<String> {
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    names
+        .into_iter()
+        .filter_map(|name| match (old.get(name), new.get(name)) {
+            (Some(old), Some(new)) if old == new => None,
+            (Some(old), Some(new)) => Some(change(name, old, new)),
+            (None, _) => Some(format!("{name}: added")),
+            (_, None) => Some(format!("{name}: no longer used")),
+        })
+        .collect()
+}
+
+fn change(name: &str, old: &str, new: &str) -> String {
+    let details = match name {
+        "cells" => cell_changes(old, new),
+        "machine" | "measure" => field_changes(old, new),
+        _ if new.starts_with("missing: ") => vec![new.to_owned()],
+        _ if old.starts_with("missing: ") => vec!["can be used now".to_owned()],
+        _ => Vec::new(),
+    };
+    if details.is_empty() {
+        return format!("{name} changed");
+    }
+    let more = details.len().saturating_sub(SHOWN);
+    let mut shown = details
+        .into_iter()
+        .take(SHOWN)
+        .collect::<Vec<_>>()
+        .join("; ");
+    if more > 0 {
+        shown.push_str(&format!("; and {more} more"));
+    }
+    format!("{name}: {shown}")
+}
+
+fn cell_changes(old: &str, new: &str) -> Vec<String> {
+    let (old, new): (BTreeSet<&str>, BTreeSet<&str>) =
+        (old.lines().collect(), new.lines().collect());
+    let added = new
+        .difference(&old)
+        .map(|line| format!("added {}", described(line)));
+    added
+        .chain(
+            old.difference(&new)
+                .map(|line| format!("removed {}", described(line))),
+        )
+        .collect()
+}
+
+/// A cell's line without its identity.
+fn described(line: &str) -> &str {
+    line.rsplit_once(" #")
+        .map_or(line, |(described, _)| described)
+}
+
+fn field_changes(old: &str, new: &str) -> Vec<String> {
+    let fields = |text: &str| match serde_json::from_str(text) {
+        Ok(Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let (old, new) = (fields(old), fields(new));
+    new.iter()
+        .filter_map(|(field, value)| match old.get(field) {
+            Some(before) if before == value => None,
+            Some(before) => Some(format!("{field} was {before}, is {value}")),
+            None => Some(format!("{field} is new")),
+        })
+        .chain(
+            old.keys()
+                .filter(|field| !new.contains_key(*field))
+                .map(|field| format!("{field} is gone")),
+        )
+        .collect()
+}

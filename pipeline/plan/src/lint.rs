@@ -1,0 +1,176 @@
+//! What is worth knowing before a run: unfair comparisons, rules that match nothing, time and
+//! memory that will not suffice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{
+    Cell, CellId, Fingerprint,
+    plan::{Comparison, PlannedCell, PlannedHeat, PlannedJob, Warning},
+};
+
+use crate::explain;
+
+/// Blocks below which no verdict is given.
+const VERDICT_BLOCKS: u32 = 6;
+
+/// Everything worth knowing about a job; `alone` is the number of cells without their baseline.
+pub(crate) fn lint(
+    job: &PlannedJob,
+    heats: &[PlannedHeat],
+    alone: usize,
+    machine: &Fingerprint,
+) -> Vec<Warning> {
+    let mut notes = Vec::new();
+    let cells: Vec<&PlannedCell> = heats
+        .iter()
+        .flat_map(|heat| &heat.cells)
+        .filter(|cell| cell.twin_of.is_none())
+        .collect();
+    let by_id: BTreeMap<&CellId, &Cell> = cells.iter().map(|cell| (&cell.id, &cell.cell)).collect();
+    for comparison in &job.comparisons {
+        notes.extend(unfair(comparison, &by_id));
+    }
+    notes.extend(settings(job, heats, alone));
+    notes.extend(resources(&cells, machine));
+    notes.extend(idle_rules(job, &cells));
+    notes
+        .into_iter()
+        .map(|message| Warning {
+            job: job.id.clone(),
+            message,
+        })
+        .collect()
+}
+
+/// Differences between compared cells that are not the compared axis.
+fn unfair(comparison: &Comparison, cells: &BTreeMap<&CellId, &Cell>) -> Vec<String> {
+    let mut found: BTreeSet<String> = BTreeSet::new();
+    for pair in &comparison.pairs {
+        let (Some(a), Some(b)) = (cells.get(&pair.baseline), cells.get(&pair.contender)) else {
+            continue;
+        };
+        let mut differ = |what: &str, a: &str, b: &str| {
+            if what != comparison.axis && a != b {
+                found.insert(format!(
+                    "{what} differs between {} ({a}) and {} ({b})",
+                    comparison.baseline, pair.value
+                ));
+            }
+        };
+        differ(
+            "host language",
+            a.host_language.word(),
+            b.host_language.word(),
+        );
+        differ("precision", a.precision.word(), b.precision.word());
+        differ("threads", &a.threads.to_string(), &b.threads.to_string());
+        for (factor, value) in &a.factors {
+            if let Some(other) = b.factors.get(factor) {
+                differ(factor, value, other);
+            }
+        }
+    }
+    found
+        .into_iter()
+        .map(|what| {
+            format!(
+                "the comparison over {} is not fair: {what}",
+                comparison.axis
+            )
+        })
+        .collect()
+}
+
+fn settings(job: &PlannedJob, heats: &[PlannedHeat], alone: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    let blocks = job.measure.blocks;
+    if blocks < VERDICT_BLOCKS && !job.comparisons.is_empty() {
+        notes.push(format!("{blocks} blocks are too few for a verdict: all will be unclear; give at least {VERDICT_BLOCKS}"));
+    }
+    if alone > 0 {
+        let plural = if alone == 1 { "cell has" } else { "cells have" };
+        notes.push(format!(
+            "{alone} {plural} no baseline to be held against, since it is excluded"
+        ));
+    }
+    let predicted = heats
+        .iter()
+        .fold(0_u64, |sum, heat| sum.saturating_add(heat.predicted_ns));
+    let budget = job.measure.budget_ns;
+    if predicted > budget {
+        notes.push(format!(
+            "measuring everything takes about {}, more than the budget of {}: the last groups may not be reached",
+            explain::time(predicted),
+            explain::time(budget)
+        ));
+    }
+    notes
+}
+
+fn resources(cells: &[&PlannedCell], machine: &Fingerprint) -> Vec<String> {
+    let mut notes = Vec::new();
+    let most = cells
+        .iter()
+        .map(|cell| cell.cell.threads)
+        .max()
+        .unwrap_or(0);
+    if most > machine.logical_cpus {
+        notes.push(format!(
+            "{most} threads are more than the {} processors of this machine",
+            machine.logical_cpus
+        ));
+    }
+    let memory = machine.memory_gib << 30;
+    let largest = cells
+        .iter()
+        .filter(|cell| cell.cell.device.is_cpu())
+        .max_by_key(|cell| cell.predicted_bytes);
+    if let Some(cell) = largest.filter(|cell| memory > 0 && cell.predicted_bytes > memory) {
+        notes.push(format!(
+            "{} needs about {}, more than the {} of this machine",
+            cell.cell.describe(),
+            explain::size(cell.predicted_bytes),
+            explain::size(memory)
+        ));
+    }
+    notes
+}
+
+/// Rules and claims that speak of no cell.
+fn idle_rules(job: &PlannedJob, cells: &[&PlannedCell]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for allow in &job.allow {
+        if !cells.iter().any(|cell| allow.covers(&cell.coordinates)) {
+            let rule: Vec<String> = allow
+                .coordinates
+                .iter()
+                .map(|(axis, value)| format!("{axis}: {value}"))
+                .collect();
+            notes.push(format!(
+                "the rule that allows `{}` for `{}` covers no cell",
+                allow.outcome,
+                rule.join(", ")
+            ));
+        }
+    }
+    for claim in &job.claims {
+        let expect = &claim.expect;
+        let speaks_of = |value: &String, cell: &&PlannedCell| {
+            cell.coordinates.get(&expect.axis) == Some(value)
+                && expect
+                    .at
+                    .iter()
+                    .all(|(axis, wanted)| cell.coordinates.get(axis) == Some(wanted))
+        };
+        if [&expect.left, &expect.right]
+            .iter()
+            .any(|value| !cells.iter().any(|cell| speaks_of(value, cell)))
+        {
+            notes.push(format!(
+                "the claim `{}` speaks of no pair of cells",
+                claim.id
+            ));
+        }
+    }
+    notes
+}

@@ -1,0 +1,170 @@
+//! How a job is measured: its own settings, then the manifest's, then the defaults.
+
+use schema::{
+    Boundary, Measure,
+    manifest::{MeasureSettings, Percent},
+};
+
+use crate::{
+    context::{Context, key},
+    tree::Step,
+};
+
+/// Default of `target`, and least default of `margin`.
+const TARGET: f64 = 0.02;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The settings that a job does not give itself.
+fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
+    MeasureSettings {
+        target: own.target.or(shared.target),
+        margin: own.margin.or(shared.margin),
+        budget: own.budget.or(shared.budget),
+        boundary: own.boundary.or(shared.boundary),
+        blocks: own.blocks.or(shared.blocks),
+        rounds: own.rounds.or(shared.rounds),
+        round: own.round.or(shared.round),
+        round_steps: own.round_steps.or(shared.round_steps),
+        warm_up: own.warm_up.or(shared.warm_up),
+        timeout: own.timeout.or(shared.timeout),
+        memory_limit: own.memory_limit.or(shared.memory_limit),
+        confidence: own.confidence.or(shared.confidence),
+    }
+}
+
+/// The settings of the job, each checked.
+pub(crate) fn resolve(context: &mut Context<'_>) -> Measure {
+    let own = &context.job.measure;
+    let given = merged(own, &context.file.manifest.measure);
+    let share =
+        |percent: Option<Percent>, default: f64| percent.map_or(default, |percent| percent.share);
+    let target = share(given.target, TARGET);
+    let measure = Measure {
+        target,
+        margin: share(given.margin, target.max(TARGET)),
+        budget_ns: given.budget.map_or(1800 * SECOND_NS, |time| time.ns),
+        boundary: given.boundary.unwrap_or(Boundary::Step),
+        blocks: given.blocks.unwrap_or(6),
+        rounds: given.rounds.unwrap_or(3),
+        round_ns: given.round.map_or(300_000_000, |time| time.ns),
+        round_steps: given.round_steps.unwrap_or(5),
+        warm_up_ns: given.warm_up.map_or(5 * SECOND_NS, |time| time.ns),
+        timeout_ns: given.timeout.map_or(300 * SECOND_NS, |time| time.ns),
+        memory_limit_bytes: given.memory_limit.map(|size| size.bytes),
+        confidence: share(given.confidence, 0.95),
+    };
+    check(context, &measure);
+    measure
+}
+
+fn check(context: &mut Context<'_>, measure: &Measure) {
+    let hour_ns = 3600 * SECOND_NS;
+    let bounds: [(&str, u64, u64, u64, &str); 6] = [
+        ("blocks", u64::from(measure.blocks), 1, 48, "1 to 48 blocks"),
+        (
+            "rounds",
+            u64::from(measure.rounds),
+            1,
+            100,
+            "1 to 100 rounds",
+        ),
+        (
+            "round_steps",
+            measure.round_steps,
+            1,
+            1_000_000,
+            "1 to 1,000,000 steps",
+        ),
+        (
+            "round",
+            measure.round_ns,
+            1_000_000,
+            600 * SECOND_NS,
+            "1ms to 10m",
+        ),
+        ("warm_up", measure.warm_up_ns, 0, hour_ns, "0s to 1h"),
+        (
+            "timeout",
+            measure.timeout_ns,
+            SECOND_NS,
+            24 * hour_ns,
+            "1s to 24h",
+        ),
+    ];
+    for (setting, value, least, most, range) in bounds {
+        if !(least..=most).contains(&value) {
+            error(
+                context,
+                setting,
+                format!("`{setting}` is out of bounds"),
+                format!("possible are {range}"),
+            );
+        }
+    }
+    if measure.budget_ns == 0 {
+        error(
+            context,
+            "budget",
+            "a budget of nothing measures nothing".into(),
+            "give it some time, for example `4m`".into(),
+        );
+    }
+    if measure
+        .memory_limit_bytes
+        .is_some_and(|bytes| bytes < 1 << 20)
+    {
+        error(
+            context,
+            "memory_limit",
+            "no worker runs in so little memory".into(),
+            "give it at least `1MiB`".into(),
+        );
+    }
+    if !(0.5..1.0).contains(&measure.confidence) {
+        error(
+            context,
+            "confidence",
+            "the confidence is out of bounds".into(),
+            "possible are 50% up to below 100%".into(),
+        );
+    }
+    if measure.margin < measure.target {
+        let (margin, target) = (measure.margin * 100.0, measure.target * 100.0);
+        error(
+            context,
+            "margin",
+            format!("the margin of {margin}% lies below the target of {target}%"),
+            "a difference smaller than an interval's half-width cannot be told: raise the margin or lower the target".into(),
+        );
+    }
+}
+
+/// Notes an error at a setting, where it was given: in the job, else in the manifest.
+fn error(context: &mut Context<'_>, setting: &str, message: String, help: String) {
+    let steps = [key("measure"), key(setting)];
+    let is_own = has(&context.job.measure, setting);
+    let path: Vec<Step> = if is_own {
+        context.path(&steps)
+    } else {
+        steps.to_vec()
+    };
+    let fault = context.file.fault(&path, message).help(help);
+    context.faults.push(fault);
+}
+
+fn has(settings: &MeasureSettings, setting: &str) -> bool {
+    match setting {
+        "margin" => settings.margin.is_some() || settings.target.is_some(),
+        "budget" => settings.budget.is_some(),
+        "blocks" => settings.blocks.is_some(),
+        "rounds" => settings.rounds.is_some(),
+        "round" => settings.round.is_some(),
+        "round_steps" => settings.round_steps.is_some(),
+        "warm_up" => settings.warm_up.is_some(),
+        "timeout" => settings.timeout.is_some(),
+        "memory_limit" => settings.memory_limit.is_some(),
+        "confidence" => settings.confidence.is_some(),
+        _ => false,
+    }
+}

@@ -1,0 +1,124 @@
+//! Rough predictions, made before anything ran: whether a job takes minutes or hours, and whether
+//! it fits the memory. Nothing is decided by them but the order of magnitude shown to the user.
+//!
+//! The time of a step is a roofline (Williams, Waterman, Patterson 2009): the slower of arithmetic
+//! and memory traffic, plus a fixed cost for each operator. The rates are what eager PyTorch
+//! reached on machines that we measured, rounded down.
+
+use schema::{Cell, Device, Fingerprint, Measure, Mode, Precision, plan::PlannedCell};
+
+use crate::networks::Network;
+
+/// Starting a worker and loading its engine's libraries.
+const START_NS: u64 = 700_000_000;
+
+/// Making the numbers of one parameter and placing them.
+const PARAMETER_NS: u64 = 4;
+
+/// Resident memory of an engine that has loaded nothing.
+const ENGINE_BYTES: u64 = 300 << 20;
+
+/// Steps of a warm-up: allocations settle and caches fill.
+const WARM_UP_STEPS: u64 = 10;
+
+/// Rates of a device.
+struct Rates {
+    flops_per_second: f64,
+    bytes_per_second: f64,
+    operator_ns: f64,
+}
+
+fn rates(cell: &Cell, machine: &Fingerprint) -> Rates {
+    let half = matches!(cell.precision, Precision::Bf16 | Precision::Fp16);
+    match cell.device {
+        Device::Cpu => {
+            let has = |feature: &str| machine.cpu_features.iter().any(|known| known == feature);
+            let per_core = match () {
+                () if has("avx512f") => 90e9,
+                () if has("avx2") => 45e9,
+                () => 10e9,
+            };
+            // Without instructions for it, arithmetic in half precision converts back and forth.
+            let scale = match cell.precision {
+                Precision::Fp64 => 0.5,
+                _ if half && !has("amx_bf16") => 0.25,
+                _ => 1.0,
+            };
+            let cores = f64::from(cell.threads.min(machine.physical_cores).max(1));
+            Rates {
+                flops_per_second: per_core * cores * scale,
+                bytes_per_second: 8e9 * cores.min(4.0),
+                operator_ns: 10e3,
+            }
+        }
+        Device::Cuda(_) => Rates {
+            flops_per_second: if half { 100e12 } else { 15e12 },
+            bytes_per_second: 600e9,
+            operator_ns: 12e3,
+        },
+    }
+}
+
+/// Bytes of a number in this precision.
+const fn width(precision: Precision) -> u64 {
+    match precision {
+        Precision::Fp64 => 8,
+        Precision::Fp32 | Precision::Tf32 => 4,
+        Precision::Bf16 | Precision::Fp16 => 2,
+    }
+}
+
+/// The time of a step, in nanoseconds.
+pub(crate) fn step_ns(cell: &Cell, network: &Network, machine: &Fingerprint) -> u64 {
+    let rates = rates(cell, machine);
+    // Costs are counted for numbers of four bytes.
+    let bytes = network.bytes as f64 * width(cell.precision) as f64 / 4.0;
+    let passes = if cell.mode == Mode::Training {
+        3.0
+    } else {
+        1.0
+    };
+    let work = (network.flops as f64 / rates.flops_per_second).max(bytes / rates.bytes_per_second);
+    (work * 1e9 + network.nodes as f64 * rates.operator_ns * passes) as u64
+}
+
+/// Peak memory of the worker, in bytes.
+pub(crate) fn memory_bytes(cell: &Cell, network: &Network) -> u64 {
+    ENGINE_BYTES.saturating_add((network.peak_bytes / 4).saturating_mul(width(cell.precision)))
+}
+
+/// The time of measuring a heat, in nanoseconds.
+pub(crate) fn heat_ns(cells: &[PlannedCell], measure: &Measure) -> u64 {
+    let runnable = cells.iter().filter(|cell| cell.obstacle.is_none());
+    runnable.fold(0, |sum, cell| {
+        let step_ns = cell.predicted_step_ns.max(1);
+        let load_ns = START_NS + cell.parameters.saturating_mul(PARAMETER_NS) + step_ns;
+        let warm_up_ns = step_ns
+            .saturating_mul(WARM_UP_STEPS)
+            .max(200_000_000)
+            .min(measure.warm_up_ns.max(step_ns));
+        let round_ns = measure
+            .round_ns
+            .max(step_ns.saturating_mul(measure.round_steps));
+        let rounds_ns = round_ns.saturating_mul(u64::from(measure.rounds));
+        let launch_ns = load_ns
+            .saturating_add(warm_up_ns)
+            .saturating_add(rounds_ns)
+            .min(measure.timeout_ns);
+        // Parity runs the cell once, and PyTorch in double and in the cell's own precision.
+        let parity_ns = if cell.twin_of.is_some() {
+            0
+        } else {
+            3 * load_ns + step_ns.saturating_mul(4)
+        };
+        sum_of([
+            sum,
+            launch_ns.saturating_mul(u64::from(measure.blocks)),
+            parity_ns,
+        ])
+    })
+}
+
+fn sum_of<const N: usize>(parts: [u64; N]) -> u64 {
+    parts.into_iter().fold(0, u64::saturating_add)
+}

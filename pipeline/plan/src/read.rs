@@ -1,0 +1,203 @@
+//! From paths to manifests: found, bounded, read, and every error of form told.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use schema::{manifest::Manifest, plan::ManifestSource};
+use walkdir::WalkDir;
+
+use crate::{
+    Diagnostic, decode,
+    fault::Fault,
+    tree::{self, Node, Step},
+};
+
+/// Largest manifest, in bytes.
+const FILE_LIMIT: usize = 1 << 20;
+
+/// Most manifests that a folder may hold, and most entries looked at.
+const FOLDER_LIMIT: usize = 100_000;
+
+/// A manifest with its text and the places of its parts.
+#[derive(Debug, Clone)]
+pub struct ManifestFile {
+    /// Path and text.
+    pub source: ManifestSource,
+    /// What it says.
+    pub manifest: Manifest,
+    tree: Node,
+}
+
+impl ManifestFile {
+    /// Reads a manifest from its text; `path` is for messages, and models are looked for beside it.
+    ///
+    /// # Errors
+    /// Every error of form, each with its place.
+    pub fn from_text(path: &str, text: &str) -> Result<Self, Vec<Diagnostic>> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let told = |faults: Vec<Fault>| {
+            faults
+                .iter()
+                .map(|fault| Diagnostic::new(path, text, fault))
+                .collect::<Vec<_>>()
+        };
+        if text.len() > FILE_LIMIT {
+            return Err(told(vec![too_large()]));
+        }
+        // Bounds first: what follows may take time that grows with depth and aliases.
+        let tree = tree::parse(text).map_err(|fault| told(vec![fault]))?;
+        let manifest = serde_yaml::from_str(text).map_err(|error| {
+            let faults = decode::faults::<Manifest>(&tree);
+            told(if faults.is_empty() {
+                vec![own_words(text, &error)]
+            } else {
+                faults
+            })
+        })?;
+        let source = ManifestSource {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        Ok(Self {
+            source,
+            manifest,
+            tree,
+        })
+    }
+
+    /// An error at what `path` leads to.
+    pub(crate) fn fault(&self, path: &[Step], message: impl Into<String>) -> Fault {
+        Fault::new(self.tree.locate(path), message)
+    }
+
+    pub(crate) fn diagnostic(&self, fault: &Fault) -> Diagnostic {
+        Diagnostic::new(&self.source.path, &self.source.text, fault)
+    }
+
+    /// The folder that paths in the manifest are relative to.
+    pub(crate) fn folder(&self) -> &Path {
+        let parent = Path::new(&self.source.path).parent();
+        parent
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."))
+    }
+}
+
+fn too_large() -> Fault {
+    Fault::new(0..0, "the file is larger than 1 MiB")
+        .help("a manifest lists questions; split it into several files")
+}
+
+/// `serde_yaml`'s own error, for what only it refuses.
+fn own_words(text: &str, error: &serde_yaml::Error) -> Fault {
+    let at = error
+        .location()
+        .map_or(0, |location| location.index().min(text.len()));
+    Fault::new(at..at, error.to_string())
+}
+
+/// Reads all manifests that `paths` name; a folder stands for the `.yaml` and `.yml` files below
+/// it, in the order of their names.
+///
+/// # Errors
+/// Every error of form in every file, each with its place.
+pub fn read_manifests(paths: &[PathBuf]) -> Result<Vec<ManifestFile>, Vec<Diagnostic>> {
+    let (mut files, mut diagnostics) = (Vec::new(), Vec::new());
+    for path in paths {
+        match find(path) {
+            Ok(found) => files.extend(found),
+            Err(diagnostic) => diagnostics.push(diagnostic),
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
+    let mut manifests = Vec::new();
+    for file in &files {
+        match read(file) {
+            Ok(manifest) => manifests.push(manifest),
+            Err(found) => diagnostics.extend(found),
+        }
+    }
+    if diagnostics.is_empty() {
+        Ok(manifests)
+    } else {
+        Err(diagnostics)
+    }
+}
+
+/// The manifests that a path stands for.
+fn find(path: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let trouble = |message: &str, help| Diagnostic::of_file(&path.to_string_lossy(), message, help);
+    let mut found = Vec::new();
+    for (count, entry) in WalkDir::new(path)
+        .sort_by_file_name()
+        .into_iter()
+        .enumerate()
+    {
+        if count >= FOLDER_LIMIT {
+            return Err(trouble(
+                "the folder holds more than 100,000 files",
+                Some("name the manifests one by one"),
+            ));
+        }
+        let entry = entry
+            .map_err(|error| trouble(&format!("failed to look into the folder: {error}"), None))?;
+        let is_yaml = entry
+            .path()
+            .extension()
+            .is_some_and(|end| end == "yaml" || end == "yml");
+        // Links are not followed: a manifest's folder says what it may reach.
+        if is_yaml && entry.file_type().is_file() {
+            found.push(entry.into_path());
+        }
+    }
+    if found.is_empty() {
+        return Err(trouble(
+            "the folder holds no manifest",
+            Some("manifests end in `.yaml` or `.yml`"),
+        ));
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<ManifestFile, Vec<Diagnostic>> {
+    let name = path.to_string_lossy();
+    let trouble = |error: std::io::Error| {
+        vec![Diagnostic::of_file(
+            &name,
+            &format!("failed to read the manifest: {error}"),
+            None,
+        )]
+    };
+    let mut bytes = Vec::new();
+    // Before opening: to open a pipe is to wait for its writer.
+    if !path.metadata().map_err(trouble)?.is_file() {
+        return Err(trouble(std::io::Error::other("it is no regular file")));
+    }
+    let file = File::open(path).map_err(trouble)?;
+    file.take(FILE_LIMIT as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(trouble)?;
+    let is_too_large = bytes.len() > FILE_LIMIT;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(error.as_bytes());
+        let fault = if is_too_large {
+            too_large()
+        } else {
+            Fault::new(
+                valid..valid + '\u{fffd}'.len_utf8(),
+                "the file is not UTF-8 from here on",
+            )
+            .help("save it as UTF-8")
+        };
+        vec![Diagnostic::new(&name, &text, &fault)]
+    })?;
+    ManifestFile::from_text(&name, &text)
+}

@@ -1,0 +1,101 @@
+//! The stage: manifests in, a plan out.
+
+use std::collections::BTreeMap;
+
+use schema::{Plan, plan};
+
+use crate::{
+    Diagnostic, ManifestFile, World,
+    context::{key, name},
+    job::{self, Planned},
+    keys::Known,
+    networks::Networks,
+    tree::Step,
+};
+
+/// Decides everything that a run will do, and changes nothing.
+///
+/// # Errors
+/// Everything that is wrong with the manifests' meaning, each with its place.
+pub fn plan(files: &[ManifestFile], world: &World) -> Result<Plan, Vec<Diagnostic>> {
+    let mut diagnostics = duplicates(files);
+    let (mut networks, known) = (Networks::default(), Known::new(&world.known));
+    let mut planned: Vec<Planned> = Vec::new();
+    let mut room = world.cell_limit;
+    for file in files {
+        if file.manifest.jobs.is_empty() {
+            let fault = file
+                .fault(&[name("jobs")], "the manifest has no jobs")
+                .help("a job is a mapping with `id` and `matrix`");
+            diagnostics.push(file.diagnostic(&fault));
+        }
+        for index in 0..file.manifest.jobs.len() {
+            match job::plan(world, file, index, room, &mut networks, &known) {
+                Ok(job) => {
+                    room = room.saturating_sub(job.combinations);
+                    planned.push(job);
+                }
+                Err(found) => diagnostics.extend(found),
+            }
+        }
+    }
+    // An error in shared settings is found once a job.
+    let mut unique: Vec<Diagnostic> = Vec::new();
+    for diagnostic in diagnostics {
+        if !unique.contains(&diagnostic) {
+            unique.push(diagnostic);
+        }
+    }
+    if unique.is_empty() {
+        Ok(assembled(files, planned))
+    } else {
+        Err(unique)
+    }
+}
+
+fn assembled(files: &[ManifestFile], planned: Vec<Planned>) -> Plan {
+    let title = files
+        .iter()
+        .map(|file| file.manifest.title.to_string())
+        .find(|title| !title.is_empty());
+    let mut plan = Plan {
+        version: plan::VERSION,
+        title: title.unwrap_or_else(|| "photofinish".to_owned()),
+        manifests: files.iter().map(|file| file.source.clone()).collect(),
+        jobs: Vec::new(),
+        heats: Vec::new(),
+        warnings: Vec::new(),
+    };
+    for job in planned {
+        plan.jobs.push(job.job);
+        plan.heats.extend(job.heats);
+        plan.warnings.extend(job.warnings);
+    }
+    plan
+}
+
+/// Ids of jobs must be unique over all manifests: they are paths of the site.
+fn duplicates(files: &[ManifestFile]) -> Vec<Diagnostic> {
+    let mut first: BTreeMap<&str, &ManifestFile> = BTreeMap::new();
+    let mut found = Vec::new();
+    for file in files {
+        for (index, job) in file.manifest.jobs.iter().enumerate() {
+            if let Some(other) = first.insert(&job.id, file) {
+                let steps = [key("jobs"), Step::Index(index), key("id")];
+                let place = if other.source.path == file.source.path {
+                    "this file".to_owned()
+                } else {
+                    format!("`{}`", other.source.path)
+                };
+                let fault = file
+                    .fault(
+                        &steps,
+                        format!("the job `{}` is there already, in {place}", job.id),
+                    )
+                    .help("give each job its own id: it names a page of the site");
+                found.push(file.diagnostic(&fault));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,48 @@
+//! What a plan depends on besides its manifests.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    Availability, EngineDescription, EngineVariant, Fingerprint, VariantDescription,
+    plan::KnownHeat,
+};
+
+/// The engines, the machine and the store as they are when the plan is made.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// The engines that manifests may name.
+    pub engines: Vec<EngineDescription>,
+    /// Whether each can be used here, by its name.
+    pub availability: BTreeMap<String, Availability>,
+    /// The machine.
+    pub fingerprint: Fingerprint,
+    /// What the store holds.
+    pub known: Vec<KnownHeat>,
+    /// Most combinations of a plan; 20,000 unless the user says otherwise.
+    pub cell_limit: usize,
+    /// Whether to measure anew what the store holds.
+    pub fresh: bool,
+}
+
+impl World {
+    /// The default of `cell_limit`.
+    pub const CELL_LIMIT: usize = 20_000;
+
+    /// The description of an engine's variant.
+    pub(crate) fn variant(&self, name: &EngineVariant) -> Option<&VariantDescription> {
+        self.engines
+            .iter()
+            .find(|engine| engine.name == name.engine)
+            .and_then(|engine| engine.variant(&name.variant))
+    }
+
+    /// Every `engine/variant`.
+    pub(crate) fn variants(&self) -> impl Iterator<Item = String> + '_ {
+        self.engines.iter().flat_map(|engine| {
+            engine
+                .variants
+                .iter()
+                .map(|variant| format!("{}/{}", engine.name, variant.name))
+        })
+    }
+}
