@@ -6,7 +6,7 @@
 
 use std::{error::Error, fs, path::Path};
 
-use catalog::{InstallEvent, InstallObserver, Settings, lock};
+use photofinish_catalog::{InstallEvent, InstallObserver, Settings, lock};
 
 struct Quiet;
 

@@ -136,21 +136,18 @@ impl Catalog {
     /// When there is no such engine.
     pub fn state(&self, name: &str) -> Result<EngineState, CatalogError> {
         let engine = self.engine(name)?;
-        let (lock, built_in) = match engine.origin() {
+        let lock = match engine.origin() {
             Origin::Registered(Registered { program, args, .. }) => {
                 let program = program.to_string_lossy().into_owned();
                 let command = [program].into_iter().chain(args.iter().cloned()).collect();
                 return Ok(EngineState::Registered { command });
             }
             Origin::BuiltIn(BuiltIn { recipe: None, .. }) => return Ok(EngineState::Bundled),
-            Origin::BuiltIn(
-                built_in @ BuiltIn {
-                    recipe: Some(recipe),
-                    ..
-                },
-            ) => (&recipe.lock, built_in),
+            Origin::BuiltIn(BuiltIn {
+                recipe: Some(recipe),
+                ..
+            }) => &recipe.lock,
         };
-        let _ = built_in;
         Ok(match self.look(engine, Depth::Sizes) {
             Found::Whole => EngineState::Installed {
                 path: Place::of(engine, lock, &self.settings).home(),

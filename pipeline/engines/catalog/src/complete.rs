@@ -8,6 +8,7 @@ use std::{
     fmt::Write as _,
     fs::{self, File},
     io::{self, Read as _, Write as _},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
 };
 
@@ -247,7 +248,10 @@ fn write<T: Serialize>(home: &Path, name: &str, value: &T) -> Result<Digest, Cat
     let failed = |error: io::Error| CatalogError::io("write", &path)(error);
     let mut bytes = serde_json::to_vec_pretty(value).map_err(|error| failed(error.into()))?;
     bytes.push(b'\n');
-    let mut file = tempfile::NamedTempFile::new_in(home).map_err(failed)?;
+    let mut file = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o644))
+        .tempfile_in(home)
+        .map_err(failed)?;
     file.write_all(&bytes).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
     file.persist(&path).map_err(|error| failed(error.error))?;

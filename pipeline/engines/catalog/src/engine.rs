@@ -56,6 +56,9 @@ pub(crate) struct WorkerFile {
     /// Folders among the packages where the dynamic linker shall look as well.
     #[serde(default)]
     pub(crate) library_path: Vec<String>,
+    /// Environment variables that a build shall not see.
+    #[serde(default)]
+    pub(crate) ignore_variables: Vec<String>,
 }
 
 /// An `engine.toml`.

@@ -5,11 +5,12 @@ use std::{path::Path, process::Command};
 use crate::{CatalogError, Python, Settings};
 
 /// Options that would send packages elsewhere than asked, wherever the user set them.
-const UNSET: [&str; 8] = [
+const UNSET: [&str; 9] = [
     "PIP_CONSTRAINT",
     "PIP_DRY_RUN",
     "PIP_NO_BINARY",
     "PIP_PREFIX",
+    "PIP_PYTHON",
     "PIP_REPORT",
     "PIP_REQUIREMENT",
     "PIP_ROOT",

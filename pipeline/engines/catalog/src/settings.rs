@@ -67,13 +67,22 @@ impl Settings {
     /// # Errors
     /// When no place can be told, or `config.toml` is wrong.
     pub fn from_environment() -> Result<Self, CatalogError> {
-        let config = place(
+        Self::from_variables(&|name| env::var_os(name))
+    }
+
+    /// The same with other environment variables than this process's.
+    ///
+    /// # Errors
+    /// As [`Settings::from_environment`].
+    pub fn from_variables(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, CatalogError> {
+        let set = Variables(lookup);
+        let config = set.place(
             "PHOTOFINISH_CONFIG",
             "XDG_CONFIG_HOME",
             "photofinish",
             ".config",
         )?;
-        let engines = place(
+        let engines = set.place(
             "PHOTOFINISH_ENGINES",
             "XDG_CACHE_HOME",
             "photofinish/engines",
@@ -83,8 +92,8 @@ impl Settings {
         Ok(Self {
             config,
             engines,
-            python: variable("PHOTOFINISH_PYTHON").map(PathBuf::from),
-            search_path: env::var_os("PATH").unwrap_or_default(),
+            python: set.get("PHOTOFINISH_PYTHON").map(PathBuf::from),
+            search_path: set.get("PATH").unwrap_or_default(),
             binaries: binaries(),
             checkout: checkout(),
             pip: file.pip,
@@ -107,27 +116,37 @@ pub(crate) fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The value of an environment variable, where it is set and not empty.
-fn variable(name: &str) -> Option<OsString> {
-    env::var_os(name).filter(|value| !value.is_empty())
-}
+/// Environment variables; one that is empty counts as not set.
+struct Variables<'a>(&'a dyn Fn(&str) -> Option<OsString>);
 
-/// A folder of the user's, after the XDG Base Directory Specification, which says that relative
-/// paths in its variables are to be ignored.
-fn place(own: &str, xdg: &str, below: &str, home: &str) -> Result<PathBuf, CatalogError> {
-    if let Some(path) = variable(own) {
-        let path = PathBuf::from(path);
-        return std::path::absolute(&path).map_err(CatalogError::io("find", path));
+impl Variables<'_> {
+    fn get(&self, name: &str) -> Option<OsString> {
+        (self.0)(name).filter(|value| !value.is_empty())
     }
-    let absolute = |name| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    absolute(xdg)
-        .or_else(|| absolute("HOME").map(|folder| folder.join(home)))
-        .map(|folder| folder.join(below))
-        .ok_or(CatalogError::NoHome)
+
+    /// A folder of the user's, after the XDG Base Directory Specification, which says that
+    /// relative paths in its variables are to be ignored.
+    fn place(
+        &self,
+        own: &str,
+        xdg: &str,
+        below: &str,
+        home: &str,
+    ) -> Result<PathBuf, CatalogError> {
+        if let Some(path) = self.get(own) {
+            let path = PathBuf::from(path);
+            return std::path::absolute(&path).map_err(CatalogError::io("find", path));
+        }
+        let absolute = |name| {
+            self.get(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        absolute(xdg)
+            .or_else(|| absolute("HOME").map(|folder| folder.join(home)))
+            .map(|folder| folder.join(below))
+            .ok_or(CatalogError::NoHome)
+    }
 }
 
 fn read_config(path: &Path) -> Result<ConfigFile, CatalogError> {
