@@ -66,9 +66,11 @@ fn expectation(text: &str, axes: &[Axis], compared: &[Compared]) -> Result<Expec
         }
     };
     let axis = axis_of(left, right, axes, compared)?;
-    let conditions = match rest {
-        [] => &[],
-        ["at", conditions @ ..] if !conditions.is_empty() => conditions,
+    let conditions: Vec<&[&str]> = match rest {
+        [] => Vec::new(),
+        ["at", conditions @ ..] => conditions
+            .split(|word| matches!(*word, "," | "and"))
+            .collect(),
         _ => {
             return Err(malformed(
                 "ends in words that are no condition `at AXIS VALUE`",
@@ -76,7 +78,7 @@ fn expectation(text: &str, axes: &[Axis], compared: &[Compared]) -> Result<Expec
         }
     };
     let mut at = BTreeMap::new();
-    for condition in conditions.split(|word| *word == "," || *word == "and") {
+    for condition in conditions {
         let [name, value] = condition else {
             return Err(malformed("has a condition that is not an axis and a value"));
         };

@@ -9,7 +9,7 @@ use schema::{
 };
 
 /// PyTorch eager and ONNX Runtime on a machine with four cores and no GPU.
-pub fn world() -> World {
+pub(crate) fn world() -> World {
     let availability = |name: &str| Availability {
         lock: Some(Digest::of_bytes(format!("lock of {name}").as_bytes())),
         worker: Digest::of_bytes(format!("worker of {name}").as_bytes()),
