@@ -1,1 +1,37 @@
-//! run
+//! Plan to run records: takes the heats of a plan in order, measures those that the store lacks,
+//! and survives whatever a worker does.
+//!
+//! A heat is measured so: first parity, once; then blocks. In each block
+//! every cell is launched afresh, in random order, warmed up and stopped; then its rounds are
+//! interleaved with those of the others; then it leaves. A block is kept as soon as it is complete,
+//! so that an interrupted heat loses at most the block in flight. A worker that fails costs its
+//! own cell; the others go on.
+
+#![forbid(unsafe_code)]
+
+mod block;
+mod canary;
+mod clock;
+mod context;
+mod error;
+mod estimate;
+mod gallery;
+mod graphs;
+mod heat;
+mod lane;
+mod launch;
+mod observer;
+mod options;
+mod order;
+mod parity;
+mod reference;
+mod sweep;
+mod tally;
+mod tensors;
+mod workers;
+
+pub use error::RunError;
+pub use observer::{Event, Observer, Phase};
+pub use options::Options;
+pub use sweep::run;
+pub use workers::Workers;

@@ -1,0 +1,16 @@
+//! Time that passed, and time that this process itself used.
+
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Whole nanoseconds.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Processor time that this process has used, workers not counted.
+pub(crate) fn own_cpu_ns() -> u64 {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+        .map_or(0, |time| nanoseconds(Duration::from(time)))
+}

@@ -1,0 +1,48 @@
+//! What ends a run. Workers never do.
+
+use store::StoreError;
+
+/// Why a run could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The store cannot keep what is measured.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The plan contradicts itself.
+    #[error("the plan cannot be run: heat `{group}` belongs to job `{job}`, which the plan lacks")]
+    NoSuchJob {
+        /// The heat.
+        group: String,
+        /// The job that it names.
+        job: String,
+    },
+    /// A temporary file cannot be made.
+    #[error("cannot make a temporary folder in `{}`: {cause}", path.display())]
+    Scratch {
+        /// Where.
+        path: std::path::PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+}
+
+/// Why a heat ended before its end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Somebody asked for it.
+    Interrupted,
+    /// The run cannot go on.
+    Failed(RunError),
+}
+
+impl From<RunError> for Stop {
+    fn from(error: RunError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(RunError::Store(error))
+    }
+}

@@ -1,0 +1,89 @@
+//! How long a run will still take: the plan's prediction, corrected by what was seen.
+
+use std::time::Duration;
+
+use crate::clock::nanoseconds;
+
+/// Predictions are rough; a correction beyond this would be one of a freak.
+const CORRECTION: std::ops::RangeInclusive<f64> = 0.1..=10.0;
+
+/// Predicted and real times of the heats of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Estimate {
+    /// Predicted for the heats that have not begun.
+    ahead_ns: u64,
+    /// Predicted, and real, for the heats that this run measured.
+    predicted_ns: u64,
+    real_ns: u64,
+}
+
+impl Estimate {
+    pub(crate) fn new(predictions: impl Iterator<Item = u64>) -> Self {
+        Self {
+            ahead_ns: predictions.fold(0, u64::saturating_add),
+            ..Self::default()
+        }
+    }
+
+    /// A heat begins, or is found to be there.
+    pub(crate) fn take(&mut self, predicted_ns: u64) {
+        self.ahead_ns = self.ahead_ns.saturating_sub(predicted_ns);
+    }
+
+    /// A heat of which this run measured all is complete.
+    pub(crate) fn learn(&mut self, predicted_ns: u64, real: Duration) {
+        self.predicted_ns = self.predicted_ns.saturating_add(predicted_ns);
+        self.real_ns = self.real_ns.saturating_add(nanoseconds(real));
+    }
+
+    /// What is left, where the heat under way has `done` of `parts` equal parts behind it, and
+    /// took `spent` for those.
+    pub(crate) fn left(&self, heat_ns: u64, done: u32, parts: u32, spent: Duration) -> Duration {
+        let rest = f64::from(parts.saturating_sub(done));
+        let heat = if done > 0 && !spent.is_zero() {
+            spent.as_secs_f64() * 1e9 / f64::from(done) * rest
+        } else {
+            heat_ns as f64 * self.correction() * rest / f64::from(parts.max(1))
+        };
+        let nanoseconds = heat + self.ahead_ns as f64 * self.correction();
+        // Beyond 584 years nothing needs to be exact.
+        Duration::from_nanos(nanoseconds as u64)
+    }
+
+    fn correction(&self) -> f64 {
+        if self.predicted_ns == 0 || self.real_ns == 0 {
+            return 1.0;
+        }
+        let ratio = self.real_ns as f64 / self.predicted_ns as f64;
+        ratio.clamp(*CORRECTION.start(), *CORRECTION.end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_corrects_what_was_predicted() {
+        let second = 1_000_000_000;
+        let mut estimate = Estimate::new([10 * second, 20 * second].into_iter());
+        estimate.take(10 * second);
+        assert_eq!(
+            estimate.left(10 * second, 0, 5, Duration::ZERO),
+            Duration::from_secs(30)
+        );
+        // Two of five parts took 8 s: three more take 12 s.
+        let left = estimate.left(10 * second, 2, 5, Duration::from_secs(8));
+        assert_eq!(left, Duration::from_secs(32));
+        estimate.learn(10 * second, Duration::from_secs(20));
+        estimate.take(20 * second);
+        assert_eq!(
+            estimate.left(20 * second, 0, 5, Duration::ZERO),
+            Duration::from_secs(40)
+        );
+        assert_eq!(
+            estimate.left(u64::MAX, 7, 5, Duration::ZERO),
+            Duration::ZERO
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! One cell in one block: its worker, and what is kept of it.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use schema::{
+    Outcome,
+    plan::{self, PlannedCell},
+    protocol,
+    record::{Launch, Round},
+};
+
+use crate::{
+    Event, Phase,
+    clock::{nanoseconds, own_cpu_ns},
+    context::{Context, Setting},
+    error::Stop,
+    launch::Worker,
+};
+
+/// Steps of a warm-up at least.
+const WARM_UP_STEPS: u64 = 3;
+/// Re-warming steps at the start of a round last at least this long, and are at least two: caches
+/// and thread pools are cold after the other cells' rounds.
+const REWARM: Duration = Duration::from_millis(30);
+const REWARM_STEPS: std::ops::RangeInclusive<u64> = 2..=10_000;
+/// Samples of a round at most; more tell nothing new about it.
+const ROUND_SAMPLES: u64 = 10_000;
+/// Samples of a block and of a heat at most, so that the store can keep them.
+const BLOCK_SAMPLES: u64 = 4_000_000;
+const HEAT_SAMPLES: u64 = 16_000_000;
+
+/// One cell in one block.
+pub(crate) struct Lane<'a> {
+    planned: &'a PlannedCell,
+    worker: Option<Worker>,
+    launch: Launch,
+    /// Time of a step, as the warm-up saw it.
+    step_ns: u64,
+}
+
+/// Time while rounds were measured.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    pub(crate) supervisor_ns: u64,
+    pub(crate) measuring_ns: u64,
+}
+
+impl<'a> Lane<'a> {
+    pub(crate) fn new(slot: u32, planned: &'a PlannedCell) -> Self {
+        let launch = Launch {
+            slot,
+            outcome: Outcome::measured(),
+            versions: BTreeMap::new(),
+            start_ns: None,
+            loaded: None,
+            warm_up: None,
+            rounds: Vec::new(),
+            memory: None,
+            cpu_ns: None,
+            log: String::new(),
+        };
+        Self {
+            planned,
+            worker: None,
+            launch,
+            step_ns: 1,
+        }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.worker.is_some()
+    }
+
+    /// Starts the worker, loads the network and warms it up.
+    pub(crate) fn prepare(
+        &mut self,
+        context: &mut Context<'_>,
+        setting: &Setting<'_>,
+        memory_bytes: Option<u64>,
+    ) -> Result<(), Stop> {
+        let cell = &self.planned.cell;
+        context.tell(&Event::Launch {
+            cell,
+            phase: Phase::Start,
+        });
+        match Worker::start(context, setting, cell, memory_bytes)? {
+            Ok(worker) => self.worker = Some(worker),
+            Err(outcome) => return self.fail(context, outcome),
+        }
+        let Some((hello, start_ns)) = self.attempt(context, |worker| worker.hello(cell))? else {
+            return Ok(());
+        };
+        self.launch.versions = hello.versions;
+        self.launch.start_ns = Some(start_ns);
+        context.tell(&Event::Launch {
+            cell,
+            phase: Phase::Load,
+        });
+        let load = |worker: &mut Worker| worker.load(cell, setting.graphs.get(cell)?);
+        let Some(loaded) = self.attempt(context, load)? else {
+            return Ok(());
+        };
+        self.step_ns = loaded.first_step_ns.max(1);
+        self.launch.loaded = Some(loaded);
+        context.tell(&Event::Launch {
+            cell,
+            phase: Phase::WarmUp,
+        });
+        let limits = protocol::WarmUp {
+            min_steps: WARM_UP_STEPS,
+            max_ns: setting.header.measure.warm_up_ns,
+            tolerance: setting.header.measure.target,
+        };
+        if let Some(done) = self.attempt(context, |worker| worker.warm_up(limits))? {
+            if let Some(step_ns) = done.total_ns.checked_div(done.steps) {
+                self.step_ns = step_ns.max(1);
+            }
+            self.launch.warm_up = Some(done);
+        }
+        Ok(())
+    }
+
+    /// Stops the worker until its next round.
+    pub(crate) fn pause(&mut self, context: &mut Context<'_>) -> Result<(), Stop> {
+        self.attempt(context, Worker::pause).map(drop)
+    }
+
+    /// Lets the worker go on.
+    pub(crate) fn resume(&mut self, context: &mut Context<'_>) -> Result<(), Stop> {
+        self.attempt(context, Worker::resume).map(drop)
+    }
+
+    /// Measures a round.
+    pub(crate) fn round(
+        &mut self,
+        context: &mut Context<'_>,
+        setting: &Setting<'_>,
+        sequence: u32,
+        meter: &mut Meter,
+    ) -> Result<(), Stop> {
+        let request = request(setting, self.step_ns);
+        let (began, cpu_before) = (Instant::now(), own_cpu_ns());
+        let samples = self.attempt(context, |worker| worker.measure(request));
+        meter.supervisor_ns += own_cpu_ns().saturating_sub(cpu_before);
+        meter.measuring_ns += nanoseconds(began.elapsed());
+        if let Some(samples) = samples? {
+            self.launch.rounds.push(Round {
+                sequence,
+                samples_ns: samples.samples_ns,
+            });
+        }
+        Ok(())
+    }
+
+    /// Asks for memory and lets the worker leave. How it leaves changes nothing about what was
+    /// measured before; a disorderly leave is noted in its log.
+    pub(crate) fn leave(&mut self, context: &mut Context<'_>) -> Result<(), Stop> {
+        if let Some(memory) = self.attempt(context, Worker::memory)? {
+            self.launch.memory = memory;
+        }
+        if let Some(worker) = self.worker.take() {
+            let ended = worker.leave();
+            self.launch.cpu_ns = ended.cpu_ns;
+            self.launch.log = ended.log;
+            if let Some(outcome) = ended.outcome {
+                let note = format!("photofinish: after its last round: {}\n", outcome.reason);
+                if !self.launch.log.is_empty() && !self.launch.log.ends_with('\n') {
+                    self.launch.log.push('\n');
+                }
+                self.launch.log.push_str(&note);
+            }
+        }
+        context.check_interrupt()
+    }
+
+    pub(crate) fn cell(&self) -> &'a schema::Cell {
+        &self.planned.cell
+    }
+
+    /// What is kept.
+    pub(crate) fn into_launch(self) -> Launch {
+        self.launch
+    }
+
+    /// Does something with the worker, if there still is one; its failure is the launch's.
+    fn attempt<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        action: impl FnOnce(&mut Worker) -> Result<T, Outcome>,
+    ) -> Result<Option<T>, Stop> {
+        let Some(worker) = &mut self.worker else {
+            return Ok(None);
+        };
+        match action(worker) {
+            Ok(value) => Ok(Some(value)),
+            Err(outcome) => self.fail(context, outcome).map(|()| None),
+        }
+    }
+
+    fn fail(&mut self, context: &mut Context<'_>, outcome: Outcome) -> Result<(), Stop> {
+        if let Some(worker) = self.worker.take() {
+            let ended = worker.kill();
+            self.launch.cpu_ns = ended.cpu_ns;
+            self.launch.log = ended.log;
+        }
+        self.launch.outcome = context.failure(outcome)?;
+        context.tell(&Event::Failed {
+            cell: &self.planned.cell,
+            outcome: &self.launch.outcome,
+        });
+        Ok(())
+    }
+}
+
+/// What a round asks for.
+fn request(setting: &Setting<'_>, step_ns: u64) -> protocol::Measure {
+    let measure = &setting.header.measure;
+    let most = most_samples(measure, setting.header.cells.len());
+    let discard = nanoseconds(REWARM).div_ceil(step_ns.max(1));
+    protocol::Measure {
+        discard: discard.clamp(*REWARM_STEPS.start(), *REWARM_STEPS.end()),
+        min_steps: measure.round_steps.min(most),
+        min_ns: measure.round_ns,
+        max_steps: most,
+    }
+}
+
+fn most_samples(measure: &plan::Measure, cells: usize) -> u64 {
+    let in_block = u64::from(measure.rounds)
+        .saturating_mul(cells as u64)
+        .max(1);
+    let in_heat = in_block.saturating_mul(u64::from(measure.blocks.max(1)));
+    ROUND_SAMPLES
+        .min(BLOCK_SAMPLES / in_block)
+        .min(HEAT_SAMPLES / in_heat)
+        .max(1)
+}

@@ -1,0 +1,187 @@
+//! One worker, from its start to its end, within the time limit of a launch.
+
+use std::time::{Duration, Instant};
+
+use schema::{
+    Cell, Graph, Outcome, OutcomeKind,
+    protocol::{
+        Hello, Load, Loaded, Measure, Memory, Parity, ParityOutputs, Reply, Request, Samples,
+        WarmUp, WarmUpDone,
+    },
+};
+use tempfile::TempDir;
+use worker::host::{Ended, Host, Limits};
+
+use crate::{
+    clock::nanoseconds,
+    context::{Context, Setting},
+    error::{RunError, Stop},
+};
+
+/// How long a worker may take to leave.
+const LEAVE: Duration = Duration::from_secs(5);
+
+/// A worker that was started.
+pub(crate) struct Worker {
+    host: Host,
+    began: Instant,
+    /// What is left of the time limit. Time during which the worker is stopped does not count.
+    left: Duration,
+    scratch: TempDir,
+}
+
+impl Worker {
+    /// Starts the worker of a cell.
+    pub(crate) fn start(
+        context: &Context<'_>,
+        setting: &Setting<'_>,
+        cell: &Cell,
+        memory_bytes: Option<u64>,
+    ) -> Result<Result<Self, Outcome>, Stop> {
+        let scratch = tempfile::tempdir_in(setting.scratch).map_err(|cause| {
+            let path = setting.scratch.to_owned();
+            RunError::Scratch { path, cause }
+        })?;
+        let command = match context.workers.command(&cell.engine, cell.device) {
+            Ok(command) => command,
+            Err(outcome) => return Ok(Err(outcome)),
+        };
+        let limits = Limits {
+            memory_bytes,
+            ..Limits::default()
+        };
+        let began = Instant::now();
+        Ok(
+            Host::start(&command, &limits, context.interrupt).map(|host| Self {
+                host,
+                began,
+                left: Duration::from_nanos(setting.header.measure.timeout_ns),
+                scratch,
+            }),
+        )
+    }
+
+    /// Its first message, and how long it took to come. It must be the engine that was asked for.
+    pub(crate) fn hello(&mut self, cell: &Cell) -> Result<(Hello, u64), Outcome> {
+        let hello = self.spend(Host::hello)?;
+        let start_ns = nanoseconds(self.began.elapsed());
+        let engine = &cell.engine;
+        if hello.engine != engine.engine {
+            let reason = format!(
+                "the worker says that it is engine `{}`, not `{}`: check how it is registered",
+                hello.engine.escape_debug(),
+                engine.engine
+            );
+            return Err(Outcome::new(OutcomeKind::Crashed, reason));
+        }
+        Ok((hello, start_ns))
+    }
+
+    pub(crate) fn load(&mut self, cell: &Cell, graph: &Graph) -> Result<Loaded, Outcome> {
+        let load = Load {
+            cell: cell.clone(),
+            graph: graph.clone(),
+            scratch: self.scratch.path().to_owned(),
+        };
+        match self.ask(&Request::Load(Box::new(load)))? {
+            Reply::Loaded(loaded) => Ok(loaded),
+            other => Err(unasked(&other)),
+        }
+    }
+
+    pub(crate) fn parity(&mut self, request: Parity) -> Result<ParityOutputs, Outcome> {
+        match self.ask(&Request::Parity(request))? {
+            Reply::Parity(outputs) => Ok(outputs),
+            other => Err(unasked(&other)),
+        }
+    }
+
+    pub(crate) fn warm_up(&mut self, limits: WarmUp) -> Result<WarmUpDone, Outcome> {
+        match self.ask(&Request::WarmUp(limits))? {
+            Reply::WarmUp(done) => Ok(done),
+            other => Err(unasked(&other)),
+        }
+    }
+
+    pub(crate) fn measure(&mut self, request: Measure) -> Result<Samples, Outcome> {
+        match self.ask(&Request::Measure(request))? {
+            Reply::Measure(samples) if samples.samples_ns.is_empty() => Err(Outcome::new(
+                OutcomeKind::Crashed,
+                "the worker measured no step",
+            )),
+            Reply::Measure(samples) => Ok(samples),
+            other => Err(unasked(&other)),
+        }
+    }
+
+    /// Memory in use; `None` where the engine cannot tell.
+    pub(crate) fn memory(&mut self) -> Result<Option<Memory>, Outcome> {
+        match self.ask(&Request::Memory) {
+            Ok(Reply::Memory(memory)) => Ok(Some(memory)),
+            Ok(other) => Err(unasked(&other)),
+            Err(_) if self.host.is_alive() => Ok(None),
+            Err(outcome) => Err(outcome),
+        }
+    }
+
+    pub(crate) fn pause(&mut self) -> Result<(), Outcome> {
+        self.host.pause()
+    }
+
+    pub(crate) fn resume(&mut self) -> Result<(), Outcome> {
+        self.host.resume()
+    }
+
+    /// Lets it leave in good order.
+    pub(crate) fn leave(self) -> Ended {
+        self.host.finish(Instant::now() + LEAVE)
+    }
+
+    /// Kills it with all that it started.
+    pub(crate) fn kill(self) -> Ended {
+        self.host.kill()
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Reply, Outcome> {
+        self.spend(|host, deadline| host.request(request, deadline))
+            .map_err(believable)
+    }
+
+    fn spend<T>(
+        &mut self,
+        serve: impl FnOnce(&mut Host, Instant) -> Result<T, Outcome>,
+    ) -> Result<T, Outcome> {
+        let began = Instant::now();
+        // A limit beyond what the clock can count is none: a year is as good.
+        let year = Duration::from_secs(365 * 24 * 60 * 60);
+        let deadline = began + self.left.min(year);
+        let answer = serve(&mut self.host, deadline);
+        self.left = self.left.saturating_sub(began.elapsed());
+        answer
+    }
+}
+
+/// A worker tells of failures of its own; what the supervisor judges is not for it to say.
+fn believable(outcome: Outcome) -> Outcome {
+    match outcome.kind {
+        OutcomeKind::Unsupported
+        | OutcomeKind::Unavailable
+        | OutcomeKind::OutOfMemory
+        | OutcomeKind::TimedOut
+        | OutcomeKind::Crashed => outcome,
+        // The host's own word for an interruption, which the caller asks about itself.
+        OutcomeKind::NotReached => outcome,
+        kind => Outcome::new(
+            OutcomeKind::Crashed,
+            format!(
+                "the worker claims `{kind}`, which is not for it to say: {}",
+                outcome.reason
+            ),
+        ),
+    }
+}
+
+fn unasked(reply: &Reply) -> Outcome {
+    let reason = format!("the worker answered `{}` to something else", reply.name());
+    Outcome::new(OutcomeKind::Crashed, reason)
+}

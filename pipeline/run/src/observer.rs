@@ -1,0 +1,113 @@
+//! Telling somebody how a run gets on. Nothing is told while a worker measures.
+
+use std::{path::Path, time::Duration};
+
+use schema::{Cell, Outcome, plan::PlannedCell};
+
+/// Somebody who wants to know.
+pub trait Observer {
+    /// Something happened. Called between measurements only.
+    fn observe(&mut self, event: &Event<'_>);
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event<'a> {
+    /// A corrupt artifact was moved out of the way; what it held is measured again.
+    SetAside {
+        /// Where it is now.
+        place: &'a Path,
+        /// What was wrong with it.
+        reason: &'a str,
+    },
+    /// The store has the heat already.
+    Cached {
+        /// The group.
+        group: &'a str,
+        /// Its place in the plan, from 0.
+        index: usize,
+        /// Number of heats in the plan.
+        of: usize,
+    },
+    /// A heat begins, or goes on.
+    HeatStarted {
+        /// The group.
+        group: &'a str,
+        /// Its place in the plan, from 0.
+        index: usize,
+        /// Number of heats in the plan.
+        of: usize,
+        /// Blocks that an earlier, interrupted run measured.
+        blocks_kept: u32,
+        /// Blocks in all.
+        blocks: u32,
+        /// Estimate of the time that the run will still take.
+        left: Duration,
+    },
+    /// A block begins.
+    BlockStarted {
+        /// Number of the block, from 0.
+        block: u32,
+        /// Blocks in all.
+        of: u32,
+        /// Estimate of the time that the run will still take.
+        left: Duration,
+    },
+    /// A worker reaches a phase.
+    Launch {
+        /// What it runs; the reference of parity is no cell of the plan.
+        cell: &'a Cell,
+        /// What it does next.
+        phase: Phase,
+    },
+    /// A launch did not end well.
+    Failed {
+        /// What was run.
+        cell: &'a Cell,
+        /// How it ended.
+        outcome: &'a Outcome,
+    },
+    /// Something that a reader should know and that is no failure.
+    Note {
+        /// In words.
+        text: &'a str,
+    },
+    /// A heat is complete and kept.
+    HeatFinished {
+        /// The group.
+        group: &'a str,
+        /// Its place in the plan, from 0.
+        index: usize,
+        /// Its cells.
+        cells: &'a [PlannedCell],
+        /// How each ended.
+        outcomes: &'a [Outcome],
+    },
+    /// A heat was not measured, or not to its end.
+    NotReached {
+        /// The group.
+        group: &'a str,
+        /// Why.
+        reason: &'a str,
+    },
+}
+
+/// What a worker does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Its process starts.
+    Start,
+    /// It builds the network.
+    Load,
+    /// It runs for its outputs, to be compared.
+    Parity,
+    /// It runs until the step time is steady.
+    WarmUp,
+    /// Its steps are timed.
+    Measure {
+        /// The round, from 0.
+        round: u32,
+        /// Rounds in all.
+        of: u32,
+    },
+}

@@ -1,0 +1,13 @@
+//! How to run a plan.
+
+use schema::record::Tool;
+
+/// How to run a plan.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Measure every heat anew, beside those that the store has. An interrupted fresh run is gone
+    /// on with by the next one over the same heats.
+    pub fresh: bool,
+    /// What measures; kept with every heat.
+    pub tool: Tool,
+}

@@ -1,0 +1,201 @@
+//! A run: the heats of a plan, in order.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use schema::{
+    Digest, Plan, RunRecord,
+    plan::{KnownState, PlannedHeat},
+    record::{self, HeatEntry, HeatResult},
+};
+use store::WriterLock;
+use worker::host::Interrupt;
+
+use crate::{
+    Event, Observer, Options, RunError, Workers,
+    context::Context,
+    error::Stop,
+    estimate::Estimate,
+    heat::{self, Assignment},
+};
+
+/// Measures the heats of a plan that the store lacks, and says for every heat of the plan which
+/// artifact answers it, or why there is none.
+///
+/// An interruption and a used-up budget are no errors: the heats concerned are not reached, and
+/// the same call goes on where this one ended. Call it from a thread that lives on: workers die
+/// with the thread that started them.
+///
+/// # Errors
+/// The store cannot be read or written, or the plan contradicts itself.
+pub fn run(
+    plan: &Plan,
+    store: &WriterLock,
+    workers: &dyn Workers,
+    options: &Options,
+    interrupt: &Interrupt,
+    observer: &mut dyn Observer,
+) -> Result<RunRecord, RunError> {
+    let mut context = Context {
+        store,
+        workers,
+        options,
+        interrupt,
+        observer,
+    };
+    let mut sweep = Sweep::begin(&mut context, plan)?;
+    let mut heats = Vec::with_capacity(plan.heats.len());
+    for (index, heat) in plan.heats.iter().enumerate() {
+        let result = sweep.take(&mut context, index, heat)?;
+        heats.push(HeatEntry {
+            group: heat.group.clone(),
+            key: heat.key,
+            heat: result,
+        });
+    }
+    if options.fresh && !interrupt.is_set() {
+        store.end_fresh()?;
+    }
+    Ok(RunRecord {
+        version: record::VERSION,
+        plan: plan.clone(),
+        heats,
+    })
+}
+
+/// What a run keeps in mind from heat to heat.
+struct Sweep<'a> {
+    plan: &'a Plan,
+    /// The newest sound heat of every key, with the moment at which it began.
+    sealed: BTreeMap<Digest, (Digest, String)>,
+    /// Fresh runs: heats that began before do not count.
+    since: Option<String>,
+    /// Time spent on every job.
+    spent: BTreeMap<String, Duration>,
+    estimate: Estimate,
+}
+
+impl<'a> Sweep<'a> {
+    fn begin(context: &mut Context<'_>, plan: &'a Plan) -> Result<Self, RunError> {
+        let known = context.store.known_heats()?;
+        for corrupt in &known.corrupt {
+            if let Some(place) = context.store.set_aside(corrupt)? {
+                context.tell(&Event::SetAside {
+                    place: &place,
+                    reason: &corrupt.reason,
+                });
+            }
+        }
+        let sealed = known.heats.into_iter().filter_map(|heat| match heat.state {
+            KnownState::Sealed(digest) => Some((heat.key, (digest, heat.started))),
+            KnownState::Open(_) => None,
+        });
+        let since = if context.options.fresh {
+            Some(fresh_since(context, plan)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            plan,
+            sealed: sealed.collect(),
+            since,
+            spent: BTreeMap::new(),
+            estimate: Estimate::new(plan.heats.iter().map(|heat| heat.predicted_ns)),
+        })
+    }
+
+    fn take(
+        &mut self,
+        context: &mut Context<'_>,
+        index: usize,
+        heat: &PlannedHeat,
+    ) -> Result<HeatResult, RunError> {
+        let of = self.plan.heats.len();
+        self.estimate.take(heat.predicted_ns);
+        if let Some(digest) = self.have(&heat.key) {
+            context.tell(&Event::Cached {
+                group: &heat.group,
+                index,
+                of,
+            });
+            return Ok(HeatResult::Sealed(digest));
+        }
+        let job = self
+            .plan
+            .job(&heat.job)
+            .ok_or_else(|| RunError::NoSuchJob {
+                group: heat.group.clone(),
+                job: heat.job.clone(),
+            })?;
+        if context.interrupt.is_set() {
+            return Ok(not_reached(context, heat, INTERRUPTED));
+        }
+        let spent = self.spent.get(&job.id).copied().unwrap_or_default();
+        let budget = Duration::from_nanos(job.measure.budget_ns);
+        if spent >= budget {
+            let reason = format!(
+                "the budget of job `{}` ({:.0} s) was used up; run again to go on, or give it more",
+                job.id,
+                budget.as_secs_f64()
+            );
+            return Ok(not_reached(context, heat, &reason));
+        }
+        let assignment = Assignment {
+            heat,
+            job,
+            index,
+            of,
+            since: self.since.as_deref(),
+        };
+        let began = Instant::now();
+        let measured = heat::measure(context, &assignment, &self.estimate);
+        let took = began.elapsed();
+        *self.spent.entry(job.id.clone()).or_default() += took;
+        match measured {
+            Ok(sealed) => {
+                if sealed.whole {
+                    self.estimate.learn(heat.predicted_ns, took);
+                }
+                self.sealed.insert(heat.key, (sealed.digest, store::now()));
+                context.tell(&Event::HeatFinished {
+                    group: &heat.group,
+                    index,
+                    cells: &heat.cells,
+                    outcomes: &sealed.outcomes,
+                });
+                Ok(HeatResult::Sealed(sealed.digest))
+            }
+            Err(Stop::Interrupted) => Ok(not_reached(context, heat, INTERRUPTED)),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    /// The heat that answers this key, if the store has one that counts.
+    fn have(&self, key: &Digest) -> Option<Digest> {
+        let (digest, started) = self.sealed.get(key)?;
+        // Both moments are of one fixed form, so their text is in the order of time.
+        let counts = self.since.as_ref().is_none_or(|since| started >= since);
+        counts.then_some(*digest)
+    }
+}
+
+const INTERRUPTED: &str = "interrupted; the same command goes on";
+
+/// When the fresh run began: the interrupted one that is gone on with, or now.
+fn fresh_since(context: &Context<'_>, plan: &Plan) -> Result<String, RunError> {
+    let keys: Vec<Digest> = plan.heats.iter().map(|heat| heat.key).collect();
+    match context.store.interrupted_fresh(&keys)? {
+        Some(since) => Ok(since),
+        None => Ok(context.store.begin_fresh(&keys)?),
+    }
+}
+
+fn not_reached(context: &mut Context<'_>, heat: &PlannedHeat, reason: &str) -> HeatResult {
+    context.tell(&Event::NotReached {
+        group: &heat.group,
+        reason,
+    });
+    HeatResult::NotReached(reason.to_owned())
+}

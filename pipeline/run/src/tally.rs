@@ -1,0 +1,115 @@
+//! Which cells may still be launched, and how each ended.
+
+use schema::{
+    Outcome, OutcomeKind,
+    record::{Block, Reference},
+};
+
+/// A cell that failed this often, and could end otherwise, is not launched again.
+const PATIENCE: usize = 2;
+
+/// The endings of a heat's cells so far.
+pub(crate) struct Tally {
+    slots: Vec<Slot>,
+}
+
+struct Slot {
+    obstacle: Option<Outcome>,
+    launches: Vec<Outcome>,
+}
+
+impl Tally {
+    pub(crate) fn new(reference: &Reference, blocks: &[Block]) -> Self {
+        let slots = reference
+            .obstacles
+            .iter()
+            .map(|obstacle| Slot {
+                obstacle: obstacle.clone(),
+                launches: Vec::new(),
+            })
+            .collect();
+        let mut tally = Self { slots };
+        for block in blocks {
+            tally.count(block);
+        }
+        tally
+    }
+
+    pub(crate) fn count(&mut self, block: &Block) {
+        for launch in &block.launches {
+            if let Some(slot) = self.slots.get_mut(launch.slot as usize) {
+                slot.launches.push(launch.outcome.clone());
+            }
+        }
+    }
+
+    /// The slots that the next block launches.
+    pub(crate) fn launchable(&self) -> Vec<u32> {
+        (0_u32..)
+            .zip(&self.slots)
+            .filter_map(|(number, slot)| slot.is_launchable().then_some(number))
+            .collect()
+    }
+
+    /// The outcome of each slot: its obstacle, or the worst of its launches.
+    pub(crate) fn outcomes(&self) -> Vec<Outcome> {
+        self.slots.iter().map(Slot::outcome).collect()
+    }
+}
+
+impl Slot {
+    fn is_launchable(&self) -> bool {
+        let failures = self
+            .launches
+            .iter()
+            .filter(|outcome| !outcome.is_measured());
+        self.obstacle.is_none()
+            && !self.launches.iter().any(|outcome| outcome.kind.is_final())
+            && failures.count() < PATIENCE
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.obstacle
+            .as_ref()
+            .or_else(|| Outcome::worst_of(&self.launches))
+            .cloned()
+            .unwrap_or_else(|| Outcome::new(OutcomeKind::NotReached, "it was never launched"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(obstacle: Option<OutcomeKind>, launches: &[OutcomeKind]) -> Tally {
+        let outcome = |kind: &OutcomeKind| Outcome::new(*kind, "why");
+        Tally {
+            slots: vec![Slot {
+                obstacle: obstacle.as_ref().map(outcome),
+                launches: launches.iter().map(outcome).collect(),
+            }],
+        }
+    }
+
+    #[test]
+    fn two_failures_or_a_final_one_are_enough() {
+        use OutcomeKind::{Crashed, Measured, OutOfMemory, TimedOut, Unavailable};
+
+        for (obstacle, launches, launchable, kind) in [
+            (None, &[][..], true, OutcomeKind::NotReached),
+            (None, &[Measured, Measured], true, Measured),
+            (None, &[Measured, Crashed], true, Crashed),
+            (None, &[Crashed, Measured, TimedOut], false, Crashed),
+            (None, &[OutOfMemory], false, OutOfMemory),
+            (Some(Unavailable), &[], false, Unavailable),
+        ] {
+            let tally = tally(obstacle, launches);
+            assert_eq!(
+                tally.launchable().len(),
+                usize::from(launchable),
+                "{launches:?}"
+            );
+            assert_eq!(tally.outcomes()[0].kind, kind, "{launches:?}");
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Comparing the files of tensors that workers write, a piece at a time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    io::{BufReader, Read, Seek, SeekFrom},
+    path::PathBuf,
+};
+
+use schema::protocol::{FileElement, TensorInfo};
+
+/// Elements that are read at once.
+const PIECE: usize = 8192;
+
+/// What a worker put out for parity.
+#[derive(Debug, Clone)]
+pub(crate) struct Outputs {
+    path: PathBuf,
+    tensors: Vec<Placed>,
+    pub(crate) losses: Vec<f64>,
+}
+
+/// A tensor and where it begins in the file.
+#[derive(Debug, Clone)]
+struct Placed {
+    name: String,
+    shape: Vec<u64>,
+    element: FileElement,
+    count: u64,
+    offset: u64,
+}
+
+/// How far one tensor is from another.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Distance {
+    /// Name of the tensor, or of the loss.
+    pub(crate) name: String,
+    /// ‖y − r‖₂ / ‖r‖₂.
+    pub(crate) error: f64,
+}
+
+/// Why two outputs cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// The reference is of no use.
+    Reference(String),
+    /// The candidate is wrong beyond numbers.
+    Candidate(String),
+}
+
+impl Outputs {
+    /// Checks that the file holds exactly what the worker says.
+    pub(crate) fn new(
+        path: PathBuf,
+        tensors: Vec<TensorInfo>,
+        losses: Vec<f64>,
+    ) -> Result<Self, String> {
+        let mut names = BTreeSet::new();
+        let mut placed = Vec::new();
+        let mut offset = 0_u64;
+        for TensorInfo {
+            name,
+            shape,
+            element,
+        } in tensors
+        {
+            let shown = shorten(&name);
+            if !names.insert(name.clone()) {
+                return Err(format!("tensor `{shown}` is there twice"));
+            }
+            let count = shape
+                .iter()
+                .try_fold(1_u64, |product, size| product.checked_mul(*size))
+                .ok_or_else(|| format!("tensor `{shown}` is larger than any machine"))?;
+            let end = count
+                .checked_mul(size_of(element))
+                .and_then(|size| offset.checked_add(size));
+            placed.push(Placed {
+                name,
+                shape,
+                element,
+                count,
+                offset,
+            });
+            offset = end.ok_or_else(|| format!("tensor `{shown}` is larger than any machine"))?;
+        }
+        if placed.is_empty() {
+            return Err("there is no tensor".to_owned());
+        }
+        // A link or a pipe in the place of the file could keep us waiting, or show another file.
+        let metadata =
+            fs::symlink_metadata(&path).map_err(|error| format!("there is no file: {error}"))?;
+        if !metadata.is_file() {
+            return Err("what it wrote is not a file".to_owned());
+        }
+        if metadata.len() != offset {
+            return Err(format!(
+                "its file has {} bytes where its tensors take {offset}",
+                metadata.len()
+            ));
+        }
+        Ok(Self {
+            path,
+            tensors: placed,
+            losses,
+        })
+    }
+
+    /// Removes the file.
+    pub(crate) fn discard(self) {
+        // It lies in a folder that is removed with the heat, so a failure costs only space.
+        let _ = fs::remove_file(self.path);
+    }
+}
+
+/// The relative L2 distance of every tensor and of every loss of `candidate` from `reference`, in
+/// the reference's order.
+///
+/// The norm of a tensor whose reference is nothing but rounding noise says nothing; it is taken
+/// for at least `roundoff` times that of a tensor of the same size with the root mean square of
+/// all.
+pub(crate) fn distances(
+    reference: &Outputs,
+    candidate: &Outputs,
+    roundoff: f64,
+) -> Result<Vec<Distance>, Flaw> {
+    let theirs: BTreeMap<&str, &Placed> = candidate
+        .tensors
+        .iter()
+        .map(|tensor| (tensor.name.as_str(), tensor))
+        .collect();
+    if let Some(extra) = candidate.tensors.iter().find(|tensor| {
+        reference
+            .tensors
+            .iter()
+            .all(|known| known.name != tensor.name)
+    }) {
+        let reason = format!(
+            "tensor `{}` is not one of the reference's",
+            shorten(&extra.name)
+        );
+        return Err(Flaw::Candidate(reason));
+    }
+    let mut ours_file = open(reference).map_err(Flaw::Reference)?;
+    let mut their_file = open(candidate).map_err(Flaw::Candidate)?;
+    let mut sums = Vec::new();
+    for ours in &reference.tensors {
+        let name = shorten(&ours.name);
+        let their = theirs.get(ours.name.as_str()).ok_or_else(|| {
+            Flaw::Candidate(format!("tensor `{name}` of the reference is missing"))
+        })?;
+        if their.shape != ours.shape {
+            let reason = format!(
+                "tensor `{name}` has shape {:?}, not {:?}",
+                their.shape, ours.shape
+            );
+            return Err(Flaw::Candidate(reason));
+        }
+        sums.push(compare(&mut ours_file, ours, &mut their_file, their)?);
+    }
+    let mut distances = relative(reference, &sums, roundoff);
+    distances.extend(losses(reference, candidate)?);
+    Ok(distances)
+}
+
+/// Sums of squares over a tensor.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    difference: f64,
+    reference: f64,
+    count: u64,
+}
+
+fn compare(
+    our_file: &mut BufReader<File>,
+    ours: &Placed,
+    their_file: &mut BufReader<File>,
+    theirs: &Placed,
+) -> Result<Sums, Flaw> {
+    let name = || shorten(&ours.name);
+    let mut our_pieces = Pieces::new(our_file, ours).map_err(Flaw::Reference)?;
+    let mut their_pieces = Pieces::new(their_file, theirs).map_err(Flaw::Candidate)?;
+    let mut sums = Sums {
+        count: ours.count,
+        ..Sums::default()
+    };
+    let mut place = 0_u64;
+    loop {
+        let our_piece = our_pieces.next_piece().map_err(Flaw::Reference)?;
+        let their_piece = their_pieces.next_piece().map_err(Flaw::Candidate)?;
+        if our_piece.is_empty() {
+            return Ok(sums);
+        }
+        for (r, y) in our_piece.iter().zip(their_piece) {
+            if !r.is_finite() {
+                let reason = format!("tensor `{}` holds {r} at element {place}", name());
+                return Err(Flaw::Reference(reason));
+            }
+            if !y.is_finite() {
+                let reason = format!("tensor `{}` holds {y} at element {place}", name());
+                return Err(Flaw::Candidate(reason));
+            }
+            sums.difference += (y - r) * (y - r);
+            sums.reference += r * r;
+            place += 1;
+        }
+    }
+}
+
+fn relative(reference: &Outputs, sums: &[Sums], roundoff: f64) -> Vec<Distance> {
+    let square: f64 = sums.iter().map(|sum| sum.reference).sum();
+    let count: u64 = sums
+        .iter()
+        .map(|sum| sum.count)
+        .fold(0, u64::saturating_add);
+    let mean_square = if count == 0 {
+        0.0
+    } else {
+        square / count as f64
+    };
+    reference
+        .tensors
+        .iter()
+        .zip(sums)
+        .map(|(tensor, sum)| {
+            let least = roundoff * (mean_square * sum.count as f64).sqrt();
+            let error = quotient(sum.difference.sqrt(), sum.reference.sqrt().max(least));
+            Distance {
+                name: tensor.name.clone(),
+                error,
+            }
+        })
+        .collect()
+}
+
+fn losses(reference: &Outputs, candidate: &Outputs) -> Result<Vec<Distance>, Flaw> {
+    let (ours, theirs) = (&reference.losses, &candidate.losses);
+    if ours.len() != theirs.len() {
+        let reason = format!(
+            "{} losses where the reference has {}",
+            theirs.len(),
+            ours.len()
+        );
+        return Err(Flaw::Candidate(reason));
+    }
+    ours.iter()
+        .zip(theirs)
+        .enumerate()
+        .map(|(iteration, (ours, theirs))| {
+            let name = format!("loss of iteration {}", iteration + 1);
+            if !ours.is_finite() {
+                return Err(Flaw::Reference(format!("the {name} is {ours}")));
+            }
+            if !theirs.is_finite() {
+                return Err(Flaw::Candidate(format!("the {name} is {theirs}")));
+            }
+            Ok(Distance {
+                name,
+                error: quotient((theirs - ours).abs(), ours.abs()),
+            })
+        })
+        .collect()
+}
+
+/// A quotient that files can hold: nothing over nothing is nothing, and infinity is very large.
+fn quotient(difference: f64, norm: f64) -> f64 {
+    if difference == 0.0 {
+        return 0.0;
+    }
+    let quotient = difference / norm;
+    if quotient.is_finite() {
+        quotient
+    } else {
+        f64::MAX
+    }
+}
+
+fn open(outputs: &Outputs) -> Result<BufReader<File>, String> {
+    File::open(&outputs.path)
+        .map(|file| BufReader::with_capacity(1 << 17, file))
+        .map_err(|error| format!("its file cannot be opened: {error}"))
+}
+
+/// A tensor, piece by piece, widened to binary64.
+struct Pieces<'a> {
+    file: &'a mut BufReader<File>,
+    element: FileElement,
+    left: u64,
+    bytes: Vec<u8>,
+    values: Vec<f64>,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(file: &'a mut BufReader<File>, tensor: &Placed) -> Result<Self, String> {
+        file.seek(SeekFrom::Start(tensor.offset))
+            .map_err(|error| format!("its file cannot be read: {error}"))?;
+        let (bytes, values) = (Vec::new(), Vec::with_capacity(PIECE));
+        Ok(Self {
+            file,
+            element: tensor.element,
+            left: tensor.count,
+            bytes,
+            values,
+        })
+    }
+
+    /// The next piece; empty at the end.
+    fn next_piece(&mut self) -> Result<&[f64], String> {
+        let count = usize::try_from(self.left).map_or(PIECE, |left| left.min(PIECE));
+        self.left -= count as u64;
+        let size = match self.element {
+            FileElement::F32 => 4,
+            FileElement::F64 => 8,
+        };
+        self.bytes.resize(count * size, 0);
+        self.file
+            .read_exact(&mut self.bytes)
+            .map_err(|error| format!("its file cannot be read: {error}"))?;
+        self.values.clear();
+        match self.element {
+            FileElement::F32 => {
+                let (numbers, _) = self.bytes.as_chunks::<4>();
+                self.values.extend(
+                    numbers
+                        .iter()
+                        .map(|bytes| f64::from(f32::from_le_bytes(*bytes))),
+                );
+            }
+            FileElement::F64 => {
+                let (numbers, _) = self.bytes.as_chunks::<8>();
+                self.values
+                    .extend(numbers.iter().map(|bytes| f64::from_le_bytes(*bytes)));
+            }
+        }
+        Ok(&self.values)
+    }
+}
+
+const fn size_of(element: FileElement) -> u64 {
+    match element {
+        FileElement::F32 => 4,
+        FileElement::F64 => 8,
+    }
+}
+
+/// A name for a message: workers may send any.
+fn shorten(name: &str) -> String {
+    name.chars()
+        .take(120)
+        .flat_map(char::escape_debug)
+        .collect()
+}

@@ -1,0 +1,21 @@
+//! Where workers come from.
+
+use std::collections::BTreeMap;
+
+use schema::{Device, EngineVariant, Outcome};
+use worker::WorkerCommand;
+
+/// Knows how the worker of each engine is started.
+pub trait Workers {
+    /// The command that starts a worker for this variant on this device.
+    ///
+    /// # Errors
+    /// Why there is none on this machine, as the outcome of the cells that need it.
+    fn command(&self, engine: &EngineVariant, device: Device) -> Result<WorkerCommand, Outcome>;
+
+    /// Every switch of the variant with its default: what the reference of parity is run with.
+    fn factors(&self, engine: &EngineVariant) -> BTreeMap<String, String> {
+        let _ = engine;
+        BTreeMap::new()
+    }
+}
