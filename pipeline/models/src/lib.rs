@@ -11,6 +11,7 @@ pub mod cost;
 mod error;
 pub mod fill;
 pub mod infer;
+pub mod onnx;
 mod resolve;
 pub mod zoo;
 

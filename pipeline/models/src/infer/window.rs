@@ -1,5 +1,8 @@
 //! The arithmetic of sliding windows.
 
+/// Largest kernel, step, spacing or padding: engines hold them in signed 32 bits.
+const LARGEST: u64 = i32::MAX as u64;
+
 /// A window over one axis.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
@@ -19,6 +22,18 @@ impl Window {
     pub(super) fn positions(&self, size: u64, ceil: bool) -> Result<u64, String> {
         if self.kernel == 0 || self.stride == 0 || self.dilation == 0 {
             return Err("kernel, strides and dilations must be at least 1".to_owned());
+        }
+        let numbers = [
+            self.kernel,
+            self.stride,
+            self.dilation,
+            self.pad_begin,
+            self.pad_end,
+        ];
+        if numbers.iter().any(|&number| number > LARGEST) {
+            return Err(
+                "a number of its window is above 2^31 − 1, which no engine takes".to_owned(),
+            );
         }
         let too_large = || "its window is too large".to_owned();
         let span = (self.kernel - 1)
@@ -118,6 +133,7 @@ mod tests {
             ..window(u64::MAX, 1, 0)
         };
         assert!(wide.positions(4, false).is_err());
-        assert_eq!(window(1, u64::MAX, 0).positions(4, true), Ok(1));
+        assert!(window(1, u64::MAX, 0).positions(4, false).is_err());
+        assert_eq!(window(1, LARGEST, 0).positions(4, true), Ok(1));
     }
 }
