@@ -1,1 +1,28 @@
-//! report
+//! Tables to site: pages, charts, downloads.
+//!
+//! [`render`] reads [`schema::Tables`] and writes a folder that works from anywhere: relative
+//! links, nothing fetched from elsewhere, charts that are there without scripts. Equal tables make
+//! equal bytes, whatever the time, the place and the language of the machine.
+
+#![forbid(unsafe_code)]
+
+mod chart;
+mod embed;
+mod error;
+mod excerpt;
+mod ids;
+mod interval;
+mod marks;
+mod output;
+mod picture;
+mod site;
+mod strip;
+mod template;
+mod text;
+mod units;
+mod view;
+mod words;
+
+pub use error::ReportError;
+pub use output::Summary;
+pub use site::render;

@@ -1,0 +1,242 @@
+//! The one chart of jobs and overview: estimates with their intervals, a row a setting.
+
+use charming::{
+    Chart,
+    component::{Axis as ChartAxis, Grid},
+    element::{AxisLabel, AxisLine, AxisTick, AxisType, LineStyle, NameLocation, SplitLine, Tooltip, Trigger},
+    series::Custom,
+};
+use serde_json::{Value, json};
+
+use crate::{ReportError, marks::Mark, text};
+
+/// More rows than this make a list, not a picture: the table has all.
+pub(crate) const MOST_ROWS: usize = 40;
+
+const TOP: usize = 8;
+const BOTTOM: usize = 52;
+
+/// A chart of intervals.
+#[derive(Debug, Default)]
+pub(crate) struct Intervals {
+    /// Labels of the rows, top first.
+    pub(crate) rows: Vec<String>,
+    pub(crate) series: Vec<Series>,
+    pub(crate) axis: Axis,
+    /// A line that stands for "no difference", and the band of differences too small to matter.
+    pub(crate) reference: Option<[f64; 3]>,
+}
+
+/// Estimates of one contender.
+#[derive(Debug)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) mark: Mark,
+    pub(crate) points: Vec<Point>,
+}
+
+/// An estimate with its interval.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) row: usize,
+    pub(crate) centre: f64,
+    pub(crate) low: Option<f64>,
+    pub(crate) high: Option<f64>,
+    /// The same in words.
+    pub(crate) label: String,
+}
+
+/// The horizontal axis.
+#[derive(Debug, Default)]
+pub(crate) struct Axis {
+    pub(crate) name: String,
+    /// Follows each number, for example `×`.
+    pub(crate) suffix: String,
+    /// Starts at zero when it is linear.
+    pub(crate) from_zero: bool,
+}
+
+impl Intervals {
+    /// Whether there is something to draw.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.numbers().next().is_none()
+    }
+
+    /// The height that the rows need, in pixels.
+    pub(crate) fn height(&self) -> usize {
+        let row = 24 + 13 * self.series.len().saturating_sub(1).min(4);
+        TOP + BOTTOM + row * self.rows.len().max(1)
+    }
+
+    /// The option for ECharts. Colours are names that start with `@`.
+    pub(crate) fn option(&self) -> Result<Value, ReportError> {
+        let mut chart = Chart::new()
+            .animation(false)
+            .grid(Grid::new().top(TOP as f64).bottom(BOTTOM as f64 - 20.0).left(4).right(24).contain_label(true))
+            .tooltip(Tooltip::new().trigger(Trigger::Item).formatter("{b}").background_color("@raised").border_color("@rule"))
+            .x_axis(self.horizontal())
+            .y_axis(
+                ChartAxis::new()
+                    .type_(AxisType::Category)
+                    .inverse(true)
+                    .axis_line(AxisLine::new().show(false))
+                    .axis_tick(AxisTick::new().show(false))
+                    .axis_label(AxisLabel::new().color("@ink").font_size(12).interval(0))
+                    .data(self.rows.iter().map(|row| text::shorten(&text::clean(row), 34)).collect()),
+            );
+        if self.reference.is_some() {
+            chart = chart.series(Custom::new().render_item("reference").item_style(charming::element::ItemStyle::new().color("@muted")));
+        }
+        for series in &self.series {
+            let colour = format!("@series-{}", series.mark.colour);
+            chart = chart.series(
+                Custom::new()
+                    .name(text::clean(&series.name))
+                    .render_item("interval")
+                    .item_style(charming::element::ItemStyle::new().color(colour.as_str())),
+            );
+        }
+        let mut option = serde_json::to_value(&chart).map_err(|error| ReportError::Chart(error.to_string()))?;
+        self.patch(&mut option);
+        Ok(option)
+    }
+
+    fn horizontal(&self) -> ChartAxis {
+        let axis = ChartAxis::new()
+            .name(self.axis.name.as_str())
+            .name_location(NameLocation::Middle)
+            .name_gap(30)
+            .axis_label(AxisLabel::new().color("@muted").font_size(12).formatter(format!("{{value}}{}", self.axis.suffix).as_str()))
+            .split_line(SplitLine::new().show(true).line_style(LineStyle::new().color("@rule")));
+        match self.scale() {
+            Scale::Log { base, min, max } => axis.type_(AxisType::Log).log_base(base).min(min).max(max),
+            Scale::Linear { step, min, max } => axis.type_(AxisType::Value).interval(step).min(min).max(max),
+        }
+    }
+
+    /// What charming has no words for: data with names, functions by name, text in the tooltip that
+    /// needs no markup.
+    fn patch(&self, option: &mut Value) {
+        let data = self.series.iter().enumerate().map(|(place, series)| {
+            let place = self.place(place);
+            Value::Array(series.points.iter().filter(|point| point.centre.is_finite()).map(|point| {
+                json!({
+                    "name": text::clean(&point.label),
+                    "value": [point.centre, point.row, point.low, point.high, place, series.mark.shape],
+                })
+            }).collect())
+        });
+        let reference = self.reference.iter().map(|reference| json!([{ "value": reference }]));
+        let all: Vec<Value> = reference.chain(data).collect();
+        if let Some(list) = option.get_mut("series").and_then(Value::as_array_mut) {
+            for (series, data) in list.iter_mut().zip(all) {
+                let drawer = series
+                    .get("renderItem")
+                    .and_then(Value::as_str)
+                    .map(|name| name.trim_matches(['#', '*']).to_owned());
+                let is_reference = drawer.as_deref() == Some("reference");
+                if let Some(series) = series.as_object_mut() {
+                    series.insert("renderItem".to_owned(), json!(drawer));
+                    series.insert("data".to_owned(), data);
+                    series.insert("silent".to_owned(), json!(is_reference));
+                    series.insert("clip".to_owned(), json!(true));
+                    series.insert("emphasis".to_owned(), json!({ "disabled": true }));
+                    let encode = if is_reference { json!({ "x": [0] }) } else { json!({ "x": [0, 2, 3], "y": 1 }) };
+                    series.insert("encode".to_owned(), encode);
+                }
+            }
+        }
+        for axis in ["xAxis", "yAxis"] {
+            // One axis is written as a list of one.
+            if let Some(axis) = option.get_mut(axis).map(|axis| match axis {
+                Value::Array(list) if list.len() == 1 => list.remove(0),
+                other => other.take(),
+            }) {
+                let name = if axis.get("inverse").is_some() { "yAxis" } else { "xAxis" };
+                option[name] = axis;
+            }
+        }
+        option["xAxis"]["nameTextStyle"] = json!({ "color": "@muted", "fontSize": 12 });
+        option["tooltip"]["renderMode"] = json!("richText");
+        option["tooltip"]["textStyle"] = json!({ "color": "@ink", "fontSize": 13 });
+        option["tooltip"]["confine"] = json!(true);
+    }
+
+    /// Where a series stands in its row, from -1 to 1.
+    fn place(&self, series: usize) -> f64 {
+        let last = self.series.len().saturating_sub(1);
+        if last == 0 { 0.0 } else { 2.0 * series as f64 / last as f64 - 1.0 }
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = f64> {
+        self.series
+            .iter()
+            .flat_map(|series| &series.points)
+            .filter(|point| point.centre.is_finite())
+            .flat_map(|point| [Some(point.centre), point.low, point.high])
+            .flatten()
+            .filter(|number| number.is_finite())
+    }
+
+    fn scale(&self) -> Scale {
+        let reference = self.reference.iter().flatten().copied();
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for number in self.numbers().chain(reference) {
+            low = low.min(number);
+            high = high.max(number);
+        }
+        Scale::over(low, high, self.axis.from_zero)
+    }
+}
+
+/// How numbers become places.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Scale {
+    Linear { step: f64, min: f64, max: f64 },
+    Log { base: f64, min: f64, max: f64 },
+}
+
+impl Scale {
+    /// Ratios are equal steps on a logarithmic axis, so it is taken as soon as it has enough
+    /// ticks; a narrow range gets a linear one with round ticks.
+    fn over(low: f64, high: f64, from_zero: bool) -> Self {
+        if !(low.is_finite() && high.is_finite() && low <= high) {
+            return Self::Linear { step: 1.0, min: 0.0, max: 1.0 };
+        }
+        let wide = if from_zero { 12.0 } else { 3.0 };
+        if low > 0.0 && high / low > wide {
+            let base: f64 = if high / low > 200.0 { 10.0 } else { 2.0 };
+            let exponent = |value: f64| value.ln() / base.ln();
+            return Self::Log {
+                base,
+                min: base.powf((exponent(low) - 1e-9).floor()),
+                max: base.powf((exponent(high) + 1e-9).ceil()),
+            };
+        }
+        let low = if from_zero { low.min(0.0) } else { low };
+        let span = (high - low).max(high.abs() * 0.01).max(1e-12);
+        let raw = span / 5.0;
+        let power = 10_f64.powf(raw.log10().floor());
+        let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|nice| nice * power).find(|step| *step >= raw).unwrap_or(raw);
+        let (first, last) = ((low / step).floor(), (high / step).ceil());
+        // Ticks are whole multiples of the step; twelve digits take the noise of binary fractions off.
+        let tidy = |value: f64| format!("{value:.12e}").parse().unwrap_or(value);
+        Self::Linear { step: tidy(step), min: tidy(first * step), max: tidy(last.max(first + 1.0) * step) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_suit_their_range() {
+        assert_eq!(Scale::over(0.22, 1.1, false), Scale::Log { base: 2.0, min: 0.125, max: 2.0 });
+        assert_eq!(Scale::over(0.96, 1.04, false), Scale::Linear { step: 0.02, min: 0.96, max: 1.04 });
+        assert_eq!(Scale::over(3.0, 18.0, true), Scale::Linear { step: 5.0, min: 0.0, max: 20.0 });
+        assert_eq!(Scale::over(1.0, 1.0, false), Scale::Linear { step: 0.002, min: 1.0, max: 1.002 });
+        assert_eq!(Scale::over(f64::INFINITY, f64::NEG_INFINITY, true), Scale::Linear { step: 1.0, min: 0.0, max: 1.0 });
+        assert!(matches!(Scale::over(1.0, 5000.0, true), Scale::Log { base: 10.0, .. }));
+        assert!(matches!(Scale::over(-1.0, 5.0, false), Scale::Linear { .. }));
+    }
+}

@@ -1,0 +1,8 @@
+//! Charts: options for ECharts, drawn here to SVG and, where scripts run, again in the browser.
+
+mod draw;
+mod intervals;
+mod svg;
+
+pub(crate) use draw::Drawer;
+pub(crate) use intervals::{Axis, Intervals, MOST_ROWS, Point, Series};

@@ -1,0 +1,297 @@
+//! The folder of the site: only what changed is touched, and nothing that is not ours.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Component, Path, PathBuf},
+};
+
+use schema::Digest;
+use serde::{Deserialize, Serialize};
+
+use crate::ReportError;
+
+/// Lists what we wrote, so that the next rendering knows its own files.
+const INDEX: &str = ".photofinish-site.json";
+const INDEX_VERSION: u32 = 1;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listing {
+    version: u32,
+    /// Path below the folder, and the hash of the content.
+    files: BTreeMap<String, Digest>,
+}
+
+/// What a rendering did to the folder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Pages of the site.
+    pub pages: usize,
+    /// Files of the site, pages included.
+    pub files: usize,
+    /// Files that are new or have other content than before.
+    pub written: usize,
+    /// Files of an earlier rendering that belong no more.
+    pub removed: usize,
+    /// Size of all files together.
+    pub bytes: u64,
+}
+
+/// A site in the making. Files go to a folder beside the target; [`Output::commit`] moves them.
+#[derive(Debug)]
+pub(crate) struct Output {
+    target: PathBuf,
+    staging: tempfile::TempDir,
+    before: Listing,
+    now: Listing,
+    changed: Vec<String>,
+    bytes: u64,
+}
+
+impl Output {
+    /// Prepares to render into `target`, which must be missing, empty, or ours.
+    pub(crate) fn open(target: &Path) -> Result<Self, ReportError> {
+        let target = std::path::absolute(target).map_err(ReportError::io("find", target))?;
+        let Some(parent) = target.parent() else {
+            return Err(ReportError::NotOurs(target));
+        };
+        let before = listing(&target)?;
+        fs::create_dir_all(parent).map_err(ReportError::io("create", parent))?;
+        let staging = tempfile::Builder::new()
+            .prefix(".photofinish-site-")
+            .tempdir_in(parent)
+            .map_err(ReportError::io("create a folder in", parent))?;
+        let now = Listing { version: INDEX_VERSION, files: BTreeMap::new() };
+        Ok(Self { target, staging, before, now, changed: Vec::new(), bytes: 0 })
+    }
+
+    /// Adds a file. `path` is relative, with `/` between its parts.
+    pub(crate) fn put(&mut self, path: &str, content: &[u8]) -> Result<(), ReportError> {
+        if !is_inside(path) {
+            return Err(ReportError::Tables(format!("a file would be named {path:?}")));
+        }
+        self.bytes += content.len() as u64;
+        if self.now.files.insert(path.to_owned(), Digest::of_bytes(content)).is_some() {
+            return Err(ReportError::Tables(format!("two files would be named `{path}`")));
+        }
+        if is_same(&self.target.join(path), content) {
+            return Ok(());
+        }
+        let staged = self.staging.path().join(path);
+        if let Some(folder) = staged.parent() {
+            fs::create_dir_all(folder).map_err(ReportError::io("create", folder))?;
+        }
+        fs::write(&staged, content).map_err(ReportError::io("write", &staged))?;
+        self.changed.push(path.to_owned());
+        Ok(())
+    }
+
+    /// Moves changed files to their places and removes those of ours that belong no more.
+    ///
+    /// The list of our files is written before and after: a rendering that is killed half-way
+    /// leaves a folder whose every file is still known as ours.
+    pub(crate) fn commit(self, pages: usize) -> Result<Summary, ReportError> {
+        fs::create_dir_all(&self.target).map_err(ReportError::io("create", &self.target))?;
+        let obsolete: Vec<&String> =
+            self.before.files.keys().filter(|path| !self.now.files.contains_key(*path)).collect();
+        if !self.changed.is_empty() || !obsolete.is_empty() || self.before.version == 0 {
+            let mut both = Listing { version: INDEX_VERSION, files: self.before.files.clone() };
+            both.files.extend(self.now.files.clone());
+            self.write_listing(&both)?;
+        }
+        for path in &self.changed {
+            self.make_folders(path)?;
+            move_file(&self.staging.path().join(path), &self.target.join(path))?;
+        }
+        let mut removed = 0;
+        for path in obsolete {
+            removed += usize::from(self.remove(path)?);
+        }
+        self.write_listing(&self.now)?;
+        Ok(Summary {
+            pages,
+            files: self.now.files.len(),
+            written: self.changed.len(),
+            removed,
+            bytes: self.bytes,
+        })
+    }
+
+    fn write_listing(&self, listing: &Listing) -> Result<(), ReportError> {
+        let path = self.target.join(INDEX);
+        let mut text = serde_json::to_vec_pretty(listing)
+            .map_err(|error| ReportError::Tables(error.to_string()))?;
+        text.push(b'\n');
+        if is_same(&path, &text) {
+            return Ok(());
+        }
+        let staged = self.staging.path().join(INDEX);
+        fs::write(&staged, &text).map_err(ReportError::io("write", &staged))?;
+        move_file(&staged, &path)
+    }
+
+    /// Creates the folders of a file, none of them through a link to somewhere else.
+    fn make_folders(&self, path: &str) -> Result<(), ReportError> {
+        let mut folder = self.target.clone();
+        let Some(parents) = Path::new(path).parent() else { return Ok(()) };
+        for part in parents {
+            folder.push(part);
+            match fs::symlink_metadata(&folder) {
+                Ok(found) if found.is_dir() => {}
+                Ok(_) => return Err(ReportError::InTheWay { path: folder, what: "not a folder" }),
+                Err(_) => fs::create_dir(&folder).map_err(ReportError::io("create", &folder))?,
+            }
+        }
+        let file = self.target.join(path);
+        match fs::symlink_metadata(&file) {
+            Ok(found) if found.is_dir() => Err(ReportError::InTheWay { path: file, what: "a folder" }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes a file that an earlier rendering wrote and that is still as it was written, and
+    /// the folders that it leaves empty.
+    fn remove(&self, path: &str) -> Result<bool, ReportError> {
+        let file = self.target.join(path);
+        let reached_by_link = Path::new(path)
+            .ancestors()
+            .skip(1)
+            .any(|folder| self.target.join(folder).is_symlink() && folder != Path::new(""));
+        let ours = self.before.files.get(path);
+        let content = match fs::read(&file) {
+            Ok(content) if !reached_by_link && !file.is_symlink() => content,
+            _ => return Ok(false),
+        };
+        if ours != Some(&Digest::of_bytes(&content)) {
+            return Ok(false);
+        }
+        fs::remove_file(&file).map_err(ReportError::io("remove", &file))?;
+        for folder in Path::new(path).ancestors().skip(1).filter(|folder| *folder != Path::new("")) {
+            // Fails, as it should, for the first that still holds something.
+            if fs::remove_dir(self.target.join(folder)).is_err() {
+                break;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What an earlier rendering wrote; an error when the folder holds something else.
+fn listing(target: &Path) -> Result<Listing, ReportError> {
+    match fs::symlink_metadata(target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Listing::default()),
+        Err(error) => return Err(ReportError::io("look at", target)(error)),
+        Ok(_) if !target.is_dir() => {
+            return Err(ReportError::InTheWay { path: target.to_owned(), what: "not a folder" });
+        }
+        Ok(_) => {}
+    }
+    let mut entries = fs::read_dir(target).map_err(ReportError::io("list", target))?;
+    if entries.next().is_none() {
+        return Ok(Listing::default());
+    }
+    let known: Option<Listing> = fs::read(target.join(INDEX))
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .filter(|listing: &Listing| listing.version == INDEX_VERSION);
+    match known {
+        Some(listing) if listing.files.keys().all(|path| is_inside(path)) => Ok(listing),
+        _ => Err(ReportError::NotOurs(target.to_owned())),
+    }
+}
+
+fn is_inside(path: &str) -> bool {
+    !path.is_empty()
+        && !path.contains('\0')
+        && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+fn is_same(path: &Path, content: &[u8]) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() == content.len() as u64)
+        && fs::read(path).is_ok_and(|found| found == content)
+}
+
+/// Renames; copies where the target is another file system (a mounted volume).
+fn move_file(from: &Path, to: &Path) -> Result<(), ReportError> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            fs::copy(from, to).map(|_| ()).map_err(ReportError::io("write", to))
+        }
+        done => done.map_err(ReportError::io("write", to)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(target: &Path, files: &[(&str, &str)]) -> Result<Summary, ReportError> {
+        let mut output = Output::open(target)?;
+        for (path, text) in files {
+            output.put(path, text.as_bytes())?;
+        }
+        output.commit(0)
+    }
+
+    #[test]
+    fn only_what_changed_is_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let site = folder.path().join("deep/site");
+        let first = render(&site, &[("a.html", "one"), ("b/c.html", "two")]).unwrap();
+        assert_eq!((first.files, first.written, first.removed, first.bytes), (2, 2, 0, 6));
+        let before = fs::metadata(site.join("a.html")).unwrap().modified().unwrap();
+        let again = render(&site, &[("a.html", "one"), ("b/c.html", "two")]).unwrap();
+        assert_eq!((again.written, again.removed), (0, 0));
+        let third = render(&site, &[("a.html", "one"), ("d.html", "3")]).unwrap();
+        assert_eq!((third.written, third.removed), (1, 1));
+        assert_eq!(fs::metadata(site.join("a.html")).unwrap().modified().unwrap(), before);
+        assert!(!site.join("b").exists());
+        assert_eq!(fs::read_dir(folder.path().join("deep")).unwrap().count(), 1, "nothing staged is left");
+    }
+
+    #[test]
+    fn a_foreign_folder_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("thesis.tex"), "years of work").unwrap();
+        assert!(matches!(render(folder.path(), &[]), Err(ReportError::NotOurs(_))));
+        fs::write(folder.path().join(INDEX), r#"{"version":1,"files":{"../x":"00"}}"#).unwrap();
+        assert!(matches!(render(folder.path(), &[]), Err(ReportError::NotOurs(_))));
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(matches!(render(&file, &[]), Err(ReportError::InTheWay { .. })));
+    }
+
+    #[test]
+    fn what_others_wrote_or_changed_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let site = folder.path().join("site");
+        render(&site, &[("a/x.html", "one"), ("a/y.html", "two")]).unwrap();
+        fs::write(site.join("a/x.html"), "mine now").unwrap();
+        fs::write(site.join("a/notes.txt"), "mine").unwrap();
+        let summary = render(&site, &[("z.html", "3")]).unwrap();
+        assert_eq!(summary.removed, 1);
+        assert_eq!(fs::read_to_string(site.join("a/x.html")).unwrap(), "mine now");
+        assert!(site.join("a/notes.txt").exists());
+    }
+
+    #[test]
+    fn links_do_not_lead_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let (site, elsewhere) = (folder.path().join("site"), folder.path().join("elsewhere"));
+        fs::create_dir(&elsewhere).unwrap();
+        render(&site, &[("z.html", "3")]).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, site.join("cells")).unwrap();
+        let refused = render(&site, &[("z.html", "3"), ("cells/a.html", "x")]);
+        assert!(matches!(refused, Err(ReportError::InTheWay { .. })));
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn paths_that_leave_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for bad in ["../x", "/x", "", "a/../../x"] {
+            assert!(render(&folder.path().join("site"), &[(bad, "")]).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The templates: strict about what is missing, and about every character that comes from data.
+
+use minijinja::{
+    AutoEscape, Environment, Error, Output, State, UndefinedBehavior, Value, escape_formatter,
+    syntax::SyntaxConfig,
+};
+use serde::Serialize;
+
+use crate::{ReportError, embed, text};
+
+/// Every page's shape.
+pub(crate) struct Templates(Environment<'static>);
+
+impl Templates {
+    pub(crate) fn new() -> Result<Self, ReportError> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_syntax(syntax()?);
+        environment.set_auto_escape_callback(|_| AutoEscape::Html);
+        environment.set_formatter(cleaning_formatter);
+        for (name, source) in embed::TEMPLATES {
+            environment.add_template(name, source).map_err(|error| failure(name, &error))?;
+        }
+        Ok(Self(environment))
+    }
+
+    /// The page that `template` makes of `view`.
+    pub(crate) fn render(&self, template: &str, view: &impl Serialize) -> Result<String, ReportError> {
+        self.0
+            .get_template(template)
+            .and_then(|template| template.render(minijinja::value::Serde(view)))
+            .map_err(|error| failure(template, &error))
+    }
+}
+
+/// Tags leave no empty lines behind.
+fn syntax() -> Result<SyntaxConfig, ReportError> {
+    SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build()
+        .map_err(|error| failure("the templates", &error))
+}
+
+/// Escapes like minijinja does, after acting characters were made visible: the one gate through
+/// which all text passes.
+fn cleaning_formatter(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    match value.as_str() {
+        Some(text) if !value.is_safe() => match text::clean(text) {
+            std::borrow::Cow::Borrowed(_) => escape_formatter(out, state, value),
+            std::borrow::Cow::Owned(clean) => escape_formatter(out, state, &Value::from(clean)),
+        },
+        _ => escape_formatter(out, state, value),
+    }
+}
+
+fn failure(page: &str, error: &Error) -> ReportError {
+    let mut message = format!("{error:#}");
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        message += &format!(": {cause}");
+        source = cause.source();
+    }
+    ReportError::Template { page: page.to_owned(), message }
+}

@@ -1,0 +1,383 @@
+//! A cell's page: everything that stands behind one number.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    ModelSource, Optimizer,
+    tables::{CellRow, JobTable, LaunchRow, Speed},
+};
+use serde::Serialize;
+
+use super::{
+    cells, chrome::{self, Chrome, link},
+    comparison::Contender,
+    downloads, job, machines, setting,
+};
+use crate::{
+    excerpt,
+    ids::Index,
+    interval::{self, Estimate},
+    marks::Marks,
+    strip::{self, Strip},
+    text, units,
+    words::{self, Badge, Fact, fact},
+};
+
+/// A cell's page.
+#[derive(Debug, Serialize)]
+pub(crate) struct CellPage {
+    chrome: Chrome,
+    id: String,
+    engine: Contender,
+    setting: String,
+    badge_of_cell: Badge,
+    meaning: &'static str,
+    reason: String,
+    allowed: bool,
+    speed: Option<SpeedView>,
+    tiles: Vec<Fact>,
+    verdicts: Vec<VerdictLine>,
+    strip: Option<Strip>,
+    launches: Vec<Launch>,
+    phases: Vec<Phase>,
+    memory: Vec<Fact>,
+    parity: Option<ParityView>,
+    configuration: Vec<Fact>,
+    settings: Vec<Fact>,
+    versions: Vec<Fact>,
+    machine: Option<MachineLink>,
+    logs: Vec<Log>,
+    reproduce: Reproduce,
+}
+
+/// A cell's speed.
+#[derive(Debug, Serialize)]
+struct SpeedView {
+    step: Estimate,
+    facts: Vec<Fact>,
+}
+
+/// A verdict that this cell has a part in.
+#[derive(Debug, Serialize)]
+struct VerdictLine {
+    /// Who is judged.
+    contender: String,
+    baseline: String,
+    badge: Badge,
+    ratio: Option<Estimate>,
+    reason: String,
+    /// The other cell's page; absent where it has none.
+    other: Option<String>,
+}
+
+/// A launch as a row.
+#[derive(Debug, Serialize)]
+struct Launch {
+    block: u64,
+    badge: Badge,
+    reason: String,
+    median: String,
+    samples: String,
+    warm_up: String,
+    copy: String,
+    matmul: String,
+}
+
+/// A phase of getting ready, with its share of the whole as a width of 0 to 100.
+#[derive(Debug, Serialize)]
+struct Phase {
+    name: &'static str,
+    time: String,
+    offset: f64,
+    width: f64,
+}
+
+/// Agreement of the outputs.
+#[derive(Debug, Serialize)]
+struct ParityView {
+    passed: bool,
+    facts: Vec<Fact>,
+    losses: Vec<[String; 3]>,
+}
+
+/// Where the cell was measured.
+#[derive(Debug, Serialize)]
+struct MachineLink {
+    name: String,
+    href: String,
+    facts: Vec<Fact>,
+}
+
+/// What a launch wrote to its standard error.
+#[derive(Debug, Serialize)]
+struct Log {
+    block: u64,
+    badge: Badge,
+    text: String,
+}
+
+/// How to measure the cell again.
+#[derive(Debug, Serialize)]
+struct Reproduce {
+    command: String,
+    manifest: Option<ManifestView>,
+}
+
+/// The manifest that asked.
+#[derive(Debug, Serialize)]
+struct ManifestView {
+    path: String,
+    excerpt: String,
+    href: String,
+}
+
+impl CellPage {
+    pub(crate) fn new(index: &Index<'_>, marks: &Marks, job: &JobTable, row: &CellRow) -> Self {
+        let engine = row.cell.engine.to_string();
+        let engine = Contender { name: words::value("engine", &engine), mark: marks.of("engine", &engine) };
+        let mut coordinates = row.coordinates.clone();
+        coordinates.remove("engine");
+        let setting = setting::describe(&coordinates, &job.axes);
+        let title = format!("{}, {setting}", engine.name);
+        let crumbs = vec![
+            link("Overview", "../../index.html"),
+            link(text::shorten(&job::heading(job), 60), format!("../../jobs/{}.html", job.id)),
+        ];
+        Self {
+            chrome: Chrome::new(index.tables, "../../", "jobs", &title).with_crumbs(crumbs),
+            id: row.id.0.clone(),
+            badge_of_cell: words::outcome(row.outcome.kind),
+            meaning: words::outcome_meaning(row.outcome.kind),
+            reason: row.outcome.reason.clone(),
+            allowed: row.allowed,
+            speed: row.speed.as_ref().map(speed),
+            tiles: tiles(row),
+            verdicts: verdicts(index, job, row),
+            strip: strip::draw(&row.launches, row.speed.as_ref().map(|speed| &speed.step_ns)),
+            launches: row.launches.iter().map(launch).collect(),
+            phases: phases(row),
+            memory: memory(row),
+            parity: row.parity.as_ref().map(parity),
+            configuration: configuration(row),
+            settings: settings(row),
+            versions: row.versions.iter().map(|(name, version)| fact(name, version)).collect(),
+            machine: machine(index, row),
+            logs: row.launches.iter().filter(|launch| !launch.log.trim().is_empty()).map(log).collect(),
+            reproduce: reproduce(index, job),
+            engine,
+            setting,
+        }
+    }
+}
+
+fn tiles(row: &CellRow) -> Vec<Fact> {
+    let mut tiles = Vec::new();
+    if let Some(speed) = &row.speed {
+        tiles.push(fact("Items a second", units::rate(speed.items_per_second)));
+        if let Some(p95) = cells::percentile(&speed.percentiles_ns, 95) {
+            tiles.push(fact("95th percentile", units::time_ns(p95)));
+        }
+        tiles.push(fact("Arithmetic", units::quantity(speed.flops_per_second, "FLOP/s")));
+    }
+    if let Some(memory) = &row.memory {
+        tiles.push(fact("Peak memory", units::bytes(cells::peak_bytes(memory))));
+    }
+    if let Some(parity) = &row.parity {
+        tiles.push(fact("Parity error", units::error(parity.error)));
+    }
+    tiles
+}
+
+fn speed(speed: &Speed) -> SpeedView {
+    let mut facts = vec![fact("Smallest sample", units::time_ns(speed.min_ns))];
+    let mut percentiles: Vec<_> = speed.percentiles_ns.iter().collect();
+    percentiles.sort_by_key(|(name, value)| (**value, name.len()));
+    facts.extend(percentiles.into_iter().map(|(name, value)| fact(format!("Percentile {}", name.trim_start_matches('p')), units::time_ns(*value))));
+    facts.extend([
+        fact("Largest sample", units::time_ns(speed.max_ns)),
+        fact("Samples", units::count(speed.samples)),
+        fact("Spread between blocks", units::percent(speed.between_blocks)),
+        fact("Spread within a round", units::percent(speed.within_round)),
+    ]);
+    SpeedView { step: interval::step_time(&speed.step_ns), facts }
+}
+
+fn verdicts(index: &Index<'_>, job: &JobTable, row: &CellRow) -> Vec<VerdictLine> {
+    let mut lines = Vec::new();
+    for table in &job.comparisons {
+        for pair in table.rows.iter().filter(|pair| pair.contender == row.id || pair.baseline == row.id) {
+            let other = if pair.contender == row.id { &pair.baseline } else { &pair.contender };
+            lines.push(VerdictLine {
+                contender: words::value(&table.axis, &pair.value),
+                baseline: words::value(&table.axis, &table.baseline),
+                badge: words::verdict(pair.verdict),
+                ratio: pair.ratio.as_ref().map(interval::ratio),
+                reason: pair.reason.clone(),
+                other: index.cell(&job.id, other).map(|cell| format!("{}.html", cell.id)),
+            });
+        }
+    }
+    lines
+}
+
+fn launch(launch: &LaunchRow) -> Launch {
+    let samples: u64 = launch.rounds.iter().map(|round| round.len() as u64).sum();
+    Launch {
+        block: u64::from(launch.block) + 1,
+        badge: words::outcome(launch.outcome.kind),
+        reason: launch.outcome.reason.clone(),
+        median: launch.median_ns.map_or_else(|| units::NOTHING.to_owned(), units::time_ns),
+        samples: format!("{} in {} rounds", units::count(samples), launch.rounds.len()),
+        warm_up: launch.warm_up.as_ref().map_or_else(
+            || units::NOTHING.to_owned(),
+            |done| {
+                let steady = if done.steady { "steady" } else { "not steady" };
+                format!("{} steps, {}, {steady}", units::count(done.steps), units::time_ns(done.total_ns))
+            },
+        ),
+        copy: units::time_ns(launch.canary.copy_ns),
+        matmul: units::time_ns(launch.canary.matmul_ns),
+    }
+}
+
+fn log(launch: &LaunchRow) -> Log {
+    Log { block: u64::from(launch.block) + 1, badge: words::outcome(launch.outcome.kind), text: launch.log.clone() }
+}
+
+/// The phases of the median launch, one after another on a line of 100.
+fn phases(row: &CellRow) -> Vec<Phase> {
+    let mut times = Vec::new();
+    times.extend(row.start_ns.map(|ns| ("Process start", ns)));
+    if let Some(loaded) = &row.loaded {
+        times.extend([
+            ("Weights and inputs", loaded.fill_ns),
+            ("Build", loaded.build_ns),
+            ("Compile", loaded.compile_ns),
+            ("First step", loaded.first_step_ns),
+        ]);
+    }
+    let mut warm_ups: Vec<u64> =
+        row.launches.iter().filter_map(|launch| launch.warm_up.as_ref()).map(|done| done.total_ns).collect();
+    warm_ups.sort_unstable();
+    times.extend(warm_ups.get(warm_ups.len() / 2).map(|ns| ("Warm-up, median", *ns)));
+    let total: f64 = times.iter().map(|(_, ns)| *ns as f64).sum::<f64>().max(1.0);
+    let mut before = 0.0;
+    times
+        .into_iter()
+        .map(|(name, ns)| {
+            let share = |ns: f64| (ns / total * 1000.0).round() / 10.0;
+            let offset = share(before);
+            before += ns as f64;
+            Phase { name, time: units::time_ns(ns), offset, width: share(ns as f64).max(0.3) }
+        })
+        .collect()
+}
+
+fn memory(row: &CellRow) -> Vec<Fact> {
+    let Some(memory) = &row.memory else { return Vec::new() };
+    let mut facts = vec![
+        fact("Resident, largest", units::bytes(memory.peak_resident_bytes)),
+        fact("Resident, at the end", units::bytes(memory.resident_bytes)),
+    ];
+    facts.extend(memory.peak_device_bytes.map(|bytes| fact("Device, largest", units::bytes(bytes))));
+    facts.extend(memory.device_bytes.map(|bytes| fact("Device, at the end", units::bytes(bytes))));
+    facts
+}
+
+fn parity(parity: &schema::record::Parity) -> ParityView {
+    let losses = parity.losses.iter().zip(&parity.reference_losses).enumerate().map(|(step, (own, reference))| {
+        [(step + 1).to_string(), format!("{own:.6}"), format!("{reference:.6}")]
+    });
+    ParityView {
+        passed: parity.worst_share <= 1.0,
+        facts: vec![
+            fact("Reference", &parity.reference),
+            fact("Relative error", units::error(parity.error)),
+            fact("Largest that passes", units::error(parity.bound)),
+            fact("Share of the bound, worst tensor", units::percent(parity.worst_share)),
+            fact("Error of PyTorch eager on the same tensor", units::error(parity.eager_error)),
+            fact("Tensor", &parity.tensor),
+        ],
+        losses: losses.collect(),
+    }
+}
+
+fn configuration(row: &CellRow) -> Vec<Fact> {
+    let cell = &row.cell;
+    let source = match cell.model.source {
+        ModelSource::Zoo => "zoo",
+        ModelSource::Onnx => "ONNX file",
+    };
+    let mut facts = vec![fact("Model", &cell.model.name), fact("Source", format!("{source}, graph {}", cell.model.graph.short()))];
+    facts.extend(cell.dims.iter().map(|(name, size)| fact(format!("Dimension {name}"), units::count(*size))));
+    facts.extend([
+        fact("Precision", cell.precision.word()),
+        fact("Mode", cell.mode.word()),
+        fact("Engine", cell.engine.to_string()),
+        fact("Host language", cell.host_language.word()),
+        fact("Device", cell.device.to_string()),
+        fact("Threads", cell.threads.to_string()),
+        fact("Strategy", format!("{}, world size {}", cell.strategy, cell.world_size)),
+        fact("Boundary", words::boundary(cell.boundary)),
+    ]);
+    facts.extend(cell.optimizer.as_ref().map(|optimizer| fact("Optimiser", describe_optimizer(optimizer))));
+    facts.extend(cell.factors.iter().map(|(name, value)| fact(format!("Factor {name}"), value)));
+    facts.extend([
+        fact("Parameters", units::count(row.parameters)),
+        fact("Operations a step", units::quantity(row.flops as f64, "FLOP")),
+        fact("Bytes a step, at least", units::bytes(row.bytes)),
+        fact("Group", &row.group),
+    ]);
+    facts
+}
+
+fn describe_optimizer(optimizer: &Optimizer) -> String {
+    match optimizer {
+        Optimizer::Sgd { learning_rate, momentum, weight_decay } => {
+            format!("SGD, learning rate {learning_rate}, momentum {momentum}, weight decay {weight_decay}")
+        }
+        Optimizer::Adam { learning_rate, beta1, beta2, epsilon, weight_decay } => format!(
+            "Adam, learning rate {learning_rate}, β₁ {beta1}, β₂ {beta2}, ε {epsilon}, weight decay {weight_decay}"
+        ),
+    }
+}
+
+/// What the engine itself reported.
+fn settings(row: &CellRow) -> Vec<Fact> {
+    let Some(loaded) = &row.loaded else { return Vec::new() };
+    let threads = loaded.threads.map_or_else(|| "cannot be asked".to_owned(), |threads| threads.to_string());
+    let mut facts = vec![fact("threads in use", threads), fact("idle threads", &loaded.spin)];
+    facts.extend(loaded.settings.iter().map(|(name, value)| fact(name, value)));
+    facts
+}
+
+fn machine(index: &Index<'_>, row: &CellRow) -> Option<MachineLink> {
+    let number = row.environment? as usize;
+    let found = index.tables.environments.get(number)?;
+    let mut facts = BTreeMap::new();
+    for known in machines::facts(found) {
+        facts.insert(known.name, known.value);
+    }
+    let told = ["Processor", "Kernel", "Frequency governor", "Load over one minute, before"];
+    let mut facts: Vec<Fact> = told.into_iter().filter_map(|name| Some(fact(name, facts.remove(name)?))).collect();
+    facts.extend(row.started.as_deref().map(|started| fact("Heat began", chrome::moment(started))));
+    Some(MachineLink { name: machines::name(found), href: format!("../../machines.html#machine-{}", number + 1), facts })
+}
+
+fn reproduce(index: &Index<'_>, job: &JobTable) -> Reproduce {
+    let found = excerpt::find(&index.tables.manifests, &job.id);
+    let paths: Vec<String> =
+        index.tables.manifests.iter().map(|manifest| text::shell_word(text::portable_path(&manifest.path))).collect();
+    let paths = match &found {
+        Some((_, manifest, _)) => text::shell_word(text::portable_path(&manifest.path)),
+        None => paths.join(" "),
+    };
+    Reproduce {
+        command: format!("photofinish bench {paths} --fresh"),
+        manifest: found.map(|(place, manifest, excerpt)| ManifestView {
+            path: text::portable_path(&manifest.path).to_owned(),
+            excerpt,
+            href: format!("../../data/{}", downloads::manifest_file(place)),
+        }),
+    }
+}

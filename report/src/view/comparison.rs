@@ -1,0 +1,349 @@
+//! A family of verdicts: sentences, rows, tally and chart.
+
+use std::collections::BTreeMap;
+
+use schema::tables::{ComparisonRow, ComparisonTable, JobTable, Verdict};
+use serde::Serialize;
+
+use super::setting::Settings;
+use crate::{
+    ReportError,
+    chart::{Axis, Intervals, Point, Series},
+    ids::Index,
+    interval::{self, Estimate},
+    marks::{Mark, Marks},
+    picture::{self, Picture},
+    units,
+    words::{self, Badge},
+};
+
+/// A value of the compared axis.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Contender {
+    pub(crate) name: String,
+    pub(crate) mark: Mark,
+}
+
+/// A family of verdicts.
+#[derive(Debug, Serialize)]
+pub(crate) struct Family {
+    /// Unique on a page.
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) baseline: Contender,
+    pub(crate) contenders: Vec<Contender>,
+    /// What all pairs share; may be empty.
+    pub(crate) shared: String,
+    pub(crate) confidence: String,
+    pub(crate) summaries: Vec<Summary>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) picture: Option<Picture>,
+}
+
+/// What a contender's verdicts come to, in a sentence.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) contender: Contender,
+    /// The verdict of most pairs.
+    pub(crate) badge: Badge,
+    /// For example `faster in 5 of 6 settings`.
+    pub(crate) headline: String,
+    /// For example `between 0.20× and 0.55× the time`; holds for all those pairs together.
+    pub(crate) range: String,
+    /// The other verdicts, for example `1 too close to call`.
+    pub(crate) others: String,
+}
+
+/// A pair.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Row {
+    pub(crate) setting: String,
+    pub(crate) contender: Contender,
+    pub(crate) badge: Badge,
+    pub(crate) ratio: Option<Estimate>,
+    /// To sort by.
+    pub(crate) centre: Option<f64>,
+    pub(crate) glyph: Option<Glyph>,
+    pub(crate) reason: String,
+    pub(crate) parity: String,
+    pub(crate) baseline_parity: String,
+    pub(crate) parity_value: Option<f64>,
+    pub(crate) floor: String,
+    /// Names of the cells' pages, below the folder of the job's cells; absent where there are none.
+    pub(crate) cell: Option<String>,
+    pub(crate) baseline_cell: Option<String>,
+}
+
+/// An interval drawn small, in a box of 120 × 14.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Glyph {
+    pub(crate) low: f64,
+    pub(crate) centre: f64,
+    pub(crate) high: f64,
+    /// Where the ratio 1 stands.
+    pub(crate) one: f64,
+    pub(crate) open_low: bool,
+    pub(crate) open_high: bool,
+}
+
+impl Family {
+    pub(crate) fn new(
+        index: &Index<'_>,
+        marks: &Marks,
+        job: &JobTable,
+        number: usize,
+        table: &ComparisonTable,
+    ) -> Self {
+        let settings = Settings::of(table.rows.iter().map(|row| &row.coordinates), &job.axes, &table.axis);
+        let contender = |value: &str| Contender { name: words::value(&table.axis, value), mark: marks.of(&table.axis, value) };
+        let scale = GlyphScale::over(&table.rows);
+        let rows = table
+            .rows
+            .iter()
+            .map(|row| {
+                let parity = |id| index.cell(&job.id, id).and_then(|cell| cell.parity.as_ref()).map(|parity| parity.error);
+                let page = |id: &schema::CellId| index.cell(&job.id, id).map(|cell| cell.id.0.clone());
+                let (own, base) = (parity(&row.contender), parity(&row.baseline));
+                Row {
+                    setting: settings.label(&row.coordinates),
+                    contender: contender(&row.value),
+                    badge: words::verdict(row.verdict),
+                    ratio: row.ratio.as_ref().map(interval::ratio),
+                    centre: row.ratio.map(|ratio| ratio.centre).filter(|centre| centre.is_finite()),
+                    glyph: row.ratio.as_ref().and_then(|ratio| scale.place(ratio)),
+                    reason: row.reason.clone(),
+                    parity: own.map_or_else(|| units::NOTHING.to_owned(), units::error),
+                    baseline_parity: base.map_or_else(|| units::NOTHING.to_owned(), units::error),
+                    parity_value: own.filter(|error| error.is_finite()),
+                    floor: row.floor.map_or_else(|| units::NOTHING.to_owned(), units::percent),
+                    cell: page(&row.contender),
+                    baseline_cell: page(&row.baseline),
+                }
+            })
+            .collect();
+        let values = distinct(table.rows.iter().map(|row| row.value.as_str()));
+        let contenders: Vec<Contender> = values.iter().map(|value| contender(value)).collect();
+        let baseline = contender(&table.baseline);
+        Self {
+            id: format!("{}-{}", job.id, number + 1),
+            title: title(&table.axis, &contenders, &baseline),
+            shared: settings.shared(),
+            confidence: confidence(table, job.measure.confidence),
+            summaries: values.iter().filter_map(|value| summary(table, value, contender(value))).collect(),
+            rows,
+            picture: None,
+            baseline,
+            contenders,
+        }
+    }
+
+    /// Draws the chart: ratios with their intervals, a row a setting.
+    pub(crate) fn draw(
+        &mut self,
+        job: &JobTable,
+        table: &ComparisonTable,
+        drawer: &mut crate::chart::Drawer,
+    ) -> Result<(), ReportError> {
+        let labels = distinct(self.rows.iter().map(|row| row.setting.as_str()));
+        let (labels, cut) = picture::first_rows(&labels);
+        let places: BTreeMap<&str, usize> = labels.iter().enumerate().map(|(place, label)| (*label, place)).collect();
+        let series = self
+            .contenders
+            .iter()
+            .map(|contender| Series {
+                name: contender.name.clone(),
+                mark: contender.mark,
+                points: self
+                    .rows
+                    .iter()
+                    .zip(&table.rows)
+                    .filter(|(row, _)| row.contender.name == contender.name)
+                    .filter_map(|(row, data)| {
+                        let (ratio, printed) = (data.ratio?, row.ratio.as_ref()?);
+                        Some(Point {
+                            row: *places.get(row.setting.as_str())?,
+                            centre: ratio.centre,
+                            low: ratio.low,
+                            high: ratio.high,
+                            label: format!(
+                                "{}\n{} {} {}\n{}",
+                                row.setting, contender.name, printed.centre, printed.range, row.badge.word
+                            ),
+                        })
+                    })
+                    .collect(),
+            })
+            .collect();
+        let margin = job.measure.margin;
+        let chart = Intervals {
+            rows: labels.iter().map(|label| (*label).to_owned()).collect(),
+            series,
+            axis: Axis { name: format!("time ÷ time of {}", self.baseline.name), suffix: "×".to_owned(), from_zero: false },
+            reference: Some([1.0, 1.0 / (1.0 + margin), 1.0 + margin]),
+        };
+        let caption = format!(
+            "Time of each contender divided by that of {}, with its interval; left of the line is faster. The band is the margin of {}.{cut}",
+            self.baseline.name,
+            units::percent(margin),
+        );
+        self.picture = picture::draw(&chart, drawer, caption, &self.contenders)?;
+        Ok(())
+    }
+}
+
+fn title(axis: &str, contenders: &[Contender], baseline: &Contender) -> String {
+    match contenders {
+        [one] => format!("{} against {}", one.name, baseline.name),
+        _ => format!("Every {axis} against {}", baseline.name),
+    }
+}
+
+fn confidence(table: &ComparisonTable, together: f64) -> String {
+    format!(
+        "{} {} drawn together at {} confidence: each interval at {}",
+        table.family,
+        if table.family == 1 { "verdict" } else { "verdicts" },
+        units::percent(together),
+        precise_percent(table.confidence_each),
+    )
+}
+
+/// A confidence close to one keeps the digits that set it apart from one.
+fn precise_percent(share: f64) -> String {
+    if !share.is_finite() {
+        return units::NOTHING.to_owned();
+    }
+    let text = format!("{:.2}", share * 100.0);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = std::collections::BTreeSet::new();
+    values.filter(|value| seen.insert(*value)).collect()
+}
+
+/// The order in which a tally is told.
+const TOLD: &[Verdict] = &[Verdict::Faster, Verdict::Slower, Verdict::Same, Verdict::Unclear, Verdict::NotMeasured];
+
+fn summary(table: &ComparisonTable, value: &str, contender: Contender) -> Option<Summary> {
+    let rows: Vec<&ComparisonRow> = table.rows.iter().filter(|row| row.value == value).collect();
+    let count = |verdict: Verdict| rows.iter().filter(|row| row.verdict == verdict).count();
+    // The earliest of equals: `max_by_key` would take the last.
+    let most = TOLD.iter().copied().rev().max_by_key(|verdict| count(*verdict))?;
+    let led = rows.iter().filter(|row| row.verdict == most);
+    let range = match interval::hull(led.filter_map(|row| row.ratio.as_ref())) {
+        Some((Some(low), Some(high))) if low.is_finite() && high.is_finite() => {
+            let decimals = units::decimals(low, (high - low) / 2.0, 2);
+            format!("between {low:.decimals$}× and {high:.decimals$}× the time")
+        }
+        Some(_) => "at a ratio that too few blocks bound".to_owned(),
+        None => String::new(),
+    };
+    let total = rows.len();
+    let others: Vec<String> = TOLD
+        .iter()
+        .filter(|verdict| **verdict != most && count(**verdict) > 0)
+        .map(|verdict| format!("{} {}", count(*verdict), words::verdict(*verdict).word))
+        .collect();
+    let badge = words::verdict(most);
+    let headline = match total {
+        1 => badge.word.to_owned(),
+        _ => format!("{} in {} of {total} settings", badge.word, count(most)),
+    };
+    Some(Summary { contender, badge, headline, range, others: others.join(", ") })
+}
+
+/// The common scale of a family's small drawings: the logarithm of the ratio.
+#[derive(Debug, Clone, Copy)]
+struct GlyphScale {
+    low: f64,
+    high: f64,
+}
+
+impl GlyphScale {
+    fn over(rows: &[ComparisonRow]) -> Self {
+        let ends = rows.iter().filter_map(|row| row.ratio).flat_map(|ratio| [ratio.low, Some(ratio.centre), ratio.high]);
+        let (mut low, mut high) = (-0.05_f64, 0.05_f64);
+        for end in ends.flatten().map(f64::ln).filter(|end| end.is_finite()) {
+            low = low.min(end);
+            high = high.max(end);
+        }
+        Self { low, high }
+    }
+
+    fn place(self, ratio: &schema::tables::Interval) -> Option<Glyph> {
+        let x = |value: f64| {
+            let share = (value.ln() - self.low) / (self.high - self.low);
+            share.is_finite().then(|| (60.0 + 1080.0 * share.clamp(0.0, 1.0)).round() / 10.0)
+        };
+        let low = ratio.low.and_then(x);
+        let high = ratio.high.and_then(x);
+        Some(Glyph {
+            low: low.unwrap_or(0.0),
+            centre: x(ratio.centre)?,
+            high: high.unwrap_or(120.0),
+            one: x(1.0)?,
+            open_low: low.is_none(),
+            open_high: high.is_none(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{CellId, tables::Interval};
+
+    use super::*;
+
+    fn row(verdict: Verdict, ratio: Option<(f64, f64, f64)>) -> ComparisonRow {
+        ComparisonRow {
+            coordinates: BTreeMap::new(),
+            baseline: CellId("a".to_owned()),
+            contender: CellId("b".to_owned()),
+            value: "v".to_owned(),
+            ratio: ratio.map(|(low, centre, high)| Interval { low: Some(low), centre, high: Some(high), blocks: 6, confidence: 0.99 }),
+            floor: None,
+            verdict,
+            reason: String::new(),
+        }
+    }
+
+    fn summarised(rows: Vec<ComparisonRow>) -> (String, String, String) {
+        let table = ComparisonTable { axis: "engine".to_owned(), baseline: "w".to_owned(), family: 1, confidence_each: 0.95, rows };
+        let contender = Contender { name: "V".to_owned(), mark: Mark::default() };
+        let summary = summary(&table, "v", contender).unwrap();
+        (summary.headline, summary.range, summary.others)
+    }
+
+    #[test]
+    fn a_summary_speaks_only_of_what_its_intervals_bound() {
+        let rows = vec![
+            row(Verdict::Faster, Some((0.5, 0.53, 0.56))),
+            row(Verdict::Faster, Some((0.2, 0.22, 0.25))),
+            row(Verdict::Unclear, Some((0.9, 1.0, 1.2))),
+            row(Verdict::NotMeasured, None),
+        ];
+        let (headline, range, others) = summarised(rows);
+        assert_eq!(headline, "faster in 2 of 4 settings");
+        assert_eq!(range, "between 0.20× and 0.56× the time");
+        assert_eq!(others, "1 too close to call, 1 not measured");
+    }
+
+    #[test]
+    fn nothing_measured_has_no_range() {
+        let (headline, range, others) = summarised(vec![row(Verdict::NotMeasured, None)]);
+        assert_eq!((headline.as_str(), range.as_str(), others.as_str()), ("not measured", "", ""));
+    }
+
+    #[test]
+    fn glyphs_stay_in_their_box() {
+        let rows = [row(Verdict::Faster, Some((0.0, 0.5, f64::INFINITY))), row(Verdict::Same, Some((0.9, 1.0, 1.1)))];
+        let scale = GlyphScale::over(&rows);
+        for row in &rows {
+            let glyph = scale.place(row.ratio.as_ref().unwrap()).unwrap();
+            for x in [glyph.low, glyph.centre, glyph.high, glyph.one] {
+                assert!((0.0..=120.0).contains(&x), "{glyph:?}");
+            }
+        }
+    }
+}

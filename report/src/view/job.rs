@@ -1,0 +1,163 @@
+//! A job's page.
+
+use std::collections::BTreeMap;
+
+use schema::{OutcomeKind, tables::{ClaimRow, JobTable}};
+use serde::Serialize;
+
+use super::{
+    cells::{self, Line},
+    chrome::{Chrome, link},
+    comparison::Family,
+};
+use crate::{
+    ReportError,
+    chart::Drawer,
+    ids::Index,
+    interval,
+    marks::Marks,
+    picture::Picture,
+    units,
+    words::{self, Badge, Fact},
+};
+
+/// A job's page.
+#[derive(Debug, Serialize)]
+pub(crate) struct JobPage {
+    chrome: Chrome,
+    id: String,
+    /// The question, or the id where there is none.
+    heading: String,
+    mode: &'static str,
+    /// Where its cells' pages are, from here.
+    cells_root: String,
+    measure: Vec<Fact>,
+    families: Vec<Family>,
+    claims: Vec<Claim>,
+    warnings: Vec<String>,
+    floors: Vec<FloorLine>,
+    tally_counts: Vec<Count>,
+    axes: Vec<String>,
+    cells: Vec<Line>,
+    picture_of_cells: Option<Picture>,
+}
+
+/// A claim and its judgement.
+#[derive(Debug, Serialize)]
+struct Claim {
+    id: String,
+    source: String,
+    states: String,
+    expect: String,
+    badge: Badge,
+    reason: String,
+}
+
+/// The noise of an engine.
+#[derive(Debug, Serialize)]
+struct FloorLine {
+    engine: String,
+    floor: String,
+    ratio: Option<interval::Estimate>,
+    pairs: u32,
+}
+
+/// How many cells ended so.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Count {
+    pub(crate) badge: Badge,
+    pub(crate) count: String,
+}
+
+/// How a set of cells ended, best first.
+pub(crate) fn tally(kinds: impl Iterator<Item = OutcomeKind>) -> Vec<Count> {
+    let mut counts: BTreeMap<OutcomeKind, u64> = BTreeMap::new();
+    for kind in kinds {
+        *counts.entry(kind).or_default() += 1;
+    }
+    counts.into_iter().map(|(kind, count)| Count { badge: words::outcome(kind), count: units::count(count) }).collect()
+}
+
+impl JobPage {
+    pub(crate) fn new(index: &Index<'_>, marks: &Marks, job: &JobTable, drawer: &mut Drawer) -> Result<Self, ReportError> {
+        let heading = heading(job);
+        let rows = index.cells_of(&job.id);
+        let families = families(index, marks, job, drawer)?;
+        let engines: std::collections::BTreeSet<String> = rows.iter().map(|row| row.cell.engine.to_string()).collect();
+        let axes = columns(job, rows.iter().map(|row| &row.coordinates));
+        Ok(Self {
+            chrome: Chrome::new(index.tables, "../", "jobs", &heading).with_crumbs(vec![link("Overview", "../index.html")]),
+            id: job.id.clone(),
+            mode: job.mode.word(),
+            cells_root: format!("../cells/{}/", job.id),
+            measure: words::measure(&job.measure),
+            families,
+            claims: job.claims.iter().map(claim).collect(),
+            warnings: warnings(index, &job.id),
+            floors: index
+                .tables
+                .floors
+                .iter()
+                .filter(|floor| engines.contains(&floor.engine))
+                .map(|floor| FloorLine {
+                    engine: words::value("engine", &floor.engine),
+                    floor: floor.floor.map_or_else(|| units::NOTHING.to_owned(), units::percent),
+                    ratio: floor.ratio.as_ref().map(interval::ratio),
+                    pairs: floor.pairs,
+                })
+                .collect(),
+            tally_counts: tally(rows.iter().map(|row| row.outcome.kind)),
+            cells: rows.iter().map(|row| cells::line(row, &axes)).collect(),
+            picture_of_cells: cells::draw(job, rows, marks, drawer)?,
+            axes,
+            heading,
+        })
+    }
+
+    /// Its verdicts, for the overview.
+    pub(crate) fn into_families(self) -> Vec<Family> {
+        self.families
+    }
+}
+
+/// The question, or the id where there is none.
+pub(crate) fn heading(job: &JobTable) -> String {
+    if job.question.trim().is_empty() { job.id.clone() } else { job.question.clone() }
+}
+
+/// The job's axes in its own order, and any that only its cells know.
+pub(crate) fn columns<'a>(job: &JobTable, rows: impl Iterator<Item = &'a BTreeMap<String, String>>) -> Vec<String> {
+    let mut axes = job.axes.clone();
+    let known: std::collections::BTreeSet<&String> = rows.flat_map(BTreeMap::keys).collect();
+    axes.extend(known.into_iter().filter(|axis| !job.axes.contains(axis)).cloned());
+    axes
+}
+
+fn families(index: &Index<'_>, marks: &Marks, job: &JobTable, drawer: &mut Drawer) -> Result<Vec<Family>, ReportError> {
+    job.comparisons
+        .iter()
+        .enumerate()
+        .map(|(number, table)| {
+            let mut family = Family::new(index, marks, job, number, table);
+            family.draw(job, table, drawer)?;
+            Ok(family)
+        })
+        .collect()
+}
+
+fn claim(row: &ClaimRow) -> Claim {
+    Claim {
+        id: row.id.clone(),
+        source: row.source.clone(),
+        states: row.states.clone(),
+        expect: row.expect.text.clone(),
+        badge: words::judgement(row.judgement),
+        reason: row.reason.clone(),
+    }
+}
+
+/// What lint said about a job.
+fn warnings(index: &Index<'_>, job: &str) -> Vec<String> {
+    let of_job = index.tables.warnings.iter().filter(|warning| warning.job == job);
+    of_job.map(|warning| warning.message.clone()).collect()
+}

@@ -1,0 +1,12 @@
+//! What each page shows, in words: templates get text and decide nothing.
+
+pub(crate) mod cell;
+pub(crate) mod cells;
+pub(crate) mod chrome;
+pub(crate) mod comparison;
+pub(crate) mod downloads;
+pub(crate) mod job;
+pub(crate) mod machines;
+pub(crate) mod method;
+pub(crate) mod overview;
+pub(crate) mod setting;

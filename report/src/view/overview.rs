@@ -1,0 +1,103 @@
+//! The first page: every verdict, in a sentence made from data.
+
+use schema::{Tables, tables::{JobTable, Verdict}};
+use serde::Serialize;
+
+use super::{
+    chrome::{self, Chrome},
+    comparison::Family,
+    job::{self, Count},
+};
+use crate::{ids::Index, units, words};
+
+/// More verdicts than this of one family are folded: the rest is one click away.
+const UNFOLDED: usize = 24;
+
+/// The overview.
+#[derive(Debug, Serialize)]
+pub(crate) struct Overview {
+    chrome: Chrome,
+    title: String,
+    /// How the verdicts of the whole site are spread.
+    verdicts: Vec<Count>,
+    jobs: Vec<Section>,
+    outcomes: Vec<Count>,
+    machines: Vec<String>,
+    cells: String,
+    /// Warnings that belong to no job of the tables.
+    warnings: Vec<String>,
+    unfolded: usize,
+}
+
+/// A job on the overview.
+#[derive(Debug, Serialize)]
+struct Section {
+    id: String,
+    heading: String,
+    mode: &'static str,
+    href: String,
+    cells_root: String,
+    families: Vec<Family>,
+    /// How its cells ended.
+    outcomes: Vec<Count>,
+    claims: Vec<Count>,
+}
+
+impl Overview {
+    /// `families` are those of each job, in the order of the tables.
+    pub(crate) fn new(index: &Index<'_>, families: Vec<Vec<Family>>) -> Self {
+        let tables = index.tables;
+        let jobs = tables.jobs.iter().zip(families).map(|(job, families)| section(index, job, families)).collect();
+        let cells = tables.cells.len() as u64;
+        Self {
+            chrome: Chrome::new(tables, "", "overview", ""),
+            title: chrome::site_title(tables),
+            verdicts: verdicts(tables),
+            jobs,
+            outcomes: job::tally(tables.cells.iter().map(|row| row.outcome.kind)),
+            machines: tables.environments.iter().map(|found| found.fingerprint.cpu_model.clone()).collect(),
+            cells: format!("{} {}", units::count(cells), if cells == 1 { "cell" } else { "cells" }),
+            warnings: tables
+                .warnings
+                .iter()
+                .filter(|warning| tables.jobs.iter().all(|job| job.id != warning.job))
+                .map(|warning| warning.message.clone())
+                .collect(),
+            unfolded: UNFOLDED,
+        }
+    }
+}
+
+fn section(index: &Index<'_>, job: &JobTable, families: Vec<Family>) -> Section {
+    Section {
+        id: job.id.clone(),
+        heading: job::heading(job),
+        mode: job.mode.word(),
+        href: format!("jobs/{}.html", job.id),
+        cells_root: format!("cells/{}/", job.id),
+        families,
+        outcomes: job::tally(index.cells_of(&job.id).iter().map(|row| row.outcome.kind)),
+        claims: claims(job),
+    }
+}
+
+fn verdicts(tables: &Tables) -> Vec<Count> {
+    let all = [Verdict::Faster, Verdict::Slower, Verdict::Same, Verdict::Unclear, Verdict::NotMeasured];
+    let rows = || tables.jobs.iter().flat_map(|job| &job.comparisons).flat_map(|comparison| &comparison.rows);
+    all.into_iter()
+        .map(|verdict| (verdict, rows().filter(|row| row.verdict == verdict).count() as u64))
+        .filter(|(_, count)| *count > 0)
+        .map(|(verdict, count)| Count { badge: words::verdict(verdict), count: units::count(count) })
+        .collect()
+}
+
+fn claims(job: &JobTable) -> Vec<Count> {
+    let mut counts: Vec<(words::Badge, u64)> = Vec::new();
+    for badge in job.claims.iter().map(|claim| words::judgement(claim.judgement)) {
+        match counts.iter_mut().find(|(known, _)| *known == badge) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((badge, 1)),
+        }
+    }
+    counts.into_iter().map(|(badge, count)| Count { badge, count: units::count(count) }).collect()
+}
