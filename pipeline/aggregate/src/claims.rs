@@ -169,7 +169,13 @@ fn weigh(expect: &Expectation, judged: &[JudgedPair<'_>]) -> (Judgement, String)
 fn sentence(expect: &Expectation, (pair, judged): &JudgedPair<'_>) -> String {
     let ratio = judged.ratio.as_ref().map_or_else(
         || "unknown".to_owned(),
-        |ratio| format!("{} {}", short(ratio.centre, 3), verdict::printed(ratio)),
+        |ratio| {
+            format!(
+                "{} {}",
+                short(ratio.centre, 3),
+                verdict::printed(ratio, &[1.0])
+            )
+        },
     );
     format!(
         "the time of {} over that of {} is {ratio}{}",

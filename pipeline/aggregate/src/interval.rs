@@ -15,7 +15,7 @@
 use schema::tables::Interval;
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
-use crate::number::rounded;
+use crate::number::{rounded, rounded_down, rounded_up};
 
 /// Fewest blocks that a verdict, or a noise floor, may rest on.
 pub const VERDICT_BLOCKS: u32 = 6;
@@ -36,7 +36,7 @@ pub(crate) fn resolution(time_ns: f64) -> f64 {
 ///
 /// `resolution` is added to the interval at both ends. It is a bound on an error that all blocks
 /// may share, so it does not shrink with their number; without it, blocks that agree to the
-/// nanosecond would claim an interval without width. `None` without a value, or when one is not
+/// nanosecond would claim an interval without width. Ends are rounded outward. `None` without a value, or when one is not
 /// finite.
 #[must_use]
 pub(crate) fn of_logs(logs: &[f64], confidence: f64, resolution: f64) -> Option<Interval> {
@@ -51,14 +51,14 @@ pub(crate) fn of_logs(logs: &[f64], confidence: f64, resolution: f64) -> Option<
             (centre, half.map(|half| (half, half)))
         }
     };
-    let factor = |log: f64| {
-        let factor = rounded(libm::exp(log));
-        (factor.is_finite() && factor > 0.0).then_some(factor)
-    };
+    let factor =
+        |log: f64| Some(libm::exp(log)).filter(|factor| factor.is_finite() && *factor > 0.0);
+    let low = half.and_then(|(below, _)| factor(centre - below - resolution));
+    let high = half.and_then(|(_, above)| factor(centre + above + resolution));
     Some(Interval {
-        low: half.and_then(|(below, _)| factor(centre - below - resolution)),
-        centre: factor(centre)?,
-        high: half.and_then(|(_, above)| factor(centre + above + resolution)),
+        low: low.map(rounded_down),
+        centre: rounded(factor(centre)?),
+        high: high.map(rounded_up),
         blocks: u32::try_from(sorted.len()).ok()?,
         confidence,
     })
@@ -101,6 +101,8 @@ fn student_half_width(values: &[f64], mean: f64, confidence: f64) -> Option<f64>
 fn student_quantile(confidence: f64, freedom: f64) -> Option<f64> {
     let tail = tail(confidence)?;
     let quantile = -StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(tail);
+    // It comes from the system's mathematical library, whose last bits depend on the processor.
+    let quantile: f64 = format!("{quantile:.11e}").parse().ok()?;
     quantile.is_finite().then_some(quantile)
 }
 
@@ -133,4 +135,193 @@ fn order_statistics(sorted: &[f64], confidence: f64) -> Option<(f64, f64, f64)> 
 
 fn tail(confidence: f64) -> Option<f64> {
     (confidence > 0.0 && confidence < 1.0).then_some((1.0 - confidence) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt as _, SeedableRng as _};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    /// NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.2.
+    #[test]
+    fn quantiles_are_the_published_ones() {
+        let published = [
+            (1.0, 0.95, 12.706),
+            (2.0, 0.95, 4.303),
+            (5.0, 0.90, 2.015),
+            (5.0, 0.95, 2.571),
+            (5.0, 0.99, 4.032),
+            (5.0, 0.998, 5.893),
+            (11.0, 0.95, 2.201),
+            (11.0, 0.998, 4.025),
+            (23.0, 0.95, 2.069),
+            (1.0, 0.998, 318.309), // tan(0.499 π); the table prints 318.313
+        ];
+        for (freedom, confidence, expected) in published {
+            let quantile = student_quantile(confidence, freedom).unwrap();
+            assert!(
+                (quantile - expected).abs() < 5.1e-4,
+                "{freedom} {confidence}: {quantile}"
+            );
+        }
+    }
+
+    /// Families of thousands of pairs reach far into the tail, where five degrees of freedom
+    /// have a closed form (Johnson, Kotz and Balakrishnan, "Continuous Univariate Distributions",
+    /// volume 2, 1995, chapter 28).
+    #[test]
+    fn quantiles_hold_in_the_far_tail() {
+        let tail_beyond = |t: f64| {
+            let theta = (t / 5_f64.sqrt()).atan();
+            let cosine = theta.cos();
+            let inner = theta.sin() * cosine * (1.0 + 2.0 / 3.0 * cosine * cosine);
+            0.5 - (theta + inner) / std::f64::consts::PI
+        };
+        for family in [1, 10, 100, 10_000, 100_000] {
+            let confidence = 1.0 - 0.05 / f64::from(family);
+            let expected = 0.025 / f64::from(family);
+            let found = tail_beyond(student_quantile(confidence, 5.0).unwrap());
+            assert!(
+                (found / expected - 1.0).abs() < 1e-6,
+                "{family}: {found} for {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn confidences_that_are_none_give_no_ends() {
+        for confidence in [0.0, 1.0, -1.0, f64::NAN] {
+            let interval = of_logs(&[0.0, 0.1, 0.2], confidence, 0.0).unwrap();
+            assert_eq!((interval.low, interval.high), (None, None));
+        }
+    }
+
+    /// mean 3, s² 3.5, t₅ 2.5706, half-width 2.5706·√(3.5/6) = 1.96333.
+    #[test]
+    fn six_blocks_get_students_interval() {
+        let logs: Vec<f64> = (0..6)
+            .map(|block| (0.5 + f64::from(block)) / 100.0)
+            .collect();
+        let interval = of_logs(&logs, 0.95, 0.0).unwrap();
+        assert_eq!(interval.centre, 1.030_45); // exp(0.03)
+        assert_eq!(interval.low, Some(1.010_42)); // exp(0.03 − 0.0196333)
+        assert_eq!(interval.high, Some(1.050_89)); // exp(0.03 + 0.0196333)
+        assert_eq!(interval.blocks, 6);
+    }
+
+    /// At 95 %, the 6th and 15th of 20, the 8th and 18th of 25 values: the table in Conover,
+    /// "Practical Nonparametric Statistics" (1999), binomial with p = ½.
+    #[test]
+    fn many_blocks_get_order_statistics() {
+        let ends = |n: u32| {
+            let values: Vec<f64> = (1..=n).rev().map(f64::from).collect();
+            order_statistics(
+                &{
+                    let mut sorted = values;
+                    sorted.sort_by(f64::total_cmp);
+                    sorted
+                },
+                0.95,
+            )
+        };
+        assert_eq!(ends(19), None);
+        assert_eq!(ends(20), Some((6.0, 10.5, 15.0)));
+        assert_eq!(ends(25), Some((8.0, 13.0, 18.0)));
+        // 1 − 2⁻¹⁹ is what the whole range of 20 reaches.
+        assert_eq!(order_statistics(&[0.0; 20], 0.999_999), None);
+        assert!(order_statistics(&[0.0; 20], 0.999_998).is_some());
+    }
+
+    #[test]
+    fn tens_of_thousands_of_blocks_are_no_trouble() {
+        let logs: Vec<f64> = (0..30_001)
+            .map(|block| f64::from(block) / 30_000.0 - 0.5)
+            .collect();
+        let interval = of_logs(&logs, 0.95, 0.0).unwrap();
+        assert_eq!(interval.centre, 1.0);
+        // Normal approximation: 1.96·√n/2 ranks either side of the middle, 170 of 30,000.
+        assert!(
+            (interval.high.unwrap() - 1.005_67).abs() < 1e-4,
+            "{interval:?}"
+        );
+    }
+
+    #[test]
+    fn blocks_that_agree_to_the_nanosecond_keep_a_width() {
+        let step_ns = 1_000.0;
+        let interval = of_logs(&[0.0; 6], 0.95, 2.0 * resolution(step_ns)).unwrap();
+        assert_eq!(
+            (interval.low, interval.high),
+            (Some(0.998_001), Some(1.002_01))
+        );
+    }
+
+    #[test]
+    fn too_few_values_have_no_ends_and_absurd_ones_no_interval() {
+        assert_eq!(of_logs(&[], 0.95, 0.0), None);
+        let one = of_logs(&[0.0], 0.95, 0.0).unwrap();
+        assert_eq!((one.low, one.centre, one.high), (None, 1.0, None));
+        assert_eq!(of_logs(&[f64::NAN, 0.0], 0.95, 0.0), None);
+        assert_eq!(of_logs(&[1e6; 6], 0.95, 0.0), None);
+        let wide = of_logs(&[-300.0, 300.0], 0.999_999, 0.0).unwrap();
+        assert_eq!((wide.low, wide.high), (None, None));
+    }
+
+    /// Share of 20,000 samples of `n` values around 0 whose interval holds 1 = exp(0).
+    fn coverage(n: usize, draw: impl Fn(&mut ChaCha8Rng) -> f64) -> f64 {
+        let mut random = ChaCha8Rng::seed_from_u64(1908);
+        let repeats = 20_000;
+        let covered = (0..repeats).filter(|_| {
+            let logs: Vec<f64> = (0..n).map(|_| 0.01 * draw(&mut random)).collect();
+            let interval = of_logs(&logs, 0.95, 0.0).unwrap();
+            interval.low.unwrap() <= 1.0 && 1.0 <= interval.high.unwrap()
+        });
+        covered.count() as f64 / f64::from(repeats)
+    }
+
+    fn uniform(random: &mut ChaCha8Rng) -> f64 {
+        1.0 - random.random::<f64>()
+    }
+
+    /// Box and Muller 1958.
+    fn normal(random: &mut ChaCha8Rng) -> f64 {
+        let radius = (-2.0 * uniform(random).ln()).sqrt();
+        radius * (std::f64::consts::TAU * uniform(random)).cos()
+    }
+
+    /// Student's t of three degrees of freedom.
+    fn heavy(random: &mut ChaCha8Rng) -> f64 {
+        let squares: f64 = (0..3).map(|_| normal(random).powi(2)).sum();
+        normal(random) / (squares / 3.0).sqrt()
+    }
+
+    /// A tenth of the values ten times as far out.
+    fn contaminated(random: &mut ChaCha8Rng) -> f64 {
+        let factor = if uniform(random) < 0.1 { 10.0 } else { 1.0 };
+        factor * normal(random)
+    }
+
+    /// Two moods of a machine, each as likely, six of its own widths apart.
+    fn moods(random: &mut ChaCha8Rng) -> f64 {
+        normal(random) + if uniform(random) < 0.5 { 3.0 } else { -3.0 }
+    }
+
+    #[test]
+    fn intervals_cover_what_they_promise() {
+        for n in [6, 12, 24] {
+            for (name, covered) in [
+                ("normal", coverage(n, normal)),
+                ("heavy", coverage(n, heavy)),
+                ("contaminated", coverage(n, contaminated)),
+                ("moods", coverage(n, moods)),
+            ] {
+                assert!(covered >= 0.93, "{name}, {n} blocks: {covered}");
+            }
+        }
+        // Neither is it bought with width: Student's interval of normal values is exact.
+        let exact = coverage(6, normal);
+        assert!((exact - 0.95).abs() < 0.006, "{exact}");
+    }
 }

@@ -60,6 +60,16 @@ fn number(number: Option<impl ToString>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
+/// A number that may be tiny or huge, in the shorter notation.
+fn decimal(number: Option<f64>) -> String {
+    match number {
+        Some(number) if number != 0.0 && !(1e-4..1e15).contains(&number.abs()) => {
+            format!("{number:e}")
+        }
+        number => number.map_or_else(String::new, |number| number.to_string()),
+    }
+}
+
 /// Names and values in one field: `batch=1 image=224`.
 fn pairs<V: std::fmt::Display>(map: &BTreeMap<String, V>) -> String {
     let pairs: Vec<_> = map
@@ -75,11 +85,11 @@ fn outcome(outcome: &Outcome) -> [String; 2] {
 
 fn interval(interval: Option<&Interval>) -> [String; 5] {
     [
-        number(interval.map(|interval| interval.centre)),
-        number(interval.and_then(|interval| interval.low)),
-        number(interval.and_then(|interval| interval.high)),
+        decimal(interval.map(|interval| interval.centre)),
+        decimal(interval.and_then(|interval| interval.low)),
+        decimal(interval.and_then(|interval| interval.high)),
         number(interval.map(|interval| interval.blocks)),
-        number(interval.map(|interval| interval.confidence)),
+        decimal(interval.map(|interval| interval.confidence)),
     ]
 }
 
@@ -194,16 +204,16 @@ fn configuration(row: &CellRow) -> Vec<String> {
 
 fn figures(speed: Option<&Speed>) -> Vec<String> {
     let mut values = interval(speed.map(|speed| &speed.step_ns)).to_vec();
-    values.push(number(speed.map(|speed| speed.items_per_second)));
+    values.push(decimal(speed.map(|speed| speed.items_per_second)));
     values.push(number(speed.map(|speed| speed.samples)));
     values.push(number(speed.map(|speed| speed.min_ns)));
     values.extend(crate::percentile::SHOWN.iter().map(|percent| {
         number(speed.and_then(|speed| speed.percentiles_ns.get(&format!("p{percent}"))))
     }));
     values.push(number(speed.map(|speed| speed.max_ns)));
-    values.push(number(speed.map(|speed| speed.between_blocks)));
-    values.push(number(speed.map(|speed| speed.within_round)));
-    values.push(number(speed.map(|speed| speed.flops_per_second)));
+    values.push(decimal(speed.map(|speed| speed.between_blocks)));
+    values.push(decimal(speed.map(|speed| speed.within_round)));
+    values.push(decimal(speed.map(|speed| speed.flops_per_second)));
     values
 }
 
@@ -212,10 +222,10 @@ fn costs(row: &CellRow) -> Vec<String> {
     let memory = row.memory.as_ref();
     let loaded = row.loaded.as_ref();
     vec![
-        number(parity.map(|parity| parity.error)),
-        number(parity.map(|parity| parity.eager_error)),
-        number(parity.map(|parity| parity.bound)),
-        number(parity.map(|parity| parity.worst_share)),
+        decimal(parity.map(|parity| parity.error)),
+        decimal(parity.map(|parity| parity.eager_error)),
+        decimal(parity.map(|parity| parity.bound)),
+        decimal(parity.map(|parity| parity.worst_share)),
         number(memory.map(|memory| memory.peak_resident_bytes)),
         number(memory.and_then(|memory| memory.peak_device_bytes)),
         number(row.start_ns),
@@ -265,7 +275,7 @@ pub(super) fn comparisons(tables: &Tables) -> Result<Vec<u8>, ExportError> {
                 ];
                 values.extend(interval(row.ratio.as_ref()));
                 values.push(number(Some(comparison.family)));
-                values.push(number(row.floor));
+                values.push(decimal(row.floor));
                 values.push(text(row.verdict.word()));
                 values.push(text(&row.reason));
                 sheet.row(values)?;
@@ -327,7 +337,7 @@ const FLOORS: [&str; 8] = [
 pub(super) fn floors(tables: &Tables) -> Result<Vec<u8>, ExportError> {
     let mut sheet = Sheet::new("floors.csv", &FLOORS)?;
     for floor in &tables.floors {
-        let mut values = vec![text(&floor.engine), number(floor.floor)];
+        let mut values = vec![text(&floor.engine), decimal(floor.floor)];
         values.extend(interval(floor.ratio.as_ref()));
         values.push(number(Some(floor.pairs)));
         sheet.row(values)?;

@@ -1,0 +1,118 @@
+//! Claims held against what was measured.
+
+use photofinish_aggregate::synthetic::Synthetic;
+use schema::{
+    Outcome, OutcomeKind,
+    plan::Relation,
+    tables::{ClaimRow, Judgement},
+};
+
+use crate::race::{heat, race, run, set_times, tables};
+
+const EVEN: [u64; 6] = [1_000_000; 6];
+
+fn claim(run: &Synthetic) -> ClaimRow {
+    tables(run).jobs.swap_remove(0).claims.swap_remove(0)
+}
+
+fn judged(relation: Relation, contender: u64) -> Judgement {
+    let mut run = race(&EVEN, &[contender; 6]);
+    run.record.plan.jobs[0].claims[0].expect.relation = relation;
+    claim(&run).judgement
+}
+
+#[test]
+fn relations_are_held_against_verdicts() {
+    use Judgement::{Confirmed, Contradicted, Unclear};
+    let cases = [
+        (Relation::Less, [Confirmed, Unclear, Contradicted]),
+        (Relation::Equal, [Contradicted, Confirmed, Contradicted]),
+        (Relation::Greater, [Contradicted, Unclear, Confirmed]),
+    ];
+    for (relation, expected) in cases {
+        let found = [500_000, 1_000_000, 2_000_000].map(|contender| judged(relation, contender));
+        assert_eq!(found, expected, "{relation:?}");
+    }
+}
+
+#[test]
+fn reasons_name_the_numbers() {
+    let confirmed = claim(&race(&EVEN, &[500_000; 6])).reason;
+    let contradicted = claim(&race(&EVEN, &[2_000_000; 6])).reason;
+    let same = claim(&race(&EVEN, &EVEN)).reason;
+    let few = claim(&race(&EVEN[..4], &[500_000; 4])).reason;
+    let mut run = race(&EVEN, &EVEN);
+    heat(&mut run, 0).footer.outcomes[1] = Outcome::new(OutcomeKind::Crashed, "signal 11");
+    let crashed = claim(&run);
+    assert_eq!(crashed.judgement, Judgement::NotMeasurableHere);
+    run.record.plan.jobs[0].claims[0]
+        .expect
+        .at
+        .insert("batch".to_owned(), "64".to_owned());
+    let absent = claim(&run);
+    assert_eq!(absent.judgement, Judgement::NotMeasurableHere);
+    let all = [
+        confirmed,
+        contradicted,
+        same,
+        few,
+        crashed.reason,
+        absent.reason,
+    ];
+    insta::assert_snapshot!(all.join("\n"), @r#"
+    the time of onnxruntime/cpu over that of pytorch/eager is 0.5 [0.499998, 0.500002] at batch=1, model=resnet18
+    the time of onnxruntime/cpu over that of pytorch/eager is 2 [1.99999, 2.00001] at batch=1, model=resnet18
+    the time of onnxruntime/cpu over that of pytorch/eager is 1 [0.999998, 1.00001] at batch=1, model=resnet18, same: interval [0.999998, 1.00001] and the 0.001 % floor lie inside the 5 % margin
+    the time of onnxruntime/cpu over that of pytorch/eager is 0.5 [0.499998, 0.500002] at batch=1, model=resnet18, unclear: only 4 blocks measured both; a verdict rests on at least 6
+    batch=1, model=resnet18: onnxruntime/cpu: crashed: signal 11
+    no group of this job holds both onnxruntime/cpu and pytorch/eager there
+    "#);
+}
+
+#[test]
+fn every_measured_pair_must_agree() {
+    // Four models at batch 1, the claim's only coordinate.
+    let mut run = run(4, 6);
+    for group in 0..4 {
+        set_times(&mut run, group, 0, &EVEN);
+        set_times(&mut run, group, 1, &[500_000 + 1_000 * group as u64; 6]);
+    }
+    let all = claim(&run);
+    assert_eq!(all.judgement, Judgement::Confirmed);
+    heat(&mut run, 2).footer.outcomes[1] = Outcome::new(OutcomeKind::TimedOut, "60 s");
+    let three = claim(&run);
+    assert_eq!(three.judgement, Judgement::Confirmed);
+    insta::assert_snapshot!([all.reason, three.reason].join("\n"), @r#"
+    the time of onnxruntime/cpu over that of pytorch/eager is 0.5 to 0.503, and all 4 pairs agree
+    the time of onnxruntime/cpu over that of pytorch/eager is 0.5 to 0.503, and all 3 pairs agree; 3 of 4 pairs could be measured
+    "#);
+
+    set_times(&mut run, 3, 1, &EVEN);
+    assert_eq!(claim(&run).judgement, Judgement::Unclear);
+    set_times(&mut run, 1, 1, &[2_000_000; 6]);
+    let one = claim(&run);
+    assert_eq!(one.judgement, Judgement::Contradicted);
+    assert!(one.reason.contains("mobilenet_v2"), "{}", one.reason);
+}
+
+#[test]
+fn pairs_without_a_baseline_are_compared_and_share_the_error() {
+    // The same cells, with the comparison dropped: the claim's own pairs make the family.
+    let mut run = run(4, 6);
+    run.record.plan.jobs[0].comparisons[0].pairs.truncate(1);
+    let tables = tables(&run);
+    let comparison = &tables.jobs[0].comparisons[0];
+    assert_eq!((comparison.family, comparison.confidence_each), (4, 0.9875));
+}
+
+#[test]
+fn sides_may_be_swapped() {
+    let mut run = race(&EVEN, &[500_000; 6]);
+    let expect = &mut run.record.plan.jobs[0].claims[0].expect;
+    std::mem::swap(&mut expect.left, &mut expect.right);
+    expect.relation = Relation::Greater;
+    let swapped = claim(&run);
+    assert_eq!(swapped.judgement, Judgement::Confirmed);
+    // It is a pair of the comparison, the other way round: no new one.
+    assert_eq!(tables(&run).jobs[0].comparisons[0].family, 1);
+}

@@ -1,0 +1,143 @@
+//! Files to download.
+
+use std::collections::BTreeMap;
+
+use arrow_array::{RecordBatch, UInt64Array, cast::AsArray as _, types::UInt32Type};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use photofinish_aggregate::downloads;
+use schema::{Outcome, OutcomeKind, Tables};
+
+use crate::race::{heat, race, run, set_times, tables};
+
+fn file(tables: &Tables, name: &str) -> Vec<u8> {
+    let mut files = downloads(tables).unwrap();
+    files.retain(|download| download.file == name);
+    files.pop().unwrap().bytes
+}
+
+fn rows(bytes: &[u8]) -> Vec<BTreeMap<String, String>> {
+    csv::Reader::from_reader(bytes)
+        .deserialize()
+        .collect::<Result<_, _>>()
+        .unwrap()
+}
+
+#[test]
+fn the_same_tables_give_the_same_bytes() {
+    let tables = tables(&run(12, 6));
+    let first = downloads(&tables).unwrap();
+    assert_eq!(first, downloads(&tables.clone()).unwrap());
+    let names: Vec<_> = first
+        .iter()
+        .map(|download| download.file.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "cells.csv",
+            "comparisons.csv",
+            "claims.csv",
+            "floors.csv",
+            "samples.parquet",
+            "tables.json"
+        ]
+    );
+}
+
+#[test]
+fn csv_files_of_a_small_race() {
+    let mut run = race(
+        &[1_000_000; 6],
+        &[500_000, 510_000, 490_000, 505_000, 495_000, 500_000],
+    );
+    set_times(
+        &mut run,
+        0,
+        2,
+        &[1_004_000, 996_000, 1_000_000, 1_001_000, 999_000, 1_002_000],
+    );
+    let tables = tables(&run);
+    for name in ["cells.csv", "comparisons.csv", "claims.csv", "floors.csv"] {
+        let text = String::from_utf8(file(&tables, name)).unwrap();
+        assert!(
+            text.lines().count() > 1
+                && text
+                    .split_inclusive('\n')
+                    .all(|line| line.ends_with("\r\n"))
+        );
+        insta::assert_snapshot!(name, text.replace("\r\n", "\n"));
+    }
+}
+
+#[test]
+fn json_reads_back_as_the_tables() {
+    let tables = tables(&run(3, 6));
+    assert_eq!(
+        serde_json::from_slice::<Tables>(&file(&tables, "tables.json")).unwrap(),
+        tables
+    );
+}
+
+#[test]
+fn text_cannot_be_a_formula_nor_break_a_row() {
+    let mut run = race(&[1_000_000; 6], &[1_000_000; 6]);
+    let reason = "=HYPERLINK(\"http://example.org\",\"a\"),\r\nnext line";
+    heat(&mut run, 0).footer.outcomes[1] = Outcome::new(OutcomeKind::Crashed, reason);
+    let claim = &mut run.record.plan.jobs[0].claims[0];
+    claim.id = "+1".to_owned();
+    claim.source = "@here".to_owned();
+    claim.states = "-1 < 0".to_owned();
+    let tables = tables(&run);
+    let cells = rows(&file(&tables, "cells.csv"));
+    assert_eq!(cells[1]["reason"], format!("'{reason}"));
+    assert_eq!(cells[1]["step_ns"], "");
+    let claims = rows(&file(&tables, "claims.csv"));
+    assert_eq!(
+        (claims[0]["claim"].as_str(), claims[0]["source"].as_str()),
+        ("'+1", "'@here")
+    );
+    assert_eq!(claims[0]["states"], "'-1 < 0");
+}
+
+#[test]
+fn parquet_holds_every_sample_in_order() {
+    let tables = tables(&run(3, 6));
+    let bytes = file(&tables, "samples.parquet");
+    let path = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(path.path(), &bytes).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(path.reopen().unwrap())
+        .unwrap()
+        .build()
+        .unwrap();
+    let batches: Vec<RecordBatch> = reader.collect::<Result<_, _>>().unwrap();
+    let samples = |batch: &RecordBatch| {
+        let column = batch.column_by_name("sample_ns").unwrap();
+        column
+            .as_any()
+            .downcast_ref::<UInt64Array>()
+            .unwrap()
+            .values()
+            .to_vec()
+    };
+    let read: Vec<u64> = batches.iter().flat_map(samples).collect();
+    let written: Vec<u64> = tables
+        .cells
+        .iter()
+        .flat_map(|row| &row.launches)
+        .flat_map(|launch| launch.rounds.iter().flatten())
+        .copied()
+        .collect();
+    assert_eq!(read, written);
+    let blocks = batches[0]
+        .column_by_name("block")
+        .unwrap()
+        .as_primitive::<UInt32Type>();
+    assert_eq!(blocks.values()[..7], [0, 0, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn no_samples_still_make_a_file() {
+    let mut run = race(&[1_000_000; 6], &[1_000_000; 6]);
+    run.record.heats.clear();
+    assert!(file(&tables(&run), "samples.parquet").starts_with(b"PAR1"));
+}

@@ -1,0 +1,215 @@
+//! Ratios, floors and verdicts, by hand.
+
+use schema::{Outcome, OutcomeKind, tables::Verdict};
+
+use crate::race::{heat, only_row, race, run, set_times, tables};
+
+const EVEN: [u64; 6] = [1_000_000; 6];
+
+#[test]
+fn a_ratio_and_its_interval_by_hand() {
+    // d = ln(0.50, 0.51, 0.49, 0.505, 0.495, 0.50): mean −0.6932305, s 0.01414405;
+    // half-width 2.570582·s/√6 + 1/1,000,000 + 1/490,000 = 0.01484631;
+    // ends 0.4925906 and 0.5074362, rounded outward.
+    let contender = [500_000, 510_000, 490_000, 505_000, 495_000, 500_000];
+    let tables = tables(&race(&EVEN, &contender));
+    let row = only_row(&tables);
+    let ratio = row.ratio.unwrap();
+    assert_eq!(ratio.centre, 0.499_958);
+    assert_eq!((ratio.low, ratio.high), (Some(0.492_59), Some(0.507_437)));
+    assert_eq!((ratio.blocks, ratio.confidence), (6, 0.95));
+    assert_eq!(row.verdict, Verdict::Faster);
+    insta::assert_snapshot!(row.reason, @"interval [0.493, 0.507] lies outside the 5 % margin and the 0.001 % floor");
+}
+
+#[test]
+fn each_direction_has_its_verdict() {
+    let verdict = |contender: [u64; 6]| only_row(&tables(&race(&EVEN, &contender))).verdict;
+    assert_eq!(verdict([500_000; 6]), Verdict::Faster);
+    assert_eq!(verdict([2_000_000; 6]), Verdict::Slower);
+    assert_eq!(verdict([1_010_000; 6]), Verdict::Same);
+    // Between 5 % and nothing, and scattered.
+    assert_eq!(
+        verdict([960_000, 940_000, 950_000, 960_000, 940_000, 950_000]),
+        Verdict::Unclear
+    );
+    assert_eq!(
+        verdict([500_000, 2_000_000, 500_000, 2_000_000, 500_000, 2_000_000]),
+        Verdict::Unclear
+    );
+}
+
+#[test]
+fn fewer_than_six_blocks_are_unclear_with_an_interval() {
+    let tables = tables(&race(&[1_000_000; 5], &[500_000; 5]));
+    let row = only_row(&tables);
+    assert_eq!(row.verdict, Verdict::Unclear);
+    assert_eq!(
+        row.reason,
+        "only 5 blocks measured both; a verdict rests on at least 6"
+    );
+    assert!(row.ratio.unwrap().low.is_some());
+    assert_eq!(
+        tables
+            .floors
+            .iter()
+            .map(|floor| floor.floor)
+            .collect::<Vec<_>>(),
+        [None, None]
+    );
+}
+
+#[test]
+fn one_block_has_no_interval() {
+    let tables = tables(&race(&[1_000_000], &[500_000]));
+    let ratio = only_row(&tables).ratio.unwrap();
+    assert_eq!(
+        (ratio.low, ratio.centre, ratio.high, ratio.blocks),
+        (None, 0.5, None, 1)
+    );
+}
+
+#[test]
+fn only_blocks_that_measured_both_count() {
+    let mut run = race(&[1_000_000; 8], &[500_000; 8]);
+    for block in [0, 3, 5] {
+        heat(&mut run, 0).blocks[block]
+            .launches
+            .retain(|launch| launch.slot != 1);
+    }
+    let tables = tables(&run);
+    let row = only_row(&tables);
+    assert_eq!(
+        (row.ratio.unwrap().blocks, row.verdict),
+        (5, Verdict::Unclear)
+    );
+}
+
+#[test]
+fn the_floor_is_the_far_end_of_the_twins_interval() {
+    // Twins of the baseline are 2 % slower, within the margin, to the nanosecond: the floor is
+    // that and the clock's resolution, 2 in a million, rounded outward.
+    let mut run = race(&EVEN, &[1_001_000; 6]);
+    set_times(&mut run, 0, 2, &[1_020_000; 6]);
+    let noisy = tables(&run);
+    let floor = noisy
+        .floors
+        .iter()
+        .find(|floor| floor.engine == "pytorch/eager")
+        .unwrap();
+    assert_eq!((floor.floor, floor.pairs), (Some(0.020_01), 1));
+    assert_eq!(only_row(&noisy).verdict, Verdict::Same);
+
+    // Beyond the margin: what lies inside the margin is no longer the same.
+    set_times(&mut run, 0, 2, &[1_200_000; 6]);
+    let noisy = tables(&run);
+    let row = only_row(&noisy);
+    assert_eq!(row.floor, Some(0.200_01));
+    assert_eq!(row.verdict, Verdict::Unclear);
+    insta::assert_snapshot!(row.reason, @"interval [1.00099, 1.00101] lies inside the 5 % margin, but the 20 % floor does not");
+
+    // Slower than the margin, but not than the floor.
+    set_times(&mut run, 0, 1, &[1_150_000; 6]);
+    set_times(&mut run, 0, 3, &[1_150_000; 6]);
+    assert_eq!(only_row(&tables(&run)).verdict, Verdict::Unclear);
+    set_times(&mut run, 0, 1, &[1_250_000; 6]);
+    set_times(&mut run, 0, 3, &[1_250_000; 6]);
+    assert_eq!(only_row(&tables(&run)).verdict, Verdict::Slower);
+}
+
+#[test]
+fn twins_of_all_heats_make_one_floor() {
+    // Groups 0 and 10 hold twins.
+    let tables = tables(&run(11, 6));
+    for floor in &tables.floors {
+        assert_eq!((floor.pairs, floor.ratio.unwrap().blocks), (2, 12));
+        let ratio = floor.ratio.unwrap();
+        let farther = ratio.high.unwrap().max(1.0 / ratio.low.unwrap()) - 1.0;
+        assert!((floor.floor.unwrap() - farther).abs() < 1e-7);
+    }
+}
+
+#[test]
+fn without_twins_nothing_is_called() {
+    let mut run = race(&EVEN, &[500_000; 6]);
+    let cut = |cells: &mut Vec<schema::plan::PlannedCell>| cells.truncate(2);
+    cut(&mut run.record.plan.heats[0].cells);
+    let heat = heat(&mut run, 0);
+    cut(&mut heat.header.cells);
+    heat.reference.parity.truncate(2);
+    heat.reference.obstacles.truncate(2);
+    heat.footer.outcomes.truncate(2);
+    for block in &mut heat.blocks {
+        block.launches.retain(|launch| launch.slot < 2);
+    }
+    let tables = tables(&run);
+    assert!(tables.floors.is_empty());
+    let row = only_row(&tables);
+    assert_eq!((row.verdict, row.floor), (Verdict::Unclear, None));
+    insta::assert_snapshot!(row.reason, @"interval [0.499998, 0.500002] cannot be held against the noise between identical cells, which was not measured in 6 blocks");
+}
+
+#[test]
+fn an_unmeasured_side_is_named() {
+    let mut run = race(&EVEN, &[500_000; 6]);
+    heat(&mut run, 0).footer.outcomes[0] = Outcome::new(OutcomeKind::Crashed, "signal 11");
+    let first = tables(&run);
+    let row = only_row(&first);
+    assert_eq!((row.verdict, row.ratio), (Verdict::NotMeasured, None));
+    assert_eq!(row.reason, "baseline: crashed: signal 11");
+
+    heat(&mut run, 0).footer.outcomes[1] = Outcome::new(OutcomeKind::TimedOut, "60 s");
+    let second = tables(&run);
+    assert_eq!(
+        only_row(&second).reason,
+        "baseline: crashed: signal 11; contender: timed_out: 60 s"
+    );
+}
+
+#[test]
+fn an_unstable_side_shows_its_ratio_and_is_unclear() {
+    let mut run = race(&EVEN, &[500_000; 6]);
+    heat(&mut run, 0).footer.outcomes[1] = Outcome::new(OutcomeKind::Unstable, "load of 3");
+    let tables = tables(&run);
+    let row = only_row(&tables);
+    assert_eq!(
+        (row.verdict, row.ratio.unwrap().centre),
+        (Verdict::Unclear, 0.5)
+    );
+    assert_eq!(row.reason, "contender: unstable: load of 3");
+}
+
+#[test]
+fn the_family_is_what_was_planned() {
+    // Ten pairs planned, one of them never measured: the error is shared among ten.
+    let mut run = run(10, 6);
+    run.record.heats[3].heat = schema::record::HeatResult::NotReached("out of time".to_owned());
+    let tables = tables(&run);
+    let comparison = &tables.jobs[0].comparisons[0];
+    assert_eq!((comparison.family, comparison.confidence_each), (10, 0.995));
+    for row in &comparison.rows {
+        match row.ratio {
+            Some(ratio) => assert_eq!(ratio.confidence, 0.995),
+            None => assert_eq!(row.verdict, Verdict::NotMeasured),
+        }
+    }
+    // A cell's own interval speaks of it alone.
+    let speeds = tables.cells.iter().filter_map(|row| row.speed.as_ref());
+    assert!(
+        speeds.clone().count() == 18
+            && speeds.clone().all(|speed| speed.step_ns.confidence == 0.95)
+    );
+}
+
+#[test]
+fn the_ratio_of_centres_is_the_centre_of_the_ratio() {
+    let tables = tables(&run(5, 6));
+    let centre = |id| {
+        let row = tables.cells.iter().find(|row| row.id == id).unwrap();
+        row.speed.as_ref().unwrap().step_ns.centre
+    };
+    for row in &tables.jobs[0].comparisons[0].rows {
+        let quotient = centre(row.contender.clone()) / centre(row.baseline.clone());
+        assert!((quotient / row.ratio.unwrap().centre - 1.0).abs() < 3e-6);
+    }
+}
