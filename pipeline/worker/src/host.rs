@@ -18,7 +18,7 @@ mod supervise;
 mod sys;
 mod watch;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use schema::{
     Outcome, OutcomeKind,
@@ -31,6 +31,7 @@ pub use limits::Limits;
 pub use stream::Transport;
 
 use crate::WorkerCommand;
+use check::Asked;
 use supervise::Supervised;
 
 /// A worker process under supervision. Dropping it kills and reaps the worker with all that it
@@ -44,22 +45,11 @@ pub struct Host {
     pending: Option<Pending>,
 }
 
-/// A request that waits for its reply.
-#[derive(Debug, Clone)]
+/// Something that waits for its reply.
+#[derive(Debug, Clone, Copy)]
 struct Pending {
-    /// `None` for `hello`, which answers nothing.
-    request: Option<Request>,
+    asked: Asked,
     since: Instant,
-}
-
-impl Pending {
-    /// Completes "the worker ended …".
-    fn doing(&self) -> String {
-        match &self.request {
-            None => "before it said `hello`".to_owned(),
-            Some(request) => format!("before it answered `{}`", request.name()),
-        }
-    }
 }
 
 impl Host {
@@ -90,11 +80,14 @@ impl Host {
             return Err(supervise::interrupted("before the worker was started"));
         }
         let worker = Supervised::start(transport, command, limits, interrupt)?;
-        let pending = Some(Pending {
-            request: None,
+        let pending = Pending {
+            asked: Asked::HELLO,
             since: Instant::now(),
-        });
-        Ok(Self { worker, pending })
+        };
+        Ok(Self {
+            worker,
+            pending: Some(pending),
+        })
     }
 
     /// The worker's first message, its protocol version checked.
@@ -130,21 +123,32 @@ impl Host {
     /// # Errors
     /// As [`request`](Self::request).
     pub fn begin(&mut self, request: &Request, deadline: Instant) -> Result<(), Outcome> {
+        self.send(&line(request)?, Asked::request(request), deadline)
+    }
+
+    /// Sends bytes that are no message.
+    pub(crate) fn begin_nonsense(
+        &mut self,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<(), Outcome> {
+        self.send(bytes, Asked::NONSENSE, deadline)
+    }
+
+    fn send(&mut self, bytes: &[u8], asked: Asked, deadline: Instant) -> Result<(), Outcome> {
         self.worker.check_alive()?;
         if let Some(pending) = &self.pending {
             // An interrupted request stays unanswered; the worker can only be killed.
-            return Err(supervise::interrupted(&pending.doing()));
+            return Err(supervise::interrupted(&pending.asked.doing()));
         }
         self.worker.expect_silence()?;
-        let line = line(request)?;
-        let doing = format!("before it read `{}`", request.name());
-        let pending = Pending {
-            request: Some(request.clone()),
-            since: Instant::now(),
-        };
         // Also when writing fails: half a message has no reply.
-        self.pending = Some(pending);
-        self.worker.write(&line, deadline, &doing)
+        self.pending = Some(Pending {
+            asked,
+            since: Instant::now(),
+        });
+        let doing = format!("before it read `{}`", asked.name);
+        self.worker.write(bytes, deadline, &doing)
     }
 
     /// Waits for the reply to the request that was begun.
@@ -153,12 +157,12 @@ impl Host {
     /// As [`request`](Self::request).
     pub fn reply(&mut self, deadline: Instant) -> Result<Reply, Outcome> {
         self.worker.check_alive()?;
-        let Some(pending) = &self.pending else {
+        let Some(Pending { asked, since }) = self.pending else {
             let reason = "nothing was asked, so there is no reply to wait for";
             return Err(Outcome::new(OutcomeKind::NotReached, reason));
         };
-        let line = self.worker.read_line(deadline, &pending.doing())?;
-        let checked = check::reply(&line, pending.request.as_ref(), pending.since.elapsed());
+        let line = self.worker.read_line(deadline, &asked.doing())?;
+        let checked = check::reply(&line, &asked, since.elapsed());
         self.pending = None;
         match checked {
             Ok(Reply::Failed(outcome)) => Err(outcome),
@@ -176,14 +180,23 @@ impl Host {
         self.worker.check_alive()?;
         if self
             .pending
-            .as_ref()
-            .is_none_or(|pending| pending.request.is_none())
+            .is_none_or(|pending| pending.asked == Asked::HELLO)
         {
             return Ok(());
         }
+        self.cancel_nothing(deadline)
+    }
+
+    /// Sends `cancel` whether or not there is anything to cancel.
+    pub(crate) fn cancel_nothing(&mut self, deadline: Instant) -> Result<(), Outcome> {
         let line = line(&Request::Cancel)?;
         self.worker
             .write(&line, deadline, "before it read `cancel`")
+    }
+
+    /// The exit status of a worker that left by itself.
+    pub(crate) fn exit_status(&self) -> Option<i32> {
+        self.worker.exit_status()
     }
 
     /// Stops all processes of the worker, its spinning threads included, until
@@ -203,6 +216,23 @@ impl Host {
         self.worker.resume()
     }
 
+    /// Closes the supervisor's end of the stream, as if it had gone.
+    pub(crate) fn close_stream(&mut self) {
+        self.worker.close_stream();
+    }
+
+    /// Makes sure that nothing comes unasked for this long.
+    pub(crate) fn listen(&mut self, time: Duration) -> Result<(), Outcome> {
+        self.worker.check_alive()?;
+        self.worker.listen(time)
+    }
+
+    /// Waits until the worker has left by itself; kills it at the deadline.
+    pub(crate) fn wait(mut self, deadline: Instant) -> Ended {
+        self.worker.wait_for_leave(deadline);
+        self.worker.into_ended()
+    }
+
     /// Whether the worker can be spoken to.
     #[must_use]
     pub fn is_alive(&self) -> bool {
@@ -220,6 +250,7 @@ impl Host {
     #[must_use]
     pub fn finish(mut self, deadline: Instant) -> Ended {
         self.worker.ignore_interrupt();
+        self.worker.note_memory();
         // A failure here is what `Ended` tells.
         if self.request(&Request::Bye, deadline).is_ok() {
             self.worker.wait_for_leave(deadline);

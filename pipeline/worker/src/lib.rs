@@ -3,10 +3,12 @@
 //! * An engine written in Rust implements [`Engine`] and [`Session`], and its `main` is
 //!   [`serve()`].
 //! * The supervisor starts any worker, in any language, as a [`host::Host`].
+//! * [`conformance::check`] drives any worker through the protocol, misbehaviour included.
 //!
 //! The messages are `schema::protocol`'s.
 
 mod command;
+pub mod conformance;
 mod engine;
 mod frame;
 pub mod host;

@@ -91,10 +91,10 @@ impl Outputs {
                 values,
             }
         });
-        let losses = if self.training { 1..=steps } else { 1..=0 };
+        let iterations = if self.training { steps } else { 0 };
         Ok(ParityData {
             tensors: tensors.collect(),
-            losses: losses.map(|step| 1.0 / f64::from(step)).collect(),
+            losses: (1..=iterations).map(|step| 1.0 / f64::from(step)).collect(),
         })
     }
 }

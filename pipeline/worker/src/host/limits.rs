@@ -7,6 +7,9 @@ pub struct Limits {
     pub memory_bytes: Option<u64>,
     /// Most bytes that it may write to its log (standard error, and stray standard output).
     pub log_bytes: u64,
+    /// Whether the memory limit may be a control group of the worker's own, where this process is
+    /// permitted to make one. The resident memory is watched in any case.
+    pub cgroup: bool,
 }
 
 impl Default for Limits {
@@ -14,6 +17,7 @@ impl Default for Limits {
         Self {
             memory_bytes: None,
             log_bytes: 64 << 20,
+            cgroup: true,
         }
     }
 }

@@ -48,6 +48,7 @@ enum Ends {
         folder: TempDir,
     },
     Socket(File),
+    Closed,
 }
 
 /// What a look at the stream gave.
@@ -107,20 +108,26 @@ impl Stream {
     }
 
     /// Readable when there is something to read, or someone to accept.
-    pub(super) fn read_fd(&self) -> BorrowedFd<'_> {
+    pub(super) fn read_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.ends {
-            Ends::Pipes { reader, .. } => reader.as_fd(),
-            Ends::Listening { listener, .. } => listener.as_fd(),
-            Ends::Socket(socket) => socket.as_fd(),
+            Ends::Pipes { reader, .. } => Some(reader.as_fd()),
+            Ends::Listening { listener, .. } => Some(listener.as_fd()),
+            Ends::Socket(socket) => Some(socket.as_fd()),
+            Ends::Closed => None,
         }
     }
 
     /// Writable when the worker reads.
-    pub(super) fn write_fd(&self) -> BorrowedFd<'_> {
+    pub(super) fn write_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.ends {
-            Ends::Pipes { writer, .. } => writer.as_fd(),
-            Ends::Listening { .. } | Ends::Socket(_) => self.read_fd(),
+            Ends::Pipes { writer, .. } => Some(writer.as_fd()),
+            Ends::Listening { .. } | Ends::Socket(_) | Ends::Closed => self.read_fd(),
         }
+    }
+
+    /// Closes both directions.
+    pub(super) fn close(&mut self) {
+        self.ends = Ends::Closed;
     }
 
     /// Reads what is there, up to the end of the next line.
@@ -135,6 +142,7 @@ impl Stream {
             let count = match &mut self.ends {
                 Ends::Pipes { reader, .. } => reader.read(&mut chunk),
                 Ends::Socket(socket) => socket.read(&mut chunk),
+                Ends::Closed => return Look::Closed,
                 Ends::Listening { .. } => match self.accept() {
                     Ok(()) => continue,
                     Err(error) => Err(error),
@@ -160,7 +168,7 @@ impl Stream {
         let writer = match &mut self.ends {
             Ends::Pipes { writer, .. } => writer,
             Ends::Socket(socket) => socket,
-            Ends::Listening { .. } => return None,
+            Ends::Listening { .. } | Ends::Closed => return None,
         };
         loop {
             match writer.write(bytes) {

@@ -1,7 +1,7 @@
 //! Waiting for a worker, and everything that can come instead of its answer.
 
 use std::{
-    fs,
+    fs, thread,
     time::{Duration, Instant},
 };
 
@@ -61,6 +61,12 @@ enum Want {
     Write,
 }
 
+enum Found {
+    Stream,
+    Death,
+    Nothing,
+}
+
 /// The outcome of an interrupted wait.
 pub(super) fn interrupted(doing: &str) -> Outcome {
     Outcome::new(OutcomeKind::NotReached, format!("interrupted {doing}"))
@@ -79,7 +85,8 @@ impl Supervised {
         };
         let (log, log_writer) = Log::new().map_err(failed)?;
         let (stream, streams, address) = Stream::new(transport, log_writer).map_err(failed)?;
-        let (cgroup, join) = limits.memory_bytes.and_then(Cgroup::create).unzip();
+        let confined = limits.memory_bytes.filter(|_| limits.cgroup);
+        let (cgroup, join) = confined.and_then(Cgroup::create).unzip();
         let machine_kills = machine_kills();
         let forked_bytes = Watch::new(nix::unistd::getpid()).look();
         let process = Process::start(command, streams, address.as_deref(), join)?;
@@ -101,6 +108,11 @@ impl Supervised {
         })
     }
 
+    /// Takes note of the memory that a worker holds while it can still be seen.
+    pub(super) fn note_memory(&mut self) {
+        self.watch.look();
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.process.pid().as_raw().unsigned_abs()
     }
@@ -108,6 +120,14 @@ impl Supervised {
     /// The outcome of a worker that is gone.
     pub(super) fn check_alive(&self) -> Result<(), Outcome> {
         self.gone.clone().map_or(Ok(()), Err)
+    }
+
+    /// The exit status of a worker that left by itself.
+    pub(super) fn exit_status(&self) -> Option<i32> {
+        match self.process.reaped()? {
+            (WaitStatus::Exited(_, code), _) => Some(code),
+            _ => None,
+        }
     }
 
     pub(super) fn ignore_interrupt(&mut self) {
@@ -123,6 +143,21 @@ impl Supervised {
             Look::TooLong => Err(self.too_long()),
             Look::Closed => Err(self.closed("between two requests")),
         }
+    }
+
+    /// Nothing may come for this long.
+    pub(super) fn listen(&mut self, time: Duration) -> Result<(), Outcome> {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            self.expect_silence()?;
+            let left = until.saturating_duration_since(Instant::now());
+            thread::sleep(left.min(TICK / 10));
+        }
+        self.expect_silence()
+    }
+
+    pub(super) fn close_stream(&mut self) {
+        self.stream.close();
     }
 
     /// The next line, with nothing after it.
@@ -179,34 +214,46 @@ impl Supervised {
                 );
                 return Err(self.give_up(OutcomeKind::TimedOut, reason));
             }
-            let (stream, flag) = match want {
-                Want::Read => (self.stream.read_fd(), PollFlags::POLLIN),
-                Want::Write => (self.stream.write_fd(), PollFlags::POLLOUT),
-            };
-            let mut fds = vec![
-                PollFd::new(stream, flag),
-                PollFd::new(self.process.pidfd(), PollFlags::POLLIN),
-            ];
-            fds.extend(
-                self.interrupt
-                    .as_ref()
-                    .map(|interrupt| PollFd::new(interrupt.fd(), PollFlags::POLLIN)),
-            );
-            let found = poll(&mut fds, timeout(deadline.min(self.next_look)));
-            let ready = |index: usize| fds.get(index).is_some_and(|fd| fd.any() == Some(true));
-            // What it said comes before how it ended.
-            let (stream, dead) = (ready(0), ready(1));
-            match found {
-                Err(Errno::EINTR) => {}
+            match self.poll(want, deadline) {
+                Ok(Found::Stream) => return Ok(()),
+                Ok(Found::Death) => return Err(self.died(doing)),
+                Ok(Found::Nothing) => {}
                 Err(error) => {
                     let reason = format!("cannot wait for the worker: {error}");
                     return Err(self.give_up(OutcomeKind::Crashed, reason));
                 }
-                Ok(_) if stream => return Ok(()),
-                Ok(_) if dead => return Err(self.died(doing)),
-                Ok(_) => {}
             }
         }
+    }
+
+    /// Sleeps until the stream is ready, the worker dies, someone interrupts, or the next look or
+    /// the deadline is due.
+    fn poll(&self, want: &Want, deadline: Instant) -> nix::Result<Found> {
+        let (stream, flag) = match want {
+            Want::Read => (self.stream.read_fd(), PollFlags::POLLIN),
+            Want::Write => (self.stream.write_fd(), PollFlags::POLLOUT),
+        };
+        let interrupt = self.interrupt.as_ref().map(Interrupt::fd);
+        let mut fds: Vec<_> = [Some(self.process.pidfd()), interrupt]
+            .into_iter()
+            .flatten()
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .chain(stream.map(|fd| PollFd::new(fd, flag)))
+            .collect();
+        match poll(&mut fds, timeout(deadline.min(self.next_look))) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Ok(Found::Nothing),
+            Err(error) => return Err(error),
+        }
+        let ready = |fd: Option<&PollFd<'_>>| fd.and_then(PollFd::any) == Some(true);
+        // What it said comes before how it ended.
+        Ok(if stream.is_some() && ready(fds.last()) {
+            Found::Stream
+        } else if ready(fds.first()) {
+            Found::Death
+        } else {
+            Found::Nothing
+        })
     }
 
     /// Looks at memory and log, and ends a worker that has too much of either.
@@ -217,6 +264,10 @@ impl Supervised {
             let limit = bytes(self.limits.log_bytes);
             let reason = format!("the worker flooded its log with more than {limit}");
             return Err(self.give_up(OutcomeKind::Crashed, reason));
+        }
+        if self.memory_evidence().in_group {
+            // The worker may live on without the child that the kernel took.
+            return Err(self.died("while it was running"));
         }
         let resident_bytes = self.watch.look();
         match self.limits.memory_bytes {
@@ -312,7 +363,7 @@ impl Supervised {
                 break;
             }
             if Instant::now() >= deadline {
-                let reason = "the worker did not leave after `bye`".to_owned();
+                let reason = "the worker did not leave when it was asked to".to_owned();
                 self.give_up(OutcomeKind::TimedOut, reason);
                 return;
             }
@@ -323,7 +374,7 @@ impl Supervised {
         }
         self.end();
         if !matches!(self.process.reaped(), Some((WaitStatus::Exited(_, 0), _))) {
-            self.died("after `bye`");
+            self.died("when it was asked to leave");
         }
     }
 

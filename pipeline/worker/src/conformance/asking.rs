@@ -1,0 +1,119 @@
+//! Questions that a worker must refuse, or give up answering.
+
+use std::{thread, time::Duration};
+
+use schema::{
+    Mode, OutcomeKind,
+    protocol::{Measure, Reply, Request},
+};
+
+use super::subject::{Guest, Subject, Trouble, demand, fail};
+
+/// How long a measurement goes on before it is cancelled.
+const A_WHILE: Duration = Duration::from_millis(200);
+
+const THREE: Measure = Measure {
+    discard: 0,
+    min_steps: 3,
+    min_ns: 0,
+    max_steps: 3,
+};
+
+pub(super) fn order(subject: &Subject<'_>) -> Result<(), Trouble> {
+    let mut guest = subject.start()?;
+    for early in [Request::Measure(THREE), Request::Reset] {
+        refused(&mut guest, &early, "before `load`")?;
+    }
+    let mode = if subject.can(Mode::Inference) {
+        Mode::Inference
+    } else {
+        Mode::Training
+    };
+    let load = subject.load(mode, &guest)?;
+    guest.load(load.clone())?;
+    refused(&mut guest, &Request::Load(Box::new(load)), "a second time")?;
+    guest.measure(THREE)?;
+    guest.leave()
+}
+
+fn refused(guest: &mut Guest, request: &Request, when: &str) -> Result<(), Trouble> {
+    let deadline = guest.deadline();
+    let name = request.name();
+    match guest.host.request(request, deadline) {
+        Ok(_) => fail(format!(
+            "`{name}` {when} is answered as if nothing were wrong"
+        )),
+        Err(outcome) if !guest.host.is_alive() => Err(outcome.into()),
+        Err(outcome) => demand(outcome.kind == OutcomeKind::Unsupported, || {
+            format!(
+                "`{name}` {when} is failed as `{}`, not as `unsupported`",
+                outcome.kind
+            )
+        }),
+    }
+}
+
+pub(super) fn garbage(subject: &Subject<'_>) -> Result<(), Trouble> {
+    let deep = [b"[".repeat(100_000), b"\n".to_vec()].concat();
+    let lines: [&[u8]; 5] = [
+        b"\0\xff\xfe\x80\n",
+        b"this is no message\n",
+        b"{\n",
+        b"42\n",
+        &deep,
+    ];
+    lines.iter().try_for_each(|line| nonsense(subject, line))
+}
+
+pub(super) fn unknown(subject: &Subject<'_>) -> Result<(), Trouble> {
+    let lines: [&[u8]; 4] = [
+        b"{\"dance\":{}}\n",
+        b"\"dance\"\n",
+        b"{\"warm_up\":{\"min_steps\":1,\"max_ns\":1,\"tolerance\":0.1,\"mood\":\"good\"}}\n",
+        b"{\"measure\":{\"min_steps\":-1}}\n",
+    ];
+    lines.iter().try_for_each(|line| nonsense(subject, line))
+}
+
+/// A worker answers what it cannot understand with `failed`, after which it must understand the
+/// next message, or it leaves with an exit status; it is not killed by a signal.
+fn nonsense(subject: &Subject<'_>, line: &[u8]) -> Result<(), Trouble> {
+    let mut guest = subject.start()?;
+    let deadline = guest.deadline();
+    let shown: String = line.escape_ascii().to_string().chars().take(60).collect();
+    let sent = guest.host.begin_nonsense(line, deadline);
+    match sent.and_then(|()| guest.host.reply(deadline)) {
+        Ok(reply) => fail(format!("it answers `{}` to {shown}", reply.name())),
+        Err(_) if guest.host.is_alive() => {
+            guest.ask(&Request::Memory)?;
+            guest.leave()
+        }
+        Err(_) if guest.host.exit_status().is_some_and(|status| status != 0) => Ok(()),
+        Err(outcome) => fail(format!("after {shown}: {}", outcome.reason)),
+    }
+}
+
+pub(super) fn cancel(subject: &Subject<'_>) -> Result<(), Trouble> {
+    let mut guest = subject.start_loaded()?;
+    let deadline = guest.deadline();
+    // Without a request in progress it has no effect, not even on the next.
+    guest.host.cancel_nothing(deadline)?;
+    guest.measure(THREE)?;
+    let long = Measure {
+        discard: 0,
+        min_steps: 0,
+        min_ns: u64::MAX,
+        max_steps: 2_000_000,
+    };
+    guest.host.begin(&Request::Measure(long), deadline)?;
+    thread::sleep(A_WHILE);
+    guest.host.cancel(deadline)?;
+    match guest.host.reply(deadline)? {
+        Reply::Measure(samples) if samples.cancelled => {}
+        // A step that does nothing may have been taken two million times by now.
+        Reply::Measure(samples) if samples.samples_ns.len() == 2_000_000 => {}
+        _ => return fail("a cancelled measurement does not say that it was cancelled"),
+    }
+    guest.measure(THREE)?;
+    guest.leave()
+}

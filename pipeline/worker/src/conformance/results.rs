@@ -1,0 +1,284 @@
+//! What a worker measures and computes.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
+
+use schema::{
+    Mode,
+    graph::Role,
+    protocol::{FileElement, Measure, Parity, ParityOutputs, Reply, Request, WarmUp},
+};
+
+use super::subject::{Guest, Subject, Trouble, demand, fail};
+
+/// Iterations of a training's outputs.
+const STEPS: u32 = 3;
+
+pub(super) fn outputs(subject: &Subject<'_>) -> Result<(), Trouble> {
+    if !subject.can(Mode::Inference) {
+        return Err(Trouble::Skip("the variant cannot infer".to_owned()));
+    }
+    let mut guest = subject.start_in(Mode::Inference)?;
+    let (outputs, first) = parity(&mut guest, "first")?;
+    let names: Vec<&String> = outputs.tensors.iter().map(|tensor| &tensor.name).collect();
+    demand(names.iter().copied().eq(&subject.graph.outputs), || {
+        format!(
+            "the outputs are {names:?}, and the graph's are {:?}",
+            subject.graph.outputs
+        )
+    })?;
+    demand(outputs.losses.is_empty(), || {
+        "it tells losses of an inference".to_owned()
+    })?;
+    guest.measure(Measure {
+        discard: 0,
+        min_steps: 2,
+        min_ns: 0,
+        max_steps: 2,
+    })?;
+    let (_, second) = parity(&mut guest, "second")?;
+    demand(first == second, || {
+        "the same input gives other outputs the second time".to_owned()
+    })?;
+    guest.leave()
+}
+
+pub(super) fn training(subject: &Subject<'_>) -> Result<(), Trouble> {
+    let mut guest = start_training(subject)?;
+    let (outputs, first) = parity(&mut guest, "first")?;
+    let shapes: BTreeMap<&String, &Vec<u64>> = outputs
+        .tensors
+        .iter()
+        .map(|tensor| (&tensor.name, &tensor.shape))
+        .collect();
+    let weights = subject
+        .graph
+        .parameters
+        .iter()
+        .filter(|weight| weight.role == Role::Weight);
+    let expected = weights
+        .map(|weight| (&weight.name, &weight.shape))
+        .collect();
+    demand(shapes == expected, || {
+        "the updates are not those of the graph's weights, by name and shape".to_owned()
+    })?;
+    demand(outputs.losses.len() == STEPS as usize, || {
+        format!(
+            "it tells {} losses of {STEPS} iterations",
+            outputs.losses.len()
+        )
+    })?;
+    guest.measure(Measure {
+        discard: 0,
+        min_steps: 2,
+        min_ns: 0,
+        max_steps: 2,
+    })?;
+    guest.ask(&Request::Reset)?;
+    let (again, second) = parity(&mut guest, "second")?;
+    demand(first == second && outputs == again, || {
+        "training from the initial state gives other updates the second time".to_owned()
+    })?;
+    guest.leave()
+}
+
+pub(super) fn reset(subject: &Subject<'_>) -> Result<(), Trouble> {
+    let mut guest = subject.start_loaded()?;
+    guest.measure(Measure {
+        discard: 0,
+        min_steps: 2,
+        min_ns: 0,
+        max_steps: 2,
+    })?;
+    guest.ask(&Request::Reset)?;
+    guest.measure(Measure {
+        discard: 0,
+        min_steps: 2,
+        min_ns: 0,
+        max_steps: 2,
+    })?;
+    guest.leave()
+}
+
+fn start_training(subject: &Subject<'_>) -> Result<Guest, Trouble> {
+    if !subject.can(Mode::Training) {
+        return Err(Trouble::Skip("the variant cannot train".to_owned()));
+    }
+    if subject.graph.loss.is_none() {
+        return Err(Trouble::Skip("the network has no loss".to_owned()));
+    }
+    subject.start_in(Mode::Training)
+}
+
+/// Asks for outputs; gives what the worker says of them, and the file, which is as large as it
+/// says and holds numbers only.
+fn parity(guest: &mut Guest, name: &str) -> Result<(ParityOutputs, Vec<u8>), Trouble> {
+    let path = guest.file(name);
+    let request = Request::Parity(Parity {
+        path: path.clone(),
+        steps: STEPS,
+    });
+    let outputs = match guest.ask(&request)? {
+        Reply::Parity(outputs) => outputs,
+        other => return fail(format!("`{}` instead of `parity`", other.name())),
+    };
+    let bytes = fs::read(&path)
+        .map_err(|error| Trouble::Fail(format!("the file of outputs cannot be read: {error}")))?;
+    let mut rest = bytes.as_slice();
+    for tensor in &outputs.tensors {
+        let width = match tensor.element {
+            FileElement::F32 => 4,
+            FileElement::F64 => 8,
+        };
+        let size = tensor
+            .shape
+            .iter()
+            .try_fold(width, |size: u64, &axis| size.checked_mul(axis));
+        let taken = size
+            .and_then(|size| usize::try_from(size).ok())
+            .and_then(|size| rest.split_at_checked(size));
+        let Some((numbers, after)) = taken else {
+            let (found, shape) = (rest.len(), &tensor.shape);
+            return fail(format!(
+                "{found} bytes are left in the file for `{}` of shape {shape:?}",
+                tensor.name
+            ));
+        };
+        demand(finite(numbers, tensor.element), || {
+            format!(
+                "`{}` holds something that is not a finite number",
+                tensor.name
+            )
+        })?;
+        rest = after;
+    }
+    demand(rest.is_empty(), || {
+        format!("{} bytes too many are in the file", rest.len())
+    })?;
+    Ok((outputs, bytes))
+}
+
+fn finite(bytes: &[u8], element: FileElement) -> bool {
+    match element {
+        FileElement::F32 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .all(|number| f32::from_le_bytes(*number).is_finite()),
+        FileElement::F64 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .all(|number| f64::from_le_bytes(*number).is_finite()),
+    }
+}
+
+pub(super) fn warm_up(subject: &Subject<'_>) -> Result<(), Trouble> {
+    let mut guest = subject.start_loaded()?;
+    for (min_steps, max_ns) in [(10, 200_000_000), (3, 0)] {
+        let start = Instant::now();
+        let request = Request::WarmUp(WarmUp {
+            min_steps,
+            max_ns,
+            tolerance: 0.1,
+        });
+        match guest.ask(&request)? {
+            Reply::WarmUp(done) => {
+                demand(done.steps >= min_steps, || {
+                    format!(
+                        "{} steps, where at least {min_steps} were to be run",
+                        done.steps
+                    )
+                })?;
+                demand(
+                    u128::from(done.total_ns) <= start.elapsed().as_nanos(),
+                    || format!("a warm-up of {} ns in less time", done.total_ns),
+                )?;
+            }
+            other => return fail(format!("`{}` instead of `warm_up`", other.name())),
+        }
+    }
+    guest.leave()
+}
+
+pub(super) fn measure_count(subject: &Subject<'_>) -> Result<(), Trouble> {
+    let mut guest = subject.start_loaded()?;
+    for steps in [1, 7] {
+        let limits = Measure {
+            discard: 2,
+            min_steps: steps,
+            min_ns: 0,
+            max_steps: steps,
+        };
+        guest.measure(limits)?;
+    }
+    // Both minima are reached after the fifth step: there is no reason to go on.
+    let samples = guest.measure(Measure {
+        discard: 0,
+        min_steps: 5,
+        min_ns: 1,
+        max_steps: 1_000_000,
+    })?;
+    demand(samples.len() == 5, || {
+        format!("{} samples where 5 are enough", samples.len())
+    })?;
+    guest.leave()
+}
+
+pub(super) fn measure_time(subject: &Subject<'_>) -> Result<(), Trouble> {
+    const TIME: Duration = Duration::from_millis(50);
+    let mut guest = subject.start_loaded()?;
+    let start = Instant::now();
+    let limits = Measure {
+        discard: 0,
+        min_steps: 1,
+        min_ns: 50_000_000,
+        max_steps: 2_000_000,
+    };
+    let samples = guest.measure(limits)?;
+    let enough = start.elapsed() >= TIME || samples.len() == 2_000_000;
+    demand(enough, || {
+        format!(
+            "{} samples before {} ms were over",
+            samples.len(),
+            TIME.as_millis()
+        )
+    })?;
+    guest.leave()
+}
+
+pub(super) fn measure_most(subject: &Subject<'_>) -> Result<(), Trouble> {
+    let mut guest = subject.start_loaded()?;
+    let limits = Measure {
+        discard: 0,
+        min_steps: 1,
+        min_ns: u64::MAX,
+        max_steps: 3,
+    };
+    let samples = guest.measure(limits)?;
+    demand(samples.len() == 3, || {
+        format!("{} samples instead of 3", samples.len())
+    })?;
+    guest.leave()
+}
+
+pub(super) fn memory(subject: &Subject<'_>) -> Result<(), Trouble> {
+    let mut guest = subject.start_loaded()?;
+    match guest.ask(&Request::Memory)? {
+        Reply::Memory(memory) => {
+            let (now, peak) = (memory.resident_bytes, memory.peak_resident_bytes);
+            demand(now > 0 && peak >= now, || {
+                format!("{now} bytes with a peak of {peak}")
+            })?;
+            let device = (memory.device_bytes, memory.peak_device_bytes);
+            demand(device.0.is_some() == device.1.is_some(), || {
+                format!("device memory and its peak are told together: {device:?}")
+            })?;
+        }
+        other => return fail(format!("`{}` instead of `memory`", other.name())),
+    }
+    guest.leave()
+}
