@@ -1,2 +1,9 @@
-//! engines/onnxruntime
-fn main() {}
+//! The worker that hosts ONNX Runtime.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    worker::serve(photofinish_worker_onnxruntime::OnnxRuntime::default())
+}

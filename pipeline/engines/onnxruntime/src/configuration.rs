@@ -1,0 +1,169 @@
+//! What a cell asks of ONNX Runtime, checked and in its words.
+
+use std::collections::BTreeMap;
+
+use ort::session::builder::GraphOptimizationLevel;
+use schema::{Boundary, Cell, HostLanguage, Mode, Outcome, Precision};
+
+use crate::{failure::unsupported, provider::Provider};
+
+/// The name of the engine in manifests.
+pub(crate) const ENGINE: &str = "onnxruntime";
+
+/// The factor that decides how far the graph is rewritten.
+const OPTIMIZATION: &str = "optimization";
+
+/// The factor that decides whether idle threads spin.
+const SPIN: &str = "spin";
+
+/// A cell, understood.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Configuration {
+    /// Who computes.
+    pub(crate) provider: Provider,
+    /// Element type of the graph.
+    pub(crate) precision: Precision,
+    /// Threads of one operator.
+    pub(crate) threads: usize,
+    /// How far the graph is rewritten.
+    pub(crate) optimization: Optimization,
+    /// Whether idle threads spin between operators.
+    pub(crate) spins: bool,
+}
+
+/// A level of graph optimisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Optimization {
+    All,
+    Extended,
+    Basic,
+    Off,
+}
+
+impl Optimization {
+    /// The manifest's word.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Extended => "extended",
+            Self::Basic => "basic",
+            Self::Off => "off",
+        }
+    }
+
+    /// ONNX Runtime's level.
+    pub(crate) const fn level(self) -> GraphOptimizationLevel {
+        match self {
+            Self::All => GraphOptimizationLevel::All,
+            Self::Extended => GraphOptimizationLevel::Level2,
+            Self::Basic => GraphOptimizationLevel::Level1,
+            Self::Off => GraphOptimizationLevel::Disable,
+        }
+    }
+}
+
+impl Configuration {
+    /// Understands `cell`, or says what of it this worker does not run.
+    pub(crate) fn of(cell: &Cell) -> Result<Self, Outcome> {
+        if cell.engine.engine != ENGINE {
+            return Err(unsupported(format!(
+                "this worker runs {ENGINE}, not {}",
+                cell.engine
+            )));
+        }
+        if cell.mode != Mode::Inference {
+            return Err(unsupported(
+                "ONNX Runtime's inference library does not train",
+            ));
+        }
+        if cell.host_language != HostLanguage::Rust {
+            return Err(unsupported("this worker is driven from Rust"));
+        }
+        if cell.world_size != 1 {
+            return Err(unsupported(format!(
+                "world_size is {}, not 1",
+                cell.world_size
+            )));
+        }
+        if cell.boundary != Boundary::Step {
+            return Err(unsupported(format!(
+                "boundary `{}` is not implemented; `step` is",
+                cell.boundary
+            )));
+        }
+        let provider = Provider::of(&cell.engine.variant, cell.device)?;
+        provider.accepts(cell.precision)?;
+        let threads = usize::try_from(cell.threads)
+            .ok()
+            .filter(|&threads| threads > 0)
+            .ok_or_else(|| unsupported(format!("threads cannot be {}", cell.threads)))?;
+        Ok(Self {
+            provider,
+            precision: cell.precision,
+            threads,
+            optimization: optimization(&cell.factors)?,
+            spins: spins(&cell.factors)?,
+        })
+    }
+}
+
+fn optimization(factors: &BTreeMap<String, String>) -> Result<Optimization, Outcome> {
+    if let Some(name) = factors
+        .keys()
+        .find(|name| ![OPTIMIZATION, SPIN].contains(&name.as_str()))
+    {
+        return Err(unsupported(format!(
+            "factor `{name}` is not known to {ENGINE}; known: `{OPTIMIZATION}`, `{SPIN}`"
+        )));
+    }
+    let levels = [
+        Optimization::All,
+        Optimization::Extended,
+        Optimization::Basic,
+        Optimization::Off,
+    ];
+    match factors.get(OPTIMIZATION) {
+        None => Ok(Optimization::All),
+        Some(word) => levels
+            .into_iter()
+            .find(|level| level.word() == word)
+            .ok_or_else(|| {
+                unsupported(format!(
+                    "{OPTIMIZATION} is `{word}`; known: `all`, `extended`, `basic`, `off`"
+                ))
+            }),
+    }
+}
+
+fn spins(factors: &BTreeMap<String, String>) -> Result<bool, Outcome> {
+    match factors.get(SPIN).map(String::as_str) {
+        None | Some("default") => Ok(true),
+        Some("off") => Ok(false),
+        Some(other) => Err(unsupported(format!(
+            "{SPIN} is `{other}`; known: `default`, `off`"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn factors(name: &str, value: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([(name.to_owned(), value.to_owned())])
+    }
+
+    #[test]
+    fn factors_have_defaults_and_known_values() {
+        assert_eq!(optimization(&BTreeMap::new()), Ok(Optimization::All));
+        assert_eq!(
+            optimization(&factors(OPTIMIZATION, "basic")),
+            Ok(Optimization::Basic)
+        );
+        assert_eq!(spins(&BTreeMap::new()), Ok(true));
+        assert_eq!(spins(&factors(SPIN, "off")), Ok(false));
+        assert!(optimization(&factors(OPTIMIZATION, "most")).is_err());
+        assert!(optimization(&factors("layout", "nchw")).is_err());
+        assert!(spins(&factors(SPIN, "on")).is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! ONNX Runtime as the worker's loop sees it.
+
+use std::{
+    cell::OnceCell,
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use schema::{Outcome, Precision, protocol::Load};
+use worker::{Engine, Identity, LoadReport, Session};
+
+use crate::{
+    configuration::{Configuration, ENGINE},
+    library::Library,
+    model,
+    provider::{Provider, VARIANTS},
+    session::Inference,
+    tensors,
+};
+
+/// ONNX Runtime, before it has a network.
+#[derive(Debug, Default)]
+pub struct OnnxRuntime {
+    /// Where the library is; where the environment says if absent.
+    path: Option<PathBuf>,
+    /// The library, or why there is none; loaded at the first need.
+    library: OnceCell<Result<Library, Outcome>>,
+}
+
+impl OnnxRuntime {
+    /// ONNX Runtime from the library at `path`, an absolute path. (The default takes the path
+    /// from the environment.)
+    #[must_use]
+    pub fn at(path: PathBuf) -> Self {
+        Self {
+            path: Some(path),
+            library: OnceCell::new(),
+        }
+    }
+
+    fn library(&self) -> Result<&Library, Outcome> {
+        let open = || match &self.path {
+            Some(path) => Library::open(path),
+            None => Library::open(&Library::named()?),
+        };
+        self.library
+            .get_or_init(open)
+            .as_ref()
+            .map_err(Clone::clone)
+    }
+}
+
+impl Engine for OnnxRuntime {
+    /// A library that cannot be loaded is told of in the answer to `load`.
+    fn hello(&self) -> Identity {
+        let version = self.library().ok().and_then(Library::version);
+        Identity {
+            engine: ENGINE.to_owned(),
+            versions: version
+                .map(|version| (ENGINE.to_owned(), version))
+                .into_iter()
+                .collect(),
+            worker: env!("PHOTOFINISH_WORKER_DIGEST").parse().ok(),
+            variants: VARIANTS.map(str::to_owned).to_vec(),
+        }
+    }
+
+    fn load(&mut self, load: &Load) -> Result<(Box<dyn Session>, LoadReport), Outcome> {
+        let configuration = Configuration::of(&load.cell)?;
+        let library = self.library()?;
+        let start = Instant::now();
+        let inputs = load
+            .graph
+            .inputs
+            .iter()
+            .map(|input| tensors::input(input, configuration.precision))
+            .collect::<Result<Vec<_>, _>>()?;
+        let filled = Instant::now();
+        let model = model::write(&load.graph, configuration.precision, &load.scratch)?;
+        let written = Instant::now();
+        let session = model::commit(&model, &configuration, library)?;
+        let compiled = Instant::now();
+        drop(model);
+        let session = Inference::bind(session, &load.graph, &inputs, &configuration)?;
+        let report = LoadReport {
+            fill_ns: nanoseconds(filled - start),
+            build_ns: nanoseconds((written - filled) + compiled.elapsed()),
+            compile_ns: nanoseconds(compiled - written),
+            threads: None,
+            spin: spin(&configuration).to_owned(),
+            settings: settings(&configuration),
+        };
+        Ok((Box::new(session), report))
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+const fn spin(configuration: &Configuration) -> &'static str {
+    if configuration.spins {
+        "spin a while, then sleep (ONNX Runtime's default)"
+    } else {
+        "sleep (session.intra_op.allow_spinning=0)"
+    }
+}
+
+fn settings(configuration: &Configuration) -> BTreeMap<String, String> {
+    let arithmetic = match (configuration.provider, configuration.precision) {
+        (Provider::Cpu, Precision::Fp16) => "stored as fp16, computed in fp32".to_owned(),
+        (_, precision) => precision.to_string(),
+    };
+    BTreeMap::from([
+        ("arithmetic".to_owned(), arithmetic),
+        ("execution".to_owned(), "sequential".to_owned()),
+        (
+            "execution providers".to_owned(),
+            configuration.provider.title().to_owned(),
+        ),
+        (
+            "graph optimization".to_owned(),
+            configuration.optimization.word().to_owned(),
+        ),
+        ("inputs and outputs".to_owned(), "bound once".to_owned()),
+        ("inter-op threads".to_owned(), "1".to_owned()),
+        (
+            "intra-op threads".to_owned(),
+            configuration.threads.to_string(),
+        ),
+        ("memory arena".to_owned(), "on (default)".to_owned()),
+        ("memory pattern".to_owned(), "on (default)".to_owned()),
+        ("opset".to_owned(), model::OPSET.to_string()),
+    ])
+}

@@ -1,0 +1,84 @@
+//! What ONNX Runtime's errors mean for a cell.
+
+use ort::ErrorCode;
+use schema::{Outcome, OutcomeKind};
+
+/// The longest reason worth showing, in characters.
+const LONGEST_REASON: usize = 400;
+
+/// The outcome of a cell in which ONNX Runtime refused while doing `what`.
+pub(crate) fn failed<R>(what: &str, error: &ort::Error<R>) -> Outcome {
+    Outcome::new(
+        kind(error.code(), error.message()),
+        reason(what, error.message()),
+    )
+}
+
+fn kind(code: ErrorCode, message: &str) -> OutcomeKind {
+    let lower = message.to_lowercase();
+    let out_of_memory = ["bad_alloc", "out of memory", "failed to allocate memory"];
+    if out_of_memory.iter().any(|words| lower.contains(words)) {
+        OutcomeKind::OutOfMemory
+    } else if code == ErrorCode::NotImplemented || lower.contains("not_implemented") {
+        OutcomeKind::Unsupported
+    } else {
+        OutcomeKind::Crashed
+    }
+}
+
+fn reason(what: &str, message: &str) -> String {
+    let message: String = message.trim().chars().take(LONGEST_REASON).collect();
+    format!("{what}: {message}")
+}
+
+/// A configuration that ONNX Runtime, or this worker, does not run.
+pub(crate) fn unsupported(reason: impl Into<String>) -> Outcome {
+    Outcome::new(OutcomeKind::Unsupported, reason)
+}
+
+/// Something that this machine lacks.
+pub(crate) fn unavailable(reason: impl Into<String>) -> Outcome {
+    Outcome::new(OutcomeKind::Unavailable, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_become_typed_outcomes() {
+        let cases = [
+            (
+                ErrorCode::RuntimeException,
+                "std::bad_alloc",
+                OutcomeKind::OutOfMemory,
+            ),
+            (
+                ErrorCode::RuntimeException,
+                "Failed to allocate memory for requested buffer of size 1",
+                OutcomeKind::OutOfMemory,
+            ),
+            (
+                ErrorCode::NotImplemented,
+                "Could not find an implementation for Conv(11) node",
+                OutcomeKind::Unsupported,
+            ),
+            (
+                ErrorCode::InvalidGraph,
+                "This is an invalid model.",
+                OutcomeKind::Crashed,
+            ),
+        ];
+        for (code, message, expected) in cases {
+            assert_eq!(kind(code, message), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_reason_is_short() {
+        assert_eq!(
+            reason("step", &"é".repeat(1000)).chars().count(),
+            6 + LONGEST_REASON
+        );
+    }
+}

@@ -1,0 +1,20 @@
+//! The worker that hosts ONNX Runtime.
+//!
+//! The graph is written as ONNX, in memory, and a session is made of it. Inputs and outputs are
+//! bound once, to tensors that stay where the execution provider computes, so that a step is one
+//! call. The library is loaded at run time, from the path that the supervisor names in
+//! [`LIBRARY_VARIABLE`].
+
+#![forbid(unsafe_code)]
+
+mod configuration;
+mod engine;
+mod failure;
+mod library;
+mod model;
+mod provider;
+mod session;
+mod tensors;
+
+pub use engine::OnnxRuntime;
+pub use library::LIBRARY_VARIABLE;

@@ -1,0 +1,113 @@
+//! From a graph to a session.
+
+use std::{fs, path::Path};
+
+use models::onnx::{self, WriteOptions};
+use ort::session::{Session, builder::SessionBuilder};
+use schema::{
+    Graph, Outcome, OutcomeKind, Precision,
+    graph::{ElementType, Parameter},
+};
+
+use crate::{
+    configuration::Configuration,
+    failure::{failed, unsupported},
+    library::Library,
+};
+
+/// The version of ONNX's operators that the model is written in: the first with `Gelu` is 20.
+pub(crate) const OPSET: u32 = 21;
+
+/// A protobuf message holds less than 2 GiB: above this the weights go to a file of their own.
+const LARGEST_MESSAGE_BYTES: u64 = 1_900_000_000;
+
+/// Tensors from this size on go to the file.
+const SMALLEST_EXTERNAL_BYTES: u64 = 1024;
+
+/// Names of the files in the scratch folder.
+const MODEL_FILE: &str = "model.onnx";
+const DATA_FILE: &str = "model.data";
+
+/// A model as ONNX, ready for a session.
+pub(crate) enum Model {
+    /// All of it.
+    Bytes(Vec<u8>),
+    /// The folder where it lies, weights beside it.
+    File(std::path::PathBuf),
+}
+
+/// Writes `graph` as ONNX: in memory, or to `scratch` where it is too large for one message.
+pub(crate) fn write(graph: &Graph, precision: Precision, scratch: &Path) -> Result<Model, Outcome> {
+    let large = weight_bytes(graph, precision) > LARGEST_MESSAGE_BYTES;
+    let options = WriteOptions {
+        opset: OPSET,
+        precision,
+        external: large.then(|| DATA_FILE.to_owned()),
+        threshold: SMALLEST_EXTERNAL_BYTES,
+    };
+    let written = onnx::write(graph, &options).map_err(|error| unsupported(error.to_string()))?;
+    let Some(data) = written.data else {
+        return Ok(Model::Bytes(written.model));
+    };
+    let path = scratch.join(MODEL_FILE);
+    fs::write(scratch.join(DATA_FILE), data)
+        .and_then(|()| fs::write(&path, written.model))
+        .map_err(|error| {
+            Outcome::new(
+                OutcomeKind::Crashed,
+                format!("{}: {error}", scratch.display()),
+            )
+        })?;
+    Ok(Model::File(path))
+}
+
+fn weight_bytes(graph: &Graph, precision: Precision) -> u64 {
+    let width = |parameter: &Parameter| match models::infer::parameter_element(parameter) {
+        ElementType::Int64 => 8,
+        ElementType::Float => match precision {
+            Precision::Fp64 => 8,
+            Precision::Fp32 | Precision::Tf32 => 4,
+            Precision::Bf16 | Precision::Fp16 => 2,
+        },
+    };
+    graph.parameters.iter().fold(0, |sum: u64, parameter| {
+        let bytes = parameter
+            .shape
+            .iter()
+            .fold(width(parameter), |n: u64, &s| n.saturating_mul(s));
+        sum.saturating_add(bytes)
+    })
+}
+
+/// Makes the session: optimises the graph, places the weights.
+pub(crate) fn commit(
+    model: &Model,
+    configuration: &Configuration,
+    library: &Library,
+) -> Result<Session, Outcome> {
+    let mut builder = options(configuration, library)?;
+    let session = match model {
+        Model::Bytes(bytes) => builder.commit_from_memory(bytes),
+        Model::File(path) => builder.commit_from_file(path),
+    };
+    session.map_err(|error| failed("session", &error))
+}
+
+fn options(configuration: &Configuration, library: &Library) -> Result<SessionBuilder, Outcome> {
+    let set = || -> ort::Result<SessionBuilder> {
+        let builder = Session::builder(&library.environment)?
+            .with_optimization_level(configuration.optimization.level())?
+            .with_intra_threads(configuration.threads)?
+            .with_inter_threads(1)?
+            .with_parallel_execution(false)?;
+        if configuration.spins {
+            Ok(builder)
+        } else {
+            Ok(builder.with_intra_op_spinning(false)?)
+        }
+    };
+    let builder = set().map_err(|error| failed("session options", &error))?;
+    configuration
+        .provider
+        .register(builder, configuration.precision, &library.path)
+}

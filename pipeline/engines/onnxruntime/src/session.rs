@@ -1,0 +1,119 @@
+//! Inference: one bound call a step.
+
+use models::infer;
+use ort::{
+    memory::AllocationDevice,
+    session::{IoBinding, Session as OrtSession, SessionOutputs},
+    value::{DynTensorValueType, DynValue},
+};
+use schema::{Graph, Outcome};
+use worker::{ParityData, Session};
+
+use crate::{
+    configuration::Configuration,
+    failure::{failed, unsupported},
+    tensors,
+};
+
+/// A session with everything bound.
+pub(crate) struct Inference {
+    // Dropped before the session: it refers to it.
+    binding: IoBinding,
+    session: OrtSession,
+    outputs: Vec<String>,
+    on_host: bool,
+}
+
+impl Inference {
+    /// Binds `inputs` (in the graph's order) and room for the outputs, where the provider
+    /// computes.
+    pub(crate) fn bind(
+        session: OrtSession,
+        graph: &Graph,
+        inputs: &[DynValue],
+        configuration: &Configuration,
+    ) -> Result<Self, Outcome> {
+        let types = infer::shapes(graph).map_err(|error| unsupported(error.to_string()))?;
+        let mut binding = session
+            .create_binding()
+            .map_err(|error| failed("binding", &error))?;
+        for (input, value) in graph.inputs.iter().zip(inputs) {
+            binding
+                .bind_input(&input.name, value)
+                .map_err(|error| failed(&input.name, &error))?;
+        }
+        let device = configuration.provider.memory()?;
+        for name in &graph.outputs {
+            let bound = match &device {
+                Some(memory) => binding.bind_output_to_device(name, memory),
+                None => {
+                    let value = types
+                        .get(name)
+                        .ok_or_else(|| unsupported(format!("the graph has no value `{name}`")))?;
+                    let room = tensors::room(name, value, configuration.precision, &session)?;
+                    binding.bind_output(name, room)
+                }
+            };
+            bound.map_err(|error| failed(name, &error))?;
+        }
+        // Copies of inputs to a device may still be under way.
+        binding
+            .synchronize_inputs()
+            .map_err(|error| failed("inputs", &error))?;
+        Ok(Self {
+            binding,
+            session,
+            outputs: graph.outputs.clone(),
+            on_host: device.is_none(),
+        })
+    }
+
+    /// One call; the outputs stay in their bound place. `run_binding` returns when the provider's
+    /// work is done, on a device as well (`synchronize_outputs` would wait for it a second time).
+    fn call(&mut self) -> Result<SessionOutputs<'_>, Outcome> {
+        self.session
+            .run_binding(&self.binding)
+            .map_err(|error| failed("step", &error))
+    }
+}
+
+impl Session for Inference {
+    fn step(&mut self) -> Result<(), Outcome> {
+        self.call().map(drop)
+    }
+
+    fn parity(&mut self, _steps: u32) -> Result<ParityData, Outcome> {
+        let on_host = self.on_host;
+        let names = self.outputs.clone();
+        let outputs = self.call()?;
+        let read = |name: String| {
+            let value = outputs
+                .get(name.as_str())
+                .ok_or_else(|| unsupported(format!("the session has no output `{name}`")))?;
+            if on_host {
+                return tensors::output(&name, value);
+            }
+            let copied = value
+                .view()
+                .downcast::<DynTensorValueType>()
+                .and_then(|tensor| tensor.to(AllocationDevice::CPU, 0))
+                .map_err(|error| failed(&name, &error))?;
+            tensors::output(&name, &copied.into_dyn())
+        };
+        let tensors = names.into_iter().map(read).collect::<Result<_, _>>()?;
+        Ok(ParityData {
+            tensors,
+            losses: Vec::new(),
+        })
+    }
+
+    /// A call changes nothing that lasts.
+    fn reset(&mut self) -> Result<(), Outcome> {
+        Ok(())
+    }
+
+    /// ONNX Runtime does not tell what its providers' arenas hold.
+    fn device_memory(&mut self) -> Option<(u64, u64)> {
+        None
+    }
+}

@@ -1,0 +1,139 @@
+//! Numbers in and out of ONNX Runtime's tensors.
+
+use half::{bf16, f16};
+use models::{fill, infer::ValueType};
+use ort::value::{DynTensor, DynTensorValueType, DynValue, Tensor, TensorElementType};
+use schema::{
+    Outcome, Precision,
+    graph::{ElementType, Input},
+};
+use worker::Values;
+
+use crate::failure::{failed, unsupported};
+
+/// ONNX Runtime's name of an element type.
+pub(crate) const fn element(element: ElementType, precision: Precision) -> TensorElementType {
+    match (element, precision) {
+        (ElementType::Int64, _) => TensorElementType::Int64,
+        (ElementType::Float, Precision::Fp64) => TensorElementType::Float64,
+        (ElementType::Float, Precision::Fp32 | Precision::Tf32) => TensorElementType::Float32,
+        (ElementType::Float, Precision::Fp16) => TensorElementType::Float16,
+        (ElementType::Float, Precision::Bf16) => TensorElementType::Bfloat16,
+    }
+}
+
+/// A shape in ONNX Runtime's numbers.
+pub(crate) fn sizes(name: &str, shape: &[u64]) -> Result<Vec<i64>, Outcome> {
+    shape
+        .iter()
+        .map(|&size| i64::try_from(size))
+        .collect::<Result<_, _>>()
+        .map_err(|_| unsupported(format!("{name}: {shape:?} is too large")))
+}
+
+/// The standard input, on the host.
+pub(crate) fn input(input: &Input, precision: Precision) -> Result<DynValue, Outcome> {
+    let Input {
+        name,
+        element,
+        shape,
+        fill,
+    } = input;
+    let sizes = sizes(name, shape)?;
+    let count = shape
+        .iter()
+        .try_fold(1_u64, |count, &size| count.checked_mul(size))
+        .and_then(|count| usize::try_from(count).ok())
+        .ok_or_else(|| unsupported(format!("{name}: {shape:?} is too large")))?;
+    let tensor = match element {
+        ElementType::Int64 => {
+            Tensor::from_array((sizes, fill::integers(name, fill, shape))).map(Tensor::into_dyn)
+        }
+        ElementType::Float => floats(sizes, fill::floats(name, fill, count), precision),
+    };
+    tensor.map_err(|error| failed(name, &error))
+}
+
+fn floats(sizes: Vec<i64>, numbers: Vec<f32>, precision: Precision) -> ort::Result<DynValue> {
+    match precision {
+        Precision::Fp32 | Precision::Tf32 => {
+            Tensor::from_array((sizes, numbers)).map(Tensor::into_dyn)
+        }
+        Precision::Fp64 => {
+            let numbers: Vec<f64> = numbers.into_iter().map(f64::from).collect();
+            Tensor::from_array((sizes, numbers)).map(Tensor::into_dyn)
+        }
+        Precision::Fp16 => {
+            let numbers: Vec<f16> = numbers.into_iter().map(f16::from_f32).collect();
+            Tensor::from_array((sizes, numbers)).map(Tensor::into_dyn)
+        }
+        Precision::Bf16 => {
+            let numbers: Vec<bf16> = numbers.into_iter().map(bf16::from_f32).collect();
+            Tensor::from_array((sizes, numbers)).map(Tensor::into_dyn)
+        }
+    }
+}
+
+/// Room for an output, on the host.
+pub(crate) fn room(
+    name: &str,
+    value: &ValueType,
+    precision: Precision,
+    session: &ort::session::Session,
+) -> Result<DynTensor, Outcome> {
+    let sizes = sizes(name, &value.shape)?;
+    DynTensor::new(
+        session.allocator(),
+        element(value.element, precision),
+        sizes,
+    )
+    .map_err(|error| failed(name, &error))
+}
+
+/// Reads a tensor on the host: fp64 as it is, everything else widened to binary32.
+pub(crate) fn output(name: &str, value: &DynValue) -> Result<worker::Tensor, Outcome> {
+    let read = || -> ort::Result<_> {
+        let tensor = value.view().downcast::<DynTensorValueType>()?;
+        let (shape, values) = match *tensor.data_type() {
+            TensorElementType::Float64 => {
+                let (shape, numbers) = tensor.try_extract_tensor::<f64>()?;
+                (shape, Values::F64(numbers.to_vec()))
+            }
+            TensorElementType::Float16 => {
+                let (shape, numbers) = tensor.try_extract_tensor::<f16>()?;
+                (
+                    shape,
+                    Values::F32(numbers.iter().map(|number| number.to_f32()).collect()),
+                )
+            }
+            TensorElementType::Bfloat16 => {
+                let (shape, numbers) = tensor.try_extract_tensor::<bf16>()?;
+                (
+                    shape,
+                    Values::F32(numbers.iter().map(|number| number.to_f32()).collect()),
+                )
+            }
+            TensorElementType::Int64 => {
+                let (shape, numbers) = tensor.try_extract_tensor::<i64>()?;
+                (
+                    shape,
+                    Values::F64(numbers.iter().map(|&number| number as f64).collect()),
+                )
+            }
+            _ => {
+                let (shape, numbers) = tensor.try_extract_tensor::<f32>()?;
+                (shape, Values::F32(numbers.to_vec()))
+            }
+        };
+        let shape = shape
+            .iter()
+            .map(|&size| u64::try_from(size).unwrap_or(0))
+            .collect();
+        Ok(worker::Tensor {
+            name: name.to_owned(),
+            shape,
+            values,
+        })
+    };
+    read().map_err(|error| failed(name, &error))
+}

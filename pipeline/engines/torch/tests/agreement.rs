@@ -1,0 +1,160 @@
+//! Two engines that share no code but the graph agree: PyTorch in fp64, ONNX Runtime in fp32.
+
+mod common;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use common::{Array, arrays, cell, load};
+use photofinish_worker_onnxruntime::{LIBRARY_VARIABLE, OnnxRuntime};
+use schema::{EngineVariant, Graph, Precision, protocol::Load};
+use worker::Engine as _;
+
+/// ONNX Runtime's library: the one that the environment names, else the installed one.
+fn library() -> PathBuf {
+    if let Some(path) = std::env::var_os(LIBRARY_VARIABLE) {
+        return path.into();
+    }
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../.engines/onnxruntime/site-packages/onnxruntime/capi");
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| {
+        panic!(
+            "{}: {error}; run `photofinish engines install onnxruntime`",
+            folder.display()
+        )
+    });
+    entries
+        .map(|entry| entry.unwrap().path())
+        .find(|path| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.starts_with("libonnxruntime.so.")
+        })
+        .expect("an installed ONNX Runtime has its library")
+        .canonicalize()
+        .unwrap()
+}
+
+fn onnx_outputs(graph: &Graph, precision: Precision) -> Vec<Array> {
+    let mut cell = cell(graph, precision, None);
+    cell.engine = EngineVariant {
+        engine: "onnxruntime".to_owned(),
+        variant: "cpu".to_owned(),
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let load = Load {
+        cell,
+        graph: graph.clone(),
+        scratch: scratch.path().to_owned(),
+    };
+    let (mut session, _) = OnnxRuntime::at(library()).load(&load).unwrap();
+    // The second answer comes from the same bound memory as the first.
+    session.parity(1).unwrap();
+    arrays(&session.parity(1).unwrap().tensors)
+}
+
+fn torch_outputs(graph: &Graph, precision: Precision, layout: &str) -> Vec<Array> {
+    let mut cell = cell(graph, precision, None);
+    cell.factors = BTreeMap::from([("layout".to_owned(), layout.to_owned())]);
+    let (mut session, _) = load(graph, cell).unwrap();
+    // Whatever ran in place must not have touched an input or a weight.
+    session.step().unwrap();
+    arrays(&session.parity(1).unwrap().tensors)
+}
+
+/// `‖a − b‖₂ / ‖b‖₂`.
+fn relative_l2(a: &Array, b: &Array) -> f64 {
+    assert_eq!(a.shape, b.shape);
+    let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>();
+    let difference = squares(&mut a.data.iter().zip(&b.data).map(|(a, b)| a - b));
+    let size = squares(&mut b.data.iter().copied());
+    assert!(size > 0.0, "an output of zeros proves nothing");
+    (difference / size).sqrt()
+}
+
+fn small(name: &str) -> Graph {
+    let dims = match name {
+        name if name.starts_with("bert") => [("batch", 2), ("seq", 16)],
+        "vgg16" => [("batch", 1), ("image", 224)],
+        _ => [("batch", 2), ("image", 64)],
+    };
+    let dims = dims.map(|(name, size)| (name.to_owned(), size));
+    models::zoo::build(name, &BTreeMap::from(dims)).unwrap()
+}
+
+fn agree(name: &str) {
+    let graph = small(name);
+    let reference = torch_outputs(&graph, Precision::Fp64, "nchw");
+    let held_against = |what: &str, outputs: Vec<Array>, bound: f64| {
+        assert_eq!(outputs.len(), reference.len(), "{name} {what}");
+        for (output, reference) in outputs.iter().zip(&reference) {
+            let error = relative_l2(output, reference);
+            assert!(error < bound, "{name} {what}: relative L2 error {error:e}");
+        }
+    };
+    held_against(
+        "onnxruntime fp32",
+        onnx_outputs(&graph, Precision::Fp32),
+        1e-4,
+    );
+    held_against(
+        "pytorch fp32",
+        torch_outputs(&graph, Precision::Fp32, "nchw"),
+        1e-4,
+    );
+    let channels_last = torch_outputs(&graph, Precision::Fp64, "channels_last");
+    held_against("pytorch fp64 channels last", channels_last, 1e-10);
+}
+
+macro_rules! agreements {
+    ($($name:ident)+) => {
+        $(
+            #[test]
+            fn $name() {
+                agree(stringify!($name));
+            }
+        )+
+
+        #[test]
+        fn the_whole_zoo_is_tested() {
+            let tested = [$(stringify!($name)),+];
+            for name in models::zoo::names() {
+                assert!(tested.contains(&AsRef::<str>::as_ref(&name)), "{name} is not");
+            }
+        }
+    };
+}
+
+agreements! { resnet18 resnet50 resnet152 vgg16 mobilenet_v2 efficientnet_b4 bert_tiny bert_base }
+
+#[test]
+fn narrow_precisions_agree_as_far_as_they_reach() {
+    let graph = small("resnet18");
+    let reference = torch_outputs(&graph, Precision::Fp64, "nchw");
+    for (what, outputs, bound) in [
+        (
+            "pytorch bf16",
+            torch_outputs(&graph, Precision::Bf16, "nchw"),
+            0.1,
+        ),
+        (
+            "pytorch fp16",
+            torch_outputs(&graph, Precision::Fp16, "nchw"),
+            0.02,
+        ),
+        (
+            "onnxruntime fp16",
+            onnx_outputs(&graph, Precision::Fp16),
+            0.02,
+        ),
+        (
+            "onnxruntime fp64",
+            onnx_outputs(&graph, Precision::Fp64),
+            1e-10,
+        ),
+    ] {
+        let error = relative_l2(&outputs[0], &reference[0]);
+        assert!(error < bound, "{what}: relative L2 error {error:e}");
+        if !what.ends_with("fp64") {
+            assert!(error > 1e-6, "{what}: suspiciously exact, {error:e}");
+        }
+    }
+}

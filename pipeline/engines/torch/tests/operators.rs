@@ -1,0 +1,350 @@
+//! Every operator against plain loops in binary64.
+
+mod common;
+
+use common::{Array, Operand, assert_close, operand, outputs, single};
+use schema::graph::{ElementType, Fill, Op, Role};
+
+/// Runs one node and hands the operands' numbers to `expected`.
+fn check(op: Op, operands: &[Operand], expected: impl Fn(&[Array]) -> Array) {
+    let context = format!("{op:?}");
+    let arrays: Vec<Array> = operands.iter().map(Operand::array).collect();
+    let actual = outputs(&single(op, operands));
+    assert_eq!(actual.len(), 1);
+    assert_close(&actual[0], &expected(&arrays), &context);
+}
+
+/// The element of an image at signed coordinates; `None` outside.
+fn pixel(image: &Array, n: usize, c: usize, y: i64, x: i64) -> Option<f64> {
+    let inside = |i: i64, size: usize| usize::try_from(i).ok().filter(|&i| i < size);
+    let (y, x) = (inside(y, image.shape[2])?, inside(x, image.shape[3])?);
+    Some(image.at(&[n, c, y, x]))
+}
+
+#[test]
+fn convolutions_with_every_attribute() {
+    let conv = |strides: [u64; 2], pads: [u64; 4], dilations: [u64; 2], group: u64, bias: bool| {
+        let mut operands = vec![
+            operand("x", &[2, 4, 7, 6]),
+            operand("w", &[6, 4 / group as usize, 3, 2]),
+        ];
+        if bias {
+            operands.push(operand("b", &[6]));
+        }
+        let op = Op::Conv {
+            strides,
+            pads,
+            dilations,
+            group,
+        };
+        check(op, &operands, |arrays| {
+            let (x, w) = (&arrays[0], &arrays[1]);
+            let extent = |axis: usize| {
+                let window = dilations[axis] as usize * (w.shape[2 + axis] - 1) + 1;
+                let size = x.shape[2 + axis] + (pads[axis] + pads[axis + 2]) as usize;
+                (size - window) / strides[axis] as usize + 1
+            };
+            let shape = [2, 6, extent(0), extent(1)];
+            Array::from_fn(&shape, |index| {
+                let [n, o, y, column] = index.try_into().unwrap();
+                let first = o / (6 / group as usize) * w.shape[1];
+                let mut sum = if bias { arrays[2].at(&[o]) } else { 0.0 };
+                for c in 0..w.shape[1] {
+                    for ky in 0..w.shape[2] {
+                        for kx in 0..w.shape[3] {
+                            let row = y as i64 * strides[0] as i64 - pads[0] as i64
+                                + ky as i64 * dilations[0] as i64;
+                            let col = column as i64 * strides[1] as i64 - pads[1] as i64
+                                + kx as i64 * dilations[1] as i64;
+                            let value = pixel(x, n, first + c, row, col).unwrap_or(0.0);
+                            sum += value * w.at(&[o, c, ky, kx]);
+                        }
+                    }
+                }
+                sum
+            })
+        });
+    };
+    conv([1, 1], [0; 4], [1, 1], 1, false);
+    conv([2, 1], [1, 1, 1, 1], [1, 1], 1, true);
+    conv([1, 2], [0, 1, 2, 0], [2, 1], 2, true);
+}
+
+#[test]
+fn normalisations() {
+    let positive = Fill::Uniform {
+        low: 0.5,
+        high: 2.0,
+    };
+    let mut operands = ["x", "scale", "bias", "mean", "var"].map(|name| operand(name, &[3]));
+    operands[0].shape = vec![2, 3, 4, 5];
+    operands[4].fill = positive;
+    for buffer in &mut operands[3..] {
+        buffer.role = Role::Buffer;
+    }
+    let op = Op::BatchNormalization {
+        epsilon: 1e-3,
+        momentum: 0.1,
+    };
+    check(op, &operands, |arrays| {
+        Array::from_fn(&arrays[0].shape, |index| {
+            let of = |operand: usize| arrays[operand].at(&index[1..2]);
+            let centred = arrays[0].at(index) - of(3);
+            centred / (of(4) + 1e-3).sqrt() * of(1) + of(2)
+        })
+    });
+
+    let operands = [
+        operand("x", &[2, 3, 5]),
+        operand("scale", &[5]),
+        operand("bias", &[5]),
+    ];
+    check(
+        Op::LayerNormalization { epsilon: 1e-5 },
+        &operands,
+        |arrays| {
+            Array::from_fn(&arrays[0].shape, |index| {
+                let row: Vec<f64> = (0..5)
+                    .map(|i| arrays[0].at(&[index[0], index[1], i]))
+                    .collect();
+                let mean = row.iter().sum::<f64>() / 5.0;
+                let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 5.0;
+                let normal = (row[index[2]] - mean) / (variance + 1e-5).sqrt();
+                normal * arrays[1].at(&index[2..]) + arrays[2].at(&index[2..])
+            })
+        },
+    );
+}
+
+/// The error function by its Maclaurin series (Abramowitz and Stegun 7.1.5).
+fn erf(x: f64) -> f64 {
+    let (mut sum, mut term) = (x, x);
+    for n in 1..200 {
+        term *= -x * x / f64::from(n);
+        sum += term / f64::from(2 * n + 1);
+    }
+    sum * 2.0 / std::f64::consts::PI.sqrt()
+}
+
+#[test]
+fn pointwise_operators() {
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let x = || [operand("x", &[3, 4])];
+    check(Op::Relu, &x(), |a| a[0].map(|x| x.max(0.0)));
+    check(
+        Op::Clip {
+            min: -0.5,
+            max: 1.5,
+        },
+        &x(),
+        |a| a[0].map(|x| x.clamp(-0.5, 1.5)),
+    );
+    check(Op::Sigmoid, &x(), |a| a[0].map(sigmoid));
+    check(Op::Silu, &x(), |a| a[0].map(|x| x * sigmoid(x)));
+    check(Op::Tanh, &x(), |a| a[0].map(f64::tanh));
+    check(Op::Gelu, &x(), |a| {
+        a[0].map(|x| x * 0.5 * (1.0 + erf(x / 2_f64.sqrt())))
+    });
+    check(Op::Dropout { ratio: 0.5 }, &x(), |a| a[0].clone());
+    for axis in [0, -1] {
+        check(Op::Softmax { axis }, &x(), |a| {
+            Array::from_fn(&[3, 4], |index| {
+                let sum: f64 = if axis == 0 {
+                    (0..3).map(|i| a[0].at(&[i, index[1]]).exp()).sum()
+                } else {
+                    (0..4).map(|i| a[0].at(&[index[0], i]).exp()).sum()
+                };
+                a[0].at(index).exp() / sum
+            })
+        });
+    }
+}
+
+#[test]
+fn sums_and_products_broadcast() {
+    let operands = || [operand("x", &[2, 3, 4]), operand("y", &[3, 1])];
+    let other = |a: &[Array], index: &[usize]| a[1].at(&[index[1], 0]);
+    check(Op::Add, &operands(), |a| {
+        Array::from_fn(&[2, 3, 4], |index| a[0].at(index) + other(a, index))
+    });
+    check(Op::Mul, &operands(), |a| {
+        Array::from_fn(&[2, 3, 4], |index| a[0].at(index) * other(a, index))
+    });
+}
+
+#[test]
+fn matrix_products() {
+    let operands = [operand("x", &[2, 3, 4]), operand("y", &[4, 5])];
+    check(Op::MatMul, &operands, |a| {
+        Array::from_fn(&[2, 3, 5], |i| {
+            (0..4)
+                .map(|k| a[0].at(&[i[0], i[1], k]) * a[1].at(&[k, i[2]]))
+                .sum()
+        })
+    });
+    for bias in [false, true] {
+        let mut operands = vec![operand("x", &[2, 3, 4]), operand("w", &[5, 4])];
+        if bias {
+            operands.push(operand("b", &[5]));
+        }
+        check(Op::Linear, &operands, |a| {
+            Array::from_fn(&[2, 3, 5], |i| {
+                let product: f64 = (0..4)
+                    .map(|k| a[0].at(&[i[0], i[1], k]) * a[1].at(&[i[2], k]))
+                    .sum();
+                product + if bias { a[2].at(&[i[2]]) } else { 0.0 }
+            })
+        });
+    }
+}
+
+#[test]
+fn attention_sees_what_it_may() {
+    for causal in [false, true] {
+        let operands = ["q", "k", "v"].map(|name| operand(name, &[2, 4, 6]));
+        check(Op::Attention { heads: 3, causal }, &operands, |a| {
+            Array::from_fn(&[2, 4, 6], |i| {
+                let head = i[2] / 2 * 2;
+                let score = |p: usize| -> f64 {
+                    let product: f64 = (0..2)
+                        .map(|s| a[0].at(&[i[0], i[1], head + s]) * a[1].at(&[i[0], p, head + s]))
+                        .sum();
+                    (product / 2_f64.sqrt()).exp()
+                };
+                let seen = if causal { i[1] + 1 } else { 4 };
+                let total: f64 = (0..seen).map(score).sum();
+                (0..seen)
+                    .map(|p| score(p) / total * a[2].at(&[i[0], p, i[2]]))
+                    .sum()
+            })
+        });
+    }
+}
+
+/// Pools the windows of `x`; `reduce` gets the values inside and the window's area.
+fn pool(
+    x: &Array,
+    [height, width]: [usize; 2],
+    stride: usize,
+    pads: [usize; 4],
+    out: [usize; 2],
+    reduce: impl Fn(&[f64], usize) -> f64,
+) -> Array {
+    Array::from_fn(&[x.shape[0], x.shape[1], out[0], out[1]], |i| {
+        let mut inside = Vec::new();
+        for y in 0..height {
+            for column in 0..width {
+                let row = (i[2] * stride + y) as i64 - pads[0] as i64;
+                let col = (i[3] * stride + column) as i64 - pads[1] as i64;
+                inside.extend(pixel(x, i[0], i[1], row, col));
+            }
+        }
+        reduce(&inside, height * width)
+    })
+}
+
+#[test]
+fn pools_with_even_and_uneven_padding() {
+    let largest = |values: &[f64], _| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let x = || [operand("x", &[2, 3, 7, 8])];
+    for (pads, ceil_mode, out) in [
+        ([1, 1, 1, 1], false, [4, 4]),
+        ([1, 1, 1, 1], true, [4, 5]),
+        ([0, 0, 1, 0], false, [3, 3]),
+        ([0; 4], true, [3, 4]),
+    ] {
+        let op = Op::MaxPool {
+            kernel: [3, 3],
+            strides: [2, 2],
+            pads,
+            ceil_mode,
+        };
+        check(op, &x(), |a| {
+            pool(&a[0], [3, 3], 2, pads.map(|pad| pad as usize), out, largest)
+        });
+    }
+    for (pads, count_include_pad, out) in [
+        ([1, 1, 1, 1], true, [4, 4]),
+        ([1, 1, 1, 1], false, [4, 4]),
+        ([0, 0, 1, 1], true, [3, 4]),
+    ] {
+        let op = Op::AveragePool {
+            kernel: [3, 3],
+            strides: [2, 2],
+            pads,
+            count_include_pad,
+        };
+        check(op, &x(), |a| {
+            pool(
+                &a[0],
+                [3, 3],
+                2,
+                pads.map(|pad| pad as usize),
+                out,
+                |values, area| {
+                    let count = if count_include_pad {
+                        area
+                    } else {
+                        values.len()
+                    };
+                    values.iter().sum::<f64>() / count as f64
+                },
+            )
+        });
+    }
+    check(Op::GlobalAveragePool, &x(), |a| {
+        pool(&a[0], [7, 8], 1, [0; 4], [1, 1], |values, area| {
+            values.iter().sum::<f64>() / area as f64
+        })
+    });
+}
+
+#[test]
+fn shapes_and_places() {
+    let x = |shape: &[usize]| [operand("x", shape)];
+    check(Op::Flatten { axis: 1 }, &x(&[2, 3, 4]), |a| {
+        Array::new(&[2, 12], a[0].data.clone())
+    });
+    check(Op::Reshape { shape: vec![4, 6] }, &x(&[2, 3, 4]), |a| {
+        Array::new(&[4, 6], a[0].data.clone())
+    });
+    check(
+        Op::Transpose {
+            perm: vec![2, 0, 1],
+        },
+        &x(&[2, 3, 4]),
+        |a| Array::from_fn(&[4, 2, 3], |i| a[0].at(&[i[1], i[2], i[0]])),
+    );
+    check(
+        Op::Slice {
+            axis: 1,
+            start: 1,
+            end: 3,
+        },
+        &x(&[2, 4, 2]),
+        |a| Array::from_fn(&[2, 2, 2], |i| a[0].at(&[i[0], i[1] + 1, i[2]])),
+    );
+    check(Op::Squeeze { axis: 1 }, &x(&[2, 1, 3]), |a| {
+        Array::new(&[2, 3], a[0].data.clone())
+    });
+    let operands = [operand("x", &[2, 3]), operand("y", &[2, 2])];
+    check(Op::Concat { axis: 1 }, &operands, |a| {
+        Array::from_fn(&[2, 5], |i| {
+            if i[1] < 3 {
+                a[0].at(i)
+            } else {
+                a[1].at(&[i[0], i[1] - 3])
+            }
+        })
+    });
+    let indices = Operand {
+        name: "indices",
+        shape: vec![2, 3],
+        fill: Fill::Integers { bound: 5 },
+        element: ElementType::Int64,
+        role: Role::Constant,
+    };
+    check(Op::Gather, &[operand("table", &[5, 4]), indices], |a| {
+        Array::from_fn(&[2, 3, 4], |i| a[0].at(&[a[1].at(&i[..2]) as usize, i[2]]))
+    });
+}

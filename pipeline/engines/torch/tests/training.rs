@@ -1,0 +1,264 @@
+//! Training: the optimisers' arithmetic, the initial state, and every network of the zoo.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Array, SGD, arrays, assert_close, cell, load, operand, single};
+use schema::{
+    Graph, Optimizer, OutcomeKind, Precision,
+    graph::{ElementType, Fill, Input, Loss, Op},
+};
+
+const BATCH: usize = 4;
+const FEATURES: usize = 3;
+const CLASSES: usize = 5;
+
+const ADAM: Optimizer = Optimizer::Adam {
+    learning_rate: 0.01,
+    beta1: 0.9,
+    beta2: 0.999,
+    epsilon: 1e-8,
+    weight_decay: 0.1,
+};
+
+/// One linear layer with a loss.
+fn linear() -> Graph {
+    let operands = [
+        operand("x", &[BATCH, FEATURES]),
+        operand("w", &[CLASSES, FEATURES]),
+        operand("b", &[CLASSES]),
+    ];
+    let mut graph = single(Op::Linear, &operands);
+    graph.loss = Some(Loss::CrossEntropy {
+        logits: "output".to_owned(),
+        labels: Input {
+            name: "labels".to_owned(),
+            element: ElementType::Int64,
+            shape: vec![BATCH as u64],
+            fill: Fill::Integers {
+                bound: CLASSES as u64,
+            },
+        },
+    });
+    graph
+}
+
+/// The layer trained by hand: the loss of each iteration, and what the weights changed by.
+struct ByHand {
+    x: Array,
+    labels: Vec<usize>,
+    weights: Vec<Array>,
+    losses: Vec<f64>,
+}
+
+impl ByHand {
+    fn new() -> Self {
+        let [x, w, b] = [
+            ("x", vec![BATCH, FEATURES]),
+            ("w", vec![CLASSES, FEATURES]),
+            ("b", vec![CLASSES]),
+        ]
+        .map(|(name, shape)| operand(name, &shape).array());
+        let fill = Fill::Integers {
+            bound: CLASSES as u64,
+        };
+        let labels = models::fill::integers("labels", &fill, &[BATCH as u64]);
+        let labels = labels.into_iter().map(|label| label as usize).collect();
+        Self {
+            x,
+            labels,
+            weights: vec![w, b],
+            losses: vec![],
+        }
+    }
+
+    /// Gradients of the mean cross-entropy; its derivative by the logits is
+    /// `(softmax − one-hot) / batch`.
+    fn gradients(&mut self) -> Vec<Array> {
+        let [w, b] = &self.weights[..] else {
+            unreachable!()
+        };
+        let logits = Array::from_fn(&[BATCH, CLASSES], |i| {
+            let product: f64 = (0..FEATURES)
+                .map(|k| self.x.at(&[i[0], k]) * w.at(&[i[1], k]))
+                .sum();
+            product + b.at(&[i[1]])
+        });
+        let total = |n: usize| (0..CLASSES).map(|c| logits.at(&[n, c]).exp()).sum::<f64>();
+        let loss = (0..BATCH)
+            .map(|n| total(n).ln() - logits.at(&[n, self.labels[n]]))
+            .sum::<f64>();
+        self.losses.push(loss / BATCH as f64);
+        let slope = Array::from_fn(&[BATCH, CLASSES], |i| {
+            let hit = f64::from(u8::from(self.labels[i[0]] == i[1]));
+            (logits.at(i).exp() / total(i[0]) - hit) / BATCH as f64
+        });
+        let of_w = Array::from_fn(&[CLASSES, FEATURES], |i| {
+            (0..BATCH)
+                .map(|n| slope.at(&[n, i[0]]) * self.x.at(&[n, i[1]]))
+                .sum()
+        });
+        let of_b = Array::from_fn(&[CLASSES], |i| {
+            (0..BATCH).map(|n| slope.at(&[n, i[0]])).sum()
+        });
+        vec![of_w, of_b]
+    }
+
+    /// Three iterations; `update(step, weight, gradient, first, second)` moves one number, with
+    /// two numbers of state.
+    fn train(
+        mut self,
+        update: impl Fn(i32, f64, f64, &mut f64, &mut f64) -> f64,
+    ) -> (Vec<Array>, Vec<f64>) {
+        let initial = self.weights.clone();
+        let mut state: Vec<Vec<[f64; 2]>> = initial
+            .iter()
+            .map(|weight| vec![[0.0; 2]; weight.data.len()])
+            .collect();
+        for step in 1..=3 {
+            let gradients = self.gradients();
+            for ((weight, gradient), state) in
+                self.weights.iter_mut().zip(gradients).zip(&mut state)
+            {
+                for ((w, g), [first, second]) in
+                    weight.data.iter_mut().zip(gradient.data).zip(state)
+                {
+                    *w = update(step, *w, g, first, second);
+                }
+            }
+        }
+        let change = |(after, before): (&Array, &Array)| {
+            Array::from_fn(&after.shape, |i| after.at(i) - before.at(i))
+        };
+        (
+            self.weights.iter().zip(&initial).map(change).collect(),
+            self.losses,
+        )
+    }
+}
+
+fn check_against_hand(
+    optimizer: Optimizer,
+    update: impl Fn(i32, f64, f64, &mut f64, &mut f64) -> f64,
+) {
+    let graph = linear();
+    let (mut session, _) = load(&graph, cell(&graph, Precision::Fp64, Some(optimizer))).unwrap();
+    let parity = session.parity(3).unwrap();
+    let (changes, losses) = ByHand::new().train(update);
+    let names: Vec<_> = parity
+        .tensors
+        .iter()
+        .map(|tensor| tensor.name.as_str())
+        .collect();
+    assert_eq!(names, ["w", "b"]);
+    for (actual, expected) in arrays(&parity.tensors).iter().zip(&changes) {
+        assert_close(actual, expected, optimizer.name());
+        assert!(
+            expected.data.iter().all(|change| change.abs() > 1e-6),
+            "nothing moved"
+        );
+    }
+    assert_close(
+        &Array::new(&[3], parity.losses),
+        &Array::new(&[3], losses),
+        "losses",
+    );
+}
+
+#[test]
+fn sgd_is_the_published_formula() {
+    check_against_hand(SGD, |_, w, g, velocity, _| {
+        *velocity = 0.9 * *velocity + (g + 0.01 * w);
+        w - 0.1 * *velocity
+    });
+}
+
+#[test]
+fn adam_is_the_published_formula() {
+    check_against_hand(ADAM, |step, w, g, mean, square| {
+        let g = g + 0.1 * w;
+        *mean = 0.9 * *mean + 0.1 * g;
+        *square = 0.999 * *square + 0.001 * g * g;
+        let mean = *mean / (1.0 - 0.9_f64.powi(step));
+        let square = *square / (1.0 - 0.999_f64.powi(step));
+        w - 0.01 * mean / (square.sqrt() + 1e-8)
+    });
+}
+
+#[test]
+fn training_without_a_loss_is_unsupported() {
+    let graph = single(Op::Relu, &[operand("x", &[2])]);
+    let outcome = load(&graph, cell(&graph, Precision::Fp32, Some(SGD)))
+        .err()
+        .unwrap();
+    assert_eq!(outcome.kind, OutcomeKind::Unsupported);
+    assert!(outcome.reason.contains("no loss"), "{outcome:?}");
+}
+
+fn small(name: &str) -> Graph {
+    let dims = match name {
+        name if name.starts_with("bert") => [("batch", 2), ("seq", 8)],
+        "vgg16" => [("batch", 1), ("image", 224)],
+        _ => [("batch", 2), ("image", 64)],
+    };
+    let dims = dims.map(|(name, size)| (name.to_owned(), size));
+    models::zoo::build(name, &BTreeMap::from(dims)).unwrap()
+}
+
+const GENTLE: Optimizer = Optimizer::Sgd {
+    learning_rate: 1e-3,
+    momentum: 0.9,
+    weight_decay: 1e-4,
+};
+
+#[test]
+fn a_reset_restores_every_bit() {
+    let graph = small("resnet18");
+    let (mut session, _) = load(&graph, cell(&graph, Precision::Fp32, Some(GENTLE))).unwrap();
+    let first = session.parity(3).unwrap();
+    for _ in 0..3 {
+        session.step().unwrap();
+    }
+    assert_eq!(session.parity(3).unwrap(), first);
+    session.step().unwrap();
+    session.reset().unwrap();
+    assert_eq!(session.parity(3).unwrap(), first);
+}
+
+#[test]
+fn training_lowers_the_loss() {
+    let graph = small("resnet18");
+    let (mut session, _) = load(&graph, cell(&graph, Precision::Fp32, Some(GENTLE))).unwrap();
+    let losses = session.parity(8).unwrap().losses;
+    assert!(losses.iter().all(|loss| loss.is_finite()), "{losses:?}");
+    assert!(losses[7] < losses[0], "{losses:?}");
+}
+
+/// What runs in place must not disturb a gradient: PyTorch itself refuses `backward` when a value
+/// that it saved was overwritten.
+#[test]
+fn every_network_with_a_loss_trains() {
+    for name in [
+        "resnet18",
+        "mobilenet_v2",
+        "efficientnet_b4",
+        "vgg16",
+        "bert_tiny",
+    ] {
+        let graph = small(name);
+        if graph.loss.is_none() {
+            continue;
+        }
+        let (mut session, _) = load(&graph, cell(&graph, Precision::Fp32, Some(GENTLE))).unwrap();
+        session
+            .step()
+            .unwrap_or_else(|outcome| panic!("{name}: {outcome:?}"));
+        let parity = session.parity(2).unwrap();
+        assert!(
+            parity.losses.iter().all(|loss| loss.is_finite()),
+            "{name}: {:?}",
+            parity.losses
+        );
+    }
+}
