@@ -96,6 +96,10 @@ pub(crate) fn build(
         checkout,
         target,
     };
+    observer.event(InstallEvent::Build {
+        engine: engine.name().to_owned(),
+        package: built_in.worker.package.clone(),
+    });
     if wanted.is_linked_elsewhere(&program) {
         // Cargo sees no change when the link points elsewhere: the files behind it are old.
         build.forget(observer)?;

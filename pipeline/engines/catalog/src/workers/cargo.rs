@@ -64,10 +64,6 @@ pub(super) struct Build<'a> {
 impl Build<'_> {
     /// Builds it.
     pub(super) fn run(&self, observer: &mut dyn InstallObserver) -> Result<(), CatalogError> {
-        observer.event(InstallEvent::Build {
-            engine: self.engine.to_owned(),
-            package: self.worker.package.clone(),
-        });
         self.cargo("build", observer)
     }
 

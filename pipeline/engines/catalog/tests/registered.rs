@@ -1,0 +1,219 @@
+//! Engines of the user's own, and the settings that say where everything is.
+
+mod common;
+
+use std::{ffi::OsString, fs, path::Path};
+
+use common::Demo;
+use photofinish_catalog::{Catalog, CatalogError, EngineState, Pip, Settings};
+
+const VARIANT: &str = r#"
+[[engines.mine.variants]]
+name = "only"
+summary = "the only one"
+host_language = "other"
+devices = ["cpu"]
+precisions = ["fp32"]
+modes = ["inference"]
+boundaries = ["step"]
+"#;
+
+fn load(case: &Demo, text: &str) -> Result<Catalog, CatalogError> {
+    fs::create_dir_all(&case.settings.config).unwrap();
+    fs::write(case.settings.config.join("engines.toml"), text).unwrap();
+    Catalog::with_engines(vec![case.engine()], &case.settings)
+}
+
+#[test]
+fn a_registered_engine_is_described_and_started_as_its_table_says() {
+    let case = Demo::new();
+    let text = format!(
+        "[engines.mine]\ncommand = [\"sh\", \"-c\", \"exit\"]\nenv = {{ A = \"1\" }}\n\
+         title = \"Mine\"\nversion = \"0.1\"\n{VARIANT}\
+         [engines.mine.variants.factors.depth]\nvalues = [\"1\", \"2\"]\nsummary = \"how deep\"\n"
+    );
+    let catalog = load(&case, &text).unwrap();
+    let descriptions = catalog.descriptions();
+    let names: Vec<_> = descriptions
+        .iter()
+        .map(|engine| engine.name.as_str())
+        .collect();
+    assert_eq!(names, ["demo", "mine"]);
+    assert_eq!(descriptions[1].title, "Mine");
+    assert_eq!(
+        descriptions[1].variants[0].factors["depth"].values,
+        ["1", "2"]
+    );
+    let command = catalog.command(&"mine/only".parse().unwrap()).unwrap();
+    assert!(command.program.is_absolute() && command.program.ends_with("sh"));
+    assert_eq!(command.args, ["-c", "exit"]);
+    assert_eq!(command.env["A"], "1");
+    let EngineState::Registered { command: words } = catalog.state("mine").unwrap() else {
+        panic!()
+    };
+    assert_eq!(words[1..], ["-c", "exit"]);
+    let availability = &catalog.availability()["mine"];
+    assert_eq!((availability.lock, &availability.missing), (None, &None));
+}
+
+#[test]
+fn whatever_a_worker_is_made_of_is_in_its_digest() {
+    let case = Demo::new();
+    let script = case.folder.path().join("worker.py");
+    let data = case.settings.config.join("data.bin");
+    fs::create_dir_all(&case.settings.config).unwrap();
+    fs::write(&script, "1").unwrap();
+    fs::write(&data, "1").unwrap();
+    let table = |env: &str, arg: &str| {
+        let script = script.display();
+        format!(
+            "[engines.mine]\ncommand = [\"sh\", \"{script}\", \"{arg}\"]\nenv = {{ A = \"{env}\" }}\n\
+             files = [\"data.bin\"]\n{VARIANT}"
+        )
+    };
+    let digest = |text: String| load(&case, &text).unwrap().availability()["mine"].worker;
+    let first = digest(table("1", "x"));
+    assert_eq!(digest(table("1", "x")), first);
+    assert_ne!(digest(table("2", "x")), first);
+    assert_ne!(digest(table("1", "y")), first);
+    fs::write(&data, "2").unwrap();
+    let second = digest(table("1", "x"));
+    assert_ne!(second, first);
+    fs::write(&script, "2").unwrap();
+    assert_ne!(digest(table("1", "x")), second);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_missing_not_an_error() {
+    let case = Demo::new();
+    for (command, named) in [
+        ("/nonexistent/worker", String::from("/nonexistent/worker")),
+        (
+            "no-such-worker-anywhere",
+            String::from("no-such-worker-anywhere"),
+        ),
+        (
+            "bin/worker",
+            case.settings
+                .config
+                .join("bin/worker")
+                .display()
+                .to_string(),
+        ),
+    ] {
+        let text = format!("[engines.mine]\ncommand = [\"{command}\"]\n{VARIANT}");
+        let catalog = load(&case, &text).unwrap();
+        let missing = catalog.availability()["mine"].missing.clone().unwrap();
+        let reason = "which engines.toml names as the worker of engine `mine`, is no program";
+        assert_eq!(missing, format!("{named}, {reason}"));
+        let outcome = catalog.command(&"mine/only".parse().unwrap()).unwrap_err();
+        assert_eq!(outcome.reason, missing);
+    }
+}
+
+#[test]
+fn a_built_in_engine_is_replaced_only_on_purpose() {
+    let case = Demo::new();
+    let variant = VARIANT.replace("mine", "demo");
+    let text = format!("[engines.demo]\ncommand = [\"sh\"]\n{variant}");
+    assert!(load(&case, &text).is_err());
+    let text = format!("[engines.demo]\ncommand = [\"sh\"]\nreplace = true\n{variant}");
+    let catalog = load(&case, &text).unwrap();
+    assert_eq!(catalog.descriptions().len(), 1);
+    assert!(matches!(
+        catalog.state("demo").unwrap(),
+        EngineState::Registered { .. }
+    ));
+}
+
+#[test]
+fn mistakes_in_engines_toml_are_shown_with_their_place() {
+    let case = Demo::new();
+    let good = format!("[engines.mine]\ncommand = [\"sh\"]\n{VARIANT}");
+    let mistakes = [
+        good.replace("[\"sh\"]", "[]"),
+        good.replace("[\"sh\"]", "\"sh\""),
+        good.replace("[\"sh\"]", "[\"\"]"),
+        good.replace("[\"sh\"]", "[\"sh\", \"a\\u0000b\"]"),
+        good.replace("command = [\"sh\"]", ""),
+        good.replace("command", "comand"),
+        good.replace("[engines.mine]", "[engine.mine]")
+            .replace("engines.mine", "engine.mine"),
+        good.replace("mine", "Mine"),
+        good.replace("mine", "demo"),
+        good.replace("\"cpu\"", "\"gpu\""),
+        good.replace("\"fp32\"", "\"float32\""),
+        good.replace("[\"inference\"]", "[]"),
+        format!("{good}{VARIANT}"),
+        format!("{good}[engines.mine.variants.factors.batch]\nvalues = [\"1\"]\nsummary = \"\"\n"),
+        format!("{good}[engines.mine.variants.factors.depth]\nvalues = []\nsummary = \"\"\n"),
+        format!(
+            "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\", \"1\"]\nsummary = \"\"\n"
+        ),
+        String::from("[engines.mine]\ncommand = [\"sh\"]\nvariants = []\n"),
+        String::from("[engines.mine\n"),
+        format!("# ünïcödé\n{}", good.replace("\"only\"", "\"On ly\"")),
+    ];
+    let mut report = String::new();
+    for text in mistakes {
+        let error = load(&case, &text).expect_err(&text).to_string();
+        let folder = format!("{}/", case.settings.config.display());
+        report += &format!("{}\n", error.replace(&folder, ""));
+    }
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn settings_come_from_the_environment_and_the_users_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join(path).into_os_string();
+    let settings = |set: &[(&str, OsString)]| {
+        let set = set.to_vec();
+        Settings::from_variables(&move |name| {
+            set.iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value.clone())
+        })
+    };
+    assert!(matches!(settings(&[]), Err(CatalogError::NoHome)));
+    let home = settings(&[("HOME", at("home")), ("XDG_CACHE_HOME", "relative".into())]).unwrap();
+    assert_eq!(
+        home.engines,
+        Path::new(&at("home/.cache/photofinish/engines"))
+    );
+    assert_eq!(home.config, Path::new(&at("home/.config/photofinish")));
+    let xdg = settings(&[("XDG_CACHE_HOME", at("c")), ("XDG_CONFIG_HOME", at("d"))]).unwrap();
+    assert_eq!(xdg.engines, Path::new(&at("c/photofinish/engines")));
+    assert_eq!(xdg.config, Path::new(&at("d/photofinish")));
+
+    let own = [
+        ("PHOTOFINISH_ENGINES", at("e")),
+        ("PHOTOFINISH_CONFIG", at("f")),
+        ("PHOTOFINISH_PYTHON", "python3.12".into()),
+    ];
+    fs::create_dir(at("f")).unwrap();
+    let file = folder.path().join("f/config.toml");
+    let text = "[pip]\nindex_url = \"https://mirror.example/simple\"\nfind_links = [\"wheels\"]\n\
+                [install]\nkeep_wheels = true\n";
+    fs::write(&file, text).unwrap();
+    let settings_of_file = settings(&own).unwrap();
+    assert_eq!(settings_of_file.engines, Path::new(&at("e")));
+    assert_eq!(
+        settings_of_file.python.as_deref(),
+        Some(Path::new("python3.12"))
+    );
+    assert!(settings_of_file.keep_wheels);
+    let pip = Pip {
+        index_url: Some(String::from("https://mirror.example/simple")),
+        extra_index_url: Vec::new(),
+        find_links: vec![String::from("wheels")],
+    };
+    assert_eq!(settings_of_file.pip, pip);
+
+    fs::write(&file, "[pip]\nindex = \"x\"\n").unwrap();
+    let error = settings(&own).unwrap_err().to_string();
+    assert!(
+        error.contains("config.toml:2:1: unknown field `index`"),
+        "{error}"
+    );
+}
