@@ -10,7 +10,9 @@
 //!   a machine's moods make it two-humped, and t intervals of such values are needlessly wide.
 //!   Where even the whole range does not reach the confidence, t again.
 //!
-//! For values that scatter symmetrically both estimate the same centre.
+//! For values that scatter symmetrically both estimate the same centre. No interval of six blocks
+//! knows what happens in one block of twenty: a rare disturbance that hits one side alone is
+//! found by more blocks, not by a better formula.
 
 use schema::tables::Interval;
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
