@@ -92,3 +92,276 @@ fn worst(
         reference_losses: exhibits.reference.losses.clone(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use schema::protocol::{FileElement, TensorInfo};
+
+    use super::*;
+
+    const N: usize = 20_000;
+
+    /// A file of tensors, written as a worker writes it.
+    struct Made {
+        bytes: Vec<u8>,
+        tensors: Vec<TensorInfo>,
+        losses: Vec<f64>,
+    }
+
+    impl Made {
+        fn new() -> Self {
+            Self {
+                bytes: vec![],
+                tensors: vec![],
+                losses: vec![],
+            }
+        }
+
+        fn f64(mut self, name: &str, values: &[f64]) -> Self {
+            self.bytes
+                .extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            self.describe(name, values.len(), FileElement::F64)
+        }
+
+        fn f32(mut self, name: &str, values: &[f64]) -> Self {
+            self.bytes.extend(
+                values
+                    .iter()
+                    .flat_map(|value| (*value as f32).to_le_bytes()),
+            );
+            self.describe(name, values.len(), FileElement::F32)
+        }
+
+        fn describe(mut self, name: &str, count: usize, element: FileElement) -> Self {
+            let shape = vec![1, count as u64];
+            self.tensors.push(TensorInfo {
+                name: name.to_owned(),
+                shape,
+                element,
+            });
+            self
+        }
+
+        fn losses(mut self, losses: &[f64]) -> Self {
+            self.losses = losses.to_vec();
+            self
+        }
+
+        fn try_write(self, folder: &Path) -> Result<Outputs, String> {
+            let file = tempfile::NamedTempFile::new_in(folder).unwrap();
+            let (_, path) = file.keep().unwrap();
+            std::fs::write(&path, self.bytes).unwrap();
+            Outputs::new(path, self.tensors, self.losses)
+        }
+    }
+
+    fn wave(scale: f64) -> Vec<f64> {
+        (0..N).map(|i| scale * (i as f64).sin()).collect()
+    }
+
+    fn judged(reference: Made, eager: Made, cell: Made) -> (Option<Parity>, Option<Outcome>) {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |made: Made| made.try_write(folder.path()).unwrap();
+        let exhibits = Exhibits {
+            reference: &write(reference),
+            reference_name: "the reference",
+            eager: &write(eager),
+            eager_name: "eager",
+            cell: &write(cell),
+        };
+        judge(&exhibits, Precision::Fp32)
+    }
+
+    fn exact() -> Made {
+        Made::new().f64("out", &wave(1.0))
+    }
+
+    fn off_by(error: f64) -> Made {
+        Made::new().f64("out", &wave(1.0 + error))
+    }
+
+    fn refusal(judgement: (Option<Parity>, Option<Outcome>)) -> (OutcomeKind, String) {
+        let outcome = judgement.1.unwrap();
+        (outcome.kind, outcome.reason)
+    }
+
+    #[test]
+    fn ten_times_the_error_of_eager_passes_and_more_does_not() {
+        for (error, passes) in [(0.0, true), (9.9e-5, true), (1.01e-4, false), (1.0, false)] {
+            let (parity, outcome) = judged(exact(), off_by(1e-5), off_by(error));
+            let parity = parity.unwrap();
+            assert!((parity.error - error).abs() <= 1e-6 * error, "{parity:?}");
+            assert!((parity.eager_error - 1e-5).abs() < 1e-11);
+            assert!((parity.bound - 1e-4).abs() < 1e-10);
+            assert_eq!(
+                (parity.worst_share <= 1.0, outcome.is_none()),
+                (passes, passes)
+            );
+            if let Some(outcome) = outcome {
+                assert_eq!(outcome.kind, OutcomeKind::ParityFailed);
+                assert!(outcome.reason.contains("`out`"), "{}", outcome.reason);
+            }
+        }
+    }
+
+    #[test]
+    fn an_eager_that_is_exact_leaves_room_for_rounding() {
+        let (parity, outcome) = judged(exact(), exact(), Made::new().f32("out", &wave(1.0)));
+        let parity = parity.unwrap();
+        assert!(outcome.is_none() && parity.error > 1e-9, "{parity:?}");
+        assert_eq!(parity.bound, 10.0 * Precision::Fp32.unit_roundoff());
+    }
+
+    #[test]
+    fn the_worst_tensor_decides_in_any_order() {
+        let reference = exact().f64("b", &wave(3.0)).losses(&[2.0, 1.0]);
+        let eager = off_by(1e-5).f64("b", &wave(3.0)).losses(&[2.0, 1.0]);
+        let cell = Made::new()
+            .f32("b", &wave(3.0 + 3e-5))
+            .f64("out", &wave(1.0))
+            .losses(&[2.0, 1.0]);
+        let (parity, outcome) = judged(reference, eager, cell);
+        let parity = parity.unwrap();
+        assert_eq!(
+            (parity.tensor.as_str(), outcome.unwrap().kind),
+            ("b", OutcomeKind::ParityFailed)
+        );
+        assert!(
+            (parity.error - 1e-5).abs() < 1e-7 && parity.worst_share > 10.0,
+            "{parity:?}"
+        );
+    }
+
+    #[test]
+    fn losses_are_judged_too() {
+        let losses = |last| exact().losses(&[2.0, last]);
+        assert!(judged(losses(1.0), losses(1.0), losses(1.0)).1.is_none());
+        let (parity, outcome) = judged(losses(1.0), losses(1.0), losses(1.1));
+        assert_eq!(parity.unwrap().tensor, "loss of iteration 2");
+        assert_eq!(outcome.unwrap().kind, OutcomeKind::ParityFailed);
+        let (kind, reason) = refusal(judged(losses(1.0), losses(1.0), exact().losses(&[2.0])));
+        assert_eq!(kind, OutcomeKind::ParityFailed);
+        assert!(
+            reason.contains("1 losses where the reference has 2"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_a_number_never_passes() {
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let spoilt = || {
+                let mut values = wave(1.0);
+                values[N - 1] = bad;
+                Made::new().f64("out", &values)
+            };
+            let (kind, reason) = refusal(judged(exact(), exact(), spoilt()));
+            assert_eq!(kind, OutcomeKind::ParityFailed);
+            assert!(reason.contains("at element 19999"), "{reason}");
+            let (kind, reason) = refusal(judged(spoilt(), exact(), exact()));
+            assert_eq!(kind, OutcomeKind::ParityUnverified, "{reason}");
+            let (kind, reason) = refusal(judged(exact(), spoilt(), exact()));
+            assert_eq!(kind, OutcomeKind::ParityUnverified);
+            assert!(
+                reason.contains("eager cannot serve as a measure"),
+                "{reason}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_tensors_are_not_the_same_tensors() {
+        let failed = |cell: Made, says: &str| {
+            let (kind, reason) = refusal(judged(
+                exact().f64("b", &[1.0]),
+                exact().f64("b", &[1.0]),
+                cell,
+            ));
+            assert_eq!(kind, OutcomeKind::ParityFailed);
+            assert!(reason.contains(says), "{reason}");
+        };
+        failed(exact(), "`b` of the reference is missing");
+        failed(
+            exact().f64("b", &[1.0]).f64("c", &[1.0]),
+            "`c` is not one of the reference's",
+        );
+        failed(exact().f64("b", &[1.0, 2.0]), "shape [1, 2], not [1, 1]");
+    }
+
+    #[test]
+    fn a_tensor_of_nothing_but_noise_is_measured_against_the_others() {
+        let with = |noise: f64| exact().f64("zero", &vec![noise; N]);
+        // Nothing, or noise far below what fp32 resolves, is the same as nothing.
+        assert!(judged(with(0.0), with(0.0), with(0.0)).1.is_none());
+        assert!(judged(with(0.0), with(0.0), with(1e-15)).1.is_none());
+        let (parity, outcome) = judged(with(0.0), with(0.0), with(1e-3));
+        assert_eq!(parity.unwrap().tensor, "zero");
+        assert_eq!(outcome.unwrap().kind, OutcomeKind::ParityFailed);
+        // Where all is nothing there is nothing to compare with; the record stays writable.
+        let zero = || Made::new().f64("out", &[0.0; 8]);
+        let (parity, outcome) = judged(zero(), zero(), Made::new().f64("out", &[1.0; 8]));
+        assert_eq!(outcome.unwrap().kind, OutcomeKind::ParityFailed);
+        assert!(parity.unwrap().worst_share.is_finite());
+    }
+
+    #[test]
+    fn sums_that_overflow_stay_numbers() {
+        let huge = |value| Made::new().f64("out", &[value; 8]);
+        let (parity, outcome) = judged(huge(1e300), huge(1e300), huge(-1e300));
+        assert_eq!(outcome.unwrap().kind, OutcomeKind::ParityFailed);
+        assert!(parity.unwrap().error.is_finite());
+    }
+
+    #[test]
+    fn files_that_lie_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |made: Made, says: &str| {
+            let error = made.try_write(folder.path()).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        };
+        let mut short = exact();
+        short.bytes.pop();
+        refused(short, "159999 bytes where its tensors take 160000");
+        let mut long = exact();
+        long.bytes.push(0);
+        refused(long, "160001 bytes");
+        refused(exact().f64("out", &[1.0]), "`out` is there twice");
+        refused(Made::new(), "no tensor");
+        for shape in [vec![u64::MAX, 2], vec![u64::MAX], vec![1 << 60, 1 << 10]] {
+            let mut lie = exact();
+            lie.tensors[0].shape = shape;
+            refused(lie, "larger than any machine");
+        }
+        let mut scalar = Made::new().f64("s", &[1.0]);
+        scalar.tensors[0].shape = vec![];
+        scalar.try_write(folder.path()).unwrap();
+        let none = Outputs::new(folder.path().join("none"), exact().tensors, vec![]);
+        assert!(none.unwrap_err().contains("there is no file"));
+        let place = folder.path().join("folder");
+        std::fs::create_dir(&place).unwrap();
+        assert!(
+            Outputs::new(place, exact().tensors, vec![])
+                .unwrap_err()
+                .contains("not a file")
+        );
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        assert!(
+            Outputs::new(link, exact().tensors, vec![])
+                .unwrap_err()
+                .contains("not a file")
+        );
+    }
+
+    #[test]
+    fn an_eager_that_has_nothing_in_common_is_no_measure() {
+        let zero = || Made::new().f64("out", &[0.0; 8]);
+        let one = || Made::new().f64("out", &[1.0; 8]);
+        assert_eq!(
+            refusal(judged(zero(), one(), one())).0,
+            OutcomeKind::ParityUnverified
+        );
+    }
+}

@@ -122,9 +122,10 @@ impl Deref for WriterLock {
 
 impl Drop for WriterLock {
     fn drop(&mut self) {
-        // The name of a holder that is gone would only mislead; the lock itself goes with the
-        // file handle, so a failure here harms nobody.
+        // The name of a holder that is gone would only mislead. The lock itself would go with the
+        // file handle, but a process that is being forked at this moment has a copy of that.
         let _ = self.file.set_len(0);
+        let _ = self.file.unlock();
     }
 }
 

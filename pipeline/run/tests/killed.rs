@@ -1,0 +1,107 @@
+//! A run that is killed at any moment loses at most the block in flight.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, Stdio},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use common::*;
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use schema::{OutcomeKind, plan::KnownState};
+
+/// Kills in the long form, which `PHOTOFINISH_KILLS` asks for: `PHOTOFINISH_KILLS=30`.
+fn kills() -> u32 {
+    std::env::var("PHOTOFINISH_KILLS").map_or(3, |text| text.parse().unwrap())
+}
+
+/// Blocks that are safe in the store, by group.
+fn progress(track: &Track) -> BTreeMap<String, u32> {
+    let known = track.store.known_heats().unwrap();
+    assert_eq!(known.corrupt, []);
+    let blocks = known.heats.into_iter().map(|heat| match heat.state {
+        KnownState::Sealed(_) => (heat.group, u32::MAX),
+        KnownState::Open(blocks) => (heat.group, blocks),
+    });
+    blocks.collect()
+}
+
+#[test]
+fn kills_at_random_moments_lose_no_block() {
+    use std::os::unix::process::CommandExt;
+
+    let track = Track::new();
+    let mark = track.folder.path().display().to_string();
+    let sweep = std::env::current_exe()
+        .unwrap()
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .join("examples/sweep");
+    let mut before = BTreeMap::new();
+    // Where the kills fall is up to chance; what must hold does not depend on it.
+    let mut chance = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .subsec_nanos();
+    println!("seed {chance}");
+    let (mut killed, mut completed) = (0, 0);
+    while completed == 0 || killed < kills() {
+        let mut child = Command::new(&sweep)
+            .arg(track.store.path())
+            .args([binary().to_str().unwrap(), &mark])
+            .stdin(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        if killed < kills() {
+            chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            std::thread::sleep(Duration::from_millis(u64::from(chance >> 8) % 1500));
+            // Itself and all that is in its group; its workers are in groups of their own.
+            killpg(
+                Pid::from_raw(i32::try_from(child.id()).unwrap()),
+                Signal::SIGKILL,
+            )
+            .unwrap();
+            killed += 1;
+        }
+        completed += u32::from(child.wait().unwrap().success());
+        track.assert_deserted();
+        let after = progress(&track);
+        for (group, blocks) in &before {
+            assert!(
+                after[group] >= *blocks,
+                "{group}: {blocks} blocks, then {}",
+                after[group]
+            );
+        }
+        before = after;
+    }
+    let (_, record) = track.store.latest_run().unwrap().unwrap();
+    let plan = long_plan();
+    assert_eq!(record.heats.len(), plan.heats.len());
+    for (index, heat) in plan.heats.iter().enumerate() {
+        let measured = track.heat(&record, index);
+        assert_eq!(measured.header.cells, heat.cells);
+        assert_eq!(kinds(&measured.footer.outcomes), [OutcomeKind::Measured; 3]);
+        let blocks: Vec<u32> = measured.blocks.iter().map(|block| block.index).collect();
+        assert_eq!(blocks, [0, 1, 2]);
+        for block in &measured.blocks {
+            let mut slots: Vec<u32> = block.launches.iter().map(|launch| launch.slot).collect();
+            slots.sort_unstable();
+            assert_eq!(slots, [0, 1, 2], "each cell measured once a block");
+        }
+    }
+    let sealed = track
+        .files()
+        .into_keys()
+        .filter(|path| path.to_string_lossy().ends_with(".heat.zst"));
+    assert_eq!(sealed.count(), plan.heats.len(), "each heat measured once");
+}

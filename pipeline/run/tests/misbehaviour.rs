@@ -1,0 +1,158 @@
+//! Whatever a worker does, its cell ends typed, the others are measured, and nothing is left.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use schema::OutcomeKind;
+
+/// Runs a misbehaving cell beside a good one.
+fn beside_a_good_one(
+    variants: &[(&str, OutcomeKind, &str)],
+    change: impl Fn(&mut schema::Measure),
+) {
+    let track = Track::new();
+    let mut measure = measure();
+    change(&mut measure);
+    let groups = variants
+        .iter()
+        .map(|(variant, _, _)| (*variant, cells(&[variant, "steady"])));
+    let (record, _) = track.run(&plan(measure, groups.collect()));
+    for (index, (variant, kind, says)) in variants.iter().enumerate() {
+        let heat = track.heat(&record, index);
+        let [bad, good] = heat.footer.outcomes.as_slice() else {
+            panic!()
+        };
+        assert_eq!(bad.kind, *kind, "{variant}: {}", bad.reason);
+        assert!(bad.reason.contains(says), "{variant}: {}", bad.reason);
+        assert_eq!(
+            good.kind,
+            OutcomeKind::Measured,
+            "beside {variant}: {}",
+            good.reason
+        );
+        let rounds = heat
+            .blocks
+            .iter()
+            .flat_map(|block| &block.launches)
+            .filter(|l| l.slot == 1);
+        assert_eq!(
+            rounds.map(|launch| launch.rounds.len()).sum::<usize>(),
+            4,
+            "beside {variant}"
+        );
+    }
+    track.assert_deserted();
+}
+
+#[test]
+fn workers_that_die_or_speak_nonsense() {
+    beside_a_good_one(
+        &[
+            ("segfault", OutcomeKind::Crashed, "SIGSEGV"),
+            ("exit_early", OutcomeKind::Crashed, "exit status 0"),
+            (
+                "exit_at_start",
+                OutcomeKind::Crashed,
+                "before it said `hello`",
+            ),
+            ("wrong_version", OutcomeKind::Crashed, "speaks protocol 7"),
+            ("garbage", OutcomeKind::Crashed, ""),
+            ("flood", OutcomeKind::Crashed, ""),
+            ("huge_message", OutcomeKind::Crashed, ""),
+            ("flood_stderr", OutcomeKind::Crashed, ""),
+            ("panics", OutcomeKind::Crashed, "as it was told to"),
+            ("unsupported", OutcomeKind::Unsupported, "operator Conv"),
+            ("out_of_memory", OutcomeKind::OutOfMemory, "12 GiB"),
+            (
+                "no_such_variant",
+                OutcomeKind::Unsupported,
+                "no_such_variant",
+            ),
+        ],
+        |_| {},
+    );
+}
+
+#[test]
+fn workers_that_hang() {
+    beside_a_good_one(
+        &[
+            ("mute", OutcomeKind::TimedOut, "hello"),
+            ("hang_at_load", OutcomeKind::TimedOut, "load"),
+            ("hang_at_measure", OutcomeKind::TimedOut, ""),
+            ("stubborn", OutcomeKind::TimedOut, ""),
+        ],
+        |measure| measure.timeout_ns = 4_000_000_000,
+    );
+}
+
+#[test]
+fn workers_that_eat_memory() {
+    beside_a_good_one(
+        &[
+            ("memory_eater", OutcomeKind::OutOfMemory, ""),
+            ("memory_eater_child", OutcomeKind::OutOfMemory, ""),
+        ],
+        |measure| measure.memory_limit_bytes = Some(256 << 20),
+    );
+}
+
+#[test]
+fn workers_that_leave_in_disorder_were_measured() {
+    let track = Track::new();
+    let cells = cells(&["ignores_bye", "fork_bomb_lite"]);
+    let mut measure = measure();
+    measure.blocks = 1;
+    let (record, _) = track.run(&plan(measure, vec![("g", cells)]));
+    let heat = track.heat(&record, 0);
+    assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 2]);
+    let launch = heat.blocks[0]
+        .launches
+        .iter()
+        .find(|launch| launch.slot == 0)
+        .unwrap();
+    assert!(
+        launch.log.contains("photofinish: after its last round"),
+        "{}",
+        launch.log
+    );
+    track.assert_deserted();
+}
+
+#[test]
+fn a_cell_that_failed_twice_is_left_alone() {
+    let track = Track::new();
+    let mut measure = measure();
+    measure.blocks = 4;
+    let (record, _) = track.run(&plan(measure, vec![("g", cells(&["panics", "noop"]))]));
+    let heat = track.heat(&record, 0);
+    // It gives right outputs, and dies when it is warmed up.
+    assert!(heat.reference.parity[0].is_some());
+    let launches = |slot| {
+        heat.blocks
+            .iter()
+            .flat_map(|block| &block.launches)
+            .filter(move |l| l.slot == slot)
+            .count()
+    };
+    assert_eq!((launches(0), launches(1)), (2, 4));
+    assert_eq!(heat.footer.outcomes[0].kind, OutcomeKind::Crashed);
+}
+
+#[test]
+fn a_heat_ends_when_no_cell_is_left() {
+    let track = Track::new();
+    let mut measure = measure();
+    measure.blocks = 5;
+    let (record, _) = track.run(&plan(measure, vec![("g", cells(&["segfault"]))]));
+    let heat = track.heat(&record, 0);
+    assert_eq!(heat.blocks.len(), 2);
+    assert_eq!(
+        heat.footer.stopped,
+        "no cell could be launched after 2 of 5 blocks"
+    );
+    let log = &heat.blocks[0].launches[0];
+    assert_eq!(log.outcome.kind, OutcomeKind::Crashed);
+}

@@ -1,0 +1,406 @@
+//! Runs over synthetic cells: what is measured, reused, resumed.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use schema::{Outcome, OutcomeKind, plan::Status, record::HeatResult};
+
+#[test]
+fn cells_are_measured_and_parity_is_judged() {
+    let track = Track::new();
+    let mut cells = cells(&["steady", "noop", "chatter"]);
+    let mut twin = cells[0].clone();
+    twin.twin_of = Some(0);
+    cells.push(twin);
+    let plan = plan(measure(), vec![("g", cells)]);
+    let (record, diary) = track.run(&plan);
+    let heat = track.heat(&record, 0);
+    assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 4]);
+    assert_eq!(heat.footer.stopped, "all 2 blocks measured");
+    for parity in &heat.reference.parity {
+        let parity = parity.as_ref().unwrap();
+        assert_eq!((parity.error, parity.worst_share), (0.0, 0.0));
+        assert_eq!(parity.reference, "pytorch/eager fp64 on cpu");
+    }
+    // Three cells, the reference, and PyTorch at their precision; the twin is not launched again.
+    assert_eq!(diary.count("Parity"), 5);
+    assert_eq!(heat.blocks.len(), 2);
+    for block in &heat.blocks {
+        let mut slots: Vec<u32> = block.launches.iter().map(|launch| launch.slot).collect();
+        slots.sort_unstable();
+        assert_eq!(slots, [0, 1, 2, 3]);
+        let mut sequences = vec![];
+        for launch in &block.launches {
+            assert_eq!(
+                (launch.outcome.clone(), launch.rounds.len()),
+                (Outcome::measured(), 2)
+            );
+            assert!(
+                launch
+                    .rounds
+                    .iter()
+                    .all(|round| round.samples_ns.len() >= 5)
+            );
+            assert!(launch.loaded.is_some() && launch.warm_up.is_some() && launch.memory.is_some());
+            assert!(launch.start_ns.is_some() && launch.cpu_ns.is_some());
+            assert!(launch.versions.contains_key("synthetic"));
+            sequences.extend(launch.rounds.iter().map(|round| round.sequence));
+        }
+        sequences.sort_unstable();
+        assert_eq!(sequences, (0..8).collect::<Vec<_>>());
+        assert!(block.measuring_ns > 0 && block.canary_before.copy_ns > 0);
+        println!(
+            "supervisor used {:.3} % of the measuring time",
+            100.0 * block.supervisor_ns as f64 / block.measuring_ns as f64
+        );
+    }
+    assert!(
+        heat.blocks[0]
+            .launches
+            .iter()
+            .any(|launch| launch.log.contains("is verbose"))
+    );
+    track.assert_deserted();
+    assert!(
+        std::fs::read_dir(track.store.path().join("tmp"))
+            .unwrap()
+            .next()
+            .is_none()
+    );
+}
+
+#[test]
+fn the_second_run_measures_and_writes_nothing() {
+    let track = Track::new();
+    let mut plan = plan(
+        measure(),
+        vec![("a", cells(&["noop"])), ("b", cells(&["steady"]))],
+    );
+    let (first, _) = track.run(&plan);
+    let digest = track.store.lock().unwrap().put_run(&first).unwrap();
+    let files = track.files();
+    for heat in &mut plan.heats {
+        heat.status = Status::Stale {
+            changed: vec!["nothing".to_owned()],
+        };
+    }
+    let (second, diary) = track.run(&plan);
+    assert_eq!(diary.lines, ["cached a", "cached b"]);
+    assert_eq!(second.heats, first.heats);
+    assert_eq!(
+        track.store.lock().unwrap().put_run(&second).unwrap(),
+        digest
+    );
+    assert_eq!(track.files(), files);
+
+    // Fresh: new heats beside the old, and those are the newest from now on.
+    let interrupt = worker::host::Interrupt::new().unwrap();
+    let (fresh, diary) = track
+        .run_with(&plan, true, Diary::default(), &interrupt)
+        .unwrap();
+    assert_eq!((diary.count("finished"), diary.count("cached")), (2, 0));
+    assert_ne!(fresh.heats, first.heats);
+    track.heat(&first, 0);
+    assert_eq!(track.run(&plan).0.heats, fresh.heats);
+    let (again, _) = track
+        .run_with(&plan, true, Diary::default(), &interrupt)
+        .unwrap();
+    assert_ne!(again.heats, fresh.heats, "a complete fresh run is over");
+}
+
+#[test]
+fn a_changed_key_is_measured_and_a_corrupt_heat_again() {
+    let track = Track::new();
+    let one = plan(measure(), vec![("g", cells(&["noop"]))]);
+    let two = plan(measure(), vec![("g", cells(&["noop", "steady"]))]);
+    let (first, _) = track.run(&one);
+    assert_eq!(track.run(&two).1.count("finished"), 1);
+    assert_eq!(track.run(&one).1.lines, ["cached g"]);
+    let HeatResult::Sealed(digest) = &first.heats[0].heat else {
+        panic!()
+    };
+    let file = track
+        .files()
+        .into_keys()
+        .find(|path| path.to_string_lossy().contains(&digest.to_string()));
+    std::fs::write(file.unwrap(), "junk").unwrap();
+    let (again, diary) = track.run(&one);
+    assert_eq!((diary.count("set aside"), diary.count("finished")), (1, 1));
+    assert_ne!(again.heats, first.heats);
+    assert_eq!(
+        track.run(&two).1.lines,
+        ["cached g"],
+        "other heats are not touched"
+    );
+}
+
+#[test]
+fn obstacles_are_outcomes_and_are_not_launched() {
+    let track = Track::new();
+    let mut cells = cells(&["steady", "noop"]);
+    cells[1].obstacle = Some(Outcome::new(OutcomeKind::Unavailable, "no such device"));
+    let alone = vec![cells[1].clone()];
+    let plan = plan(measure(), vec![("both", cells), ("alone", alone)]);
+    let (record, _) = track.run(&plan);
+    let heat = track.heat(&record, 0);
+    assert_eq!(
+        kinds(&heat.footer.outcomes),
+        [OutcomeKind::Measured, OutcomeKind::Unavailable]
+    );
+    assert_eq!(heat.footer.outcomes[1].reason, "no such device");
+    assert!(
+        track
+            .workers
+            .asked
+            .borrow()
+            .iter()
+            .all(|engine| engine.variant != "noop")
+    );
+    let heat = track.heat(&record, 1);
+    assert_eq!((heat.blocks.len(), heat.footer.outcomes.len()), (0, 1));
+    assert_eq!(
+        track.run(&plan).1.count("cached"),
+        2,
+        "nothing to measure is an answer too"
+    );
+}
+
+#[test]
+fn without_the_reference_nothing_is_measured() {
+    let mut track = Track::new();
+    track.workers.lacking.push("pytorch");
+    let (record, diary) = track.run(&plan(measure(), vec![("g", cells(&["steady"]))]));
+    let heat = track.heat(&record, 0);
+    assert_eq!(
+        kinds(&heat.footer.outcomes),
+        [OutcomeKind::ParityUnverified]
+    );
+    let reason = &heat.footer.outcomes[0].reason;
+    assert!(
+        reason.contains("pytorch/eager fp64 on cpu ended unavailable: not installed"),
+        "{reason}"
+    );
+    assert!(heat.reference.log.contains("not installed"));
+    assert_eq!((heat.blocks.len(), diary.count("block")), (0, 0));
+}
+
+#[test]
+fn wrong_outputs_are_never_timed() {
+    let track = Track::new();
+    let plan = plan(
+        measure(),
+        vec![("g", cells(&["wrong_output", "nan_output", "steady"]))],
+    );
+    let (record, _) = track.run(&plan);
+    let heat = track.heat(&record, 0);
+    let outcomes = &heat.footer.outcomes;
+    assert_eq!(
+        kinds(outcomes),
+        [
+            OutcomeKind::ParityFailed,
+            OutcomeKind::ParityFailed,
+            OutcomeKind::Measured
+        ]
+    );
+    let parity = heat.reference.parity[0].as_ref().unwrap();
+    assert!(
+        (0.09..0.11).contains(&parity.error) && parity.worst_share > 1000.0,
+        "{parity:?}"
+    );
+    assert!(
+        outcomes[0].reason.contains("is off by"),
+        "{}",
+        outcomes[0].reason
+    );
+    assert!(
+        outcomes[1].reason.contains("NaN at element 0"),
+        "{}",
+        outcomes[1].reason
+    );
+    assert!(
+        heat.blocks
+            .iter()
+            .all(|block| block.launches.iter().all(|launch| launch.slot == 2))
+    );
+}
+
+#[test]
+fn training_compares_weights_and_losses() {
+    let track = Track::new();
+    let train = |variant: &str| {
+        let mut cell = cell(variant, 2);
+        cell.mode = schema::Mode::Training;
+        cell.optimizer = Some(schema::Optimizer::Sgd {
+            learning_rate: 0.01,
+            momentum: 0.9,
+            weight_decay: 0.0,
+        });
+        let graph = models::zoo::build_for("bert_tiny", &cell.dims, cell.mode).unwrap();
+        cell.model.graph = schema::Digest::of_value(&graph);
+        planned(cell)
+    };
+    let cells = vec![train("noop"), train("wrong_output")];
+    let (record, _) = track.run(&plan(measure(), vec![("g", cells)]));
+    let heat = track.heat(&record, 0);
+    assert_eq!(
+        kinds(&heat.footer.outcomes),
+        [OutcomeKind::Measured, OutcomeKind::ParityFailed]
+    );
+    assert_eq!(
+        heat.reference.parity[0].as_ref().unwrap().losses,
+        [1.0, 0.5, 1.0 / 3.0]
+    );
+}
+
+#[test]
+fn a_graph_that_changed_since_the_plan_is_refused() {
+    let track = Track::new();
+    let mut cells = cells(&["noop"]);
+    cells[0].cell.model.graph = schema::Digest::of_bytes(b"another");
+    let (record, _) = track.run(&plan(measure(), vec![("g", cells)]));
+    let outcome = &track.heat(&record, 0).footer.outcomes[0];
+    assert_eq!(outcome.kind, OutcomeKind::Unsupported);
+    assert!(outcome.reason.contains("plan again"), "{}", outcome.reason);
+    assert!(track.workers.asked.borrow().is_empty());
+}
+
+#[test]
+fn a_used_up_budget_leaves_heats_unreached() {
+    let track = Track::new();
+    let mut measure = measure();
+    measure.budget_ns = 1;
+    let groups = vec![
+        ("a", cells(&["noop"])),
+        ("b", cells(&["steady"])),
+        ("c", cells(&["chatter"])),
+    ];
+    let plan = plan(measure, groups);
+    let (record, diary) = track.run(&plan);
+    track.heat(&record, 0);
+    assert_eq!(diary.count("finished"), 1);
+    for entry in &record.heats[1..] {
+        let HeatResult::NotReached(reason) = &entry.heat else {
+            panic!("{entry:?}")
+        };
+        assert!(reason.contains("budget of job `job`"), "{reason}");
+    }
+    // The budget is one of this run: the next goes on.
+    let (record, diary) = track.run(&plan);
+    assert_eq!((diary.count("cached"), diary.count("finished")), (1, 1));
+    track.heat(&record, 1);
+}
+
+#[test]
+fn an_interrupted_run_goes_on_where_it_was() {
+    let track = Track::new();
+    let mut measure = measure();
+    measure.blocks = 4;
+    let groups = vec![("a", cells(&["noop", "steady"])), ("b", cells(&["noop"]))];
+    let plan = plan(measure, groups);
+    for (brake, kept) in [
+        ("Parity", 0),
+        ("block 0", 0),
+        ("round 1", 0),
+        ("block 2", 2),
+    ] {
+        let (record, diary) = track.run_until(&plan, false, brake);
+        for entry in &record.heats {
+            let HeatResult::NotReached(reason) = &entry.heat else {
+                panic!("{brake}: {entry:?}")
+            };
+            assert!(reason.contains("interrupted"), "{reason}");
+        }
+        assert!(diary.lines[0].starts_with("heat a"), "{:?}", diary.lines);
+        assert_eq!(
+            diary.count("failed"),
+            0,
+            "an interruption is no failure: {:?}",
+            diary.lines
+        );
+        let known = track.store.known_heats().unwrap();
+        assert_eq!(
+            known.heats[0].state,
+            schema::plan::KnownState::Open(kept),
+            "{brake}"
+        );
+        track.assert_deserted();
+    }
+    let (record, diary) = track.run(&plan);
+    assert_eq!(diary.lines[0], "heat a, 2 kept");
+    assert_eq!(diary.count("block"), 2 + 4);
+    let heat = track.heat(&record, 0);
+    let indices: Vec<u32> = heat.blocks.iter().map(|block| block.index).collect();
+    assert_eq!(indices, [0, 1, 2, 3]);
+    assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 2]);
+}
+
+#[test]
+fn an_interrupted_fresh_run_goes_on_too() {
+    let track = Track::new();
+    let plan = plan(
+        measure(),
+        vec![("a", cells(&["noop"])), ("b", cells(&["steady"]))],
+    );
+    let (old, _) = track.run(&plan);
+    let (record, _) = track.run_until(&plan, true, "heat b");
+    let HeatResult::Sealed(_) = record.heats[0].heat else {
+        panic!("{record:?}")
+    };
+    assert_ne!(record.heats[0], old.heats[0]);
+    let interrupt = worker::host::Interrupt::new().unwrap();
+    let (done, diary) = track
+        .run_with(&plan, true, Diary::default(), &interrupt)
+        .unwrap();
+    assert_eq!(diary.lines[0], "cached a", "its first heat is fresh enough");
+    assert_eq!(done.heats[0], record.heats[0]);
+    assert_ne!(done.heats[1], old.heats[1]);
+}
+
+#[test]
+fn a_fresh_run_does_not_mix_with_an_older_journal() {
+    let track = Track::new();
+    let plan = plan(measure(), vec![("a", cells(&["noop"]))]);
+    track.run_until(&plan, false, "block 1");
+    let interrupt = worker::host::Interrupt::new().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    let (_, diary) = track
+        .run_with(&plan, true, Diary::default(), &interrupt)
+        .unwrap();
+    assert_eq!(
+        (diary.lines[0].as_str(), diary.count("block")),
+        ("heat a, 0 kept", 2)
+    );
+}
+
+#[test]
+fn cells_that_do_not_fit_together_take_turns() {
+    let track = Track::new();
+    let mut cells = cells(&["noop", "steady"]);
+    cells[0].predicted_bytes = u64::MAX / 2;
+    let (record, diary) = track.run(&plan(measure(), vec![("g", cells)]));
+    assert_eq!(diary.count("note: workers run one at a time"), 2);
+    let heat = track.heat(&record, 0);
+    assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 2]);
+    for launch in heat.blocks.iter().flat_map(|block| &block.launches) {
+        let sequences: Vec<u32> = launch.rounds.iter().map(|round| round.sequence).collect();
+        assert_eq!(sequences[1], sequences[0] + 1);
+    }
+}
+
+#[test]
+fn a_plan_that_contradicts_itself_is_an_error() {
+    let track = Track::new();
+    let mut plan = plan(measure(), vec![("g", cells(&["noop"]))]);
+    plan.jobs.clear();
+    let interrupt = worker::host::Interrupt::new().unwrap();
+    let error = track
+        .run_with(&plan, false, Diary::default(), &interrupt)
+        .err()
+        .unwrap();
+    assert!(
+        error.to_string().contains("which the plan lacks"),
+        "{error}"
+    );
+}
