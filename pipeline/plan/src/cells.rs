@@ -14,7 +14,7 @@ use schema::{
 use crate::{
     World,
     axes::{Axis, AxisKind, Typed},
-    context::{Context, key},
+    context::{Context, key, name},
     networks::{self, Network, Networks},
     points::Point,
     predict,
@@ -42,7 +42,7 @@ pub(crate) fn shared(context: &mut Context<'_>, boundary: Boundary) -> Shared {
     let job = context.job;
     if job.mode == Mode::Inference && job.optimizer.is_some() {
         context.error_with_help(
-            &[crate::context::name("optimizer")],
+            &[name("optimizer")],
             "an optimiser has no part in inference",
             "leave it out, or say `mode: training`",
         );
@@ -113,7 +113,27 @@ pub(crate) fn resolve(
             }
         }
     }
+    refuse_idle_axes(context, axes, &cells);
     refused.is_empty().then_some(cells)
+}
+
+/// An axis that no model and no engine of the job knows varies nothing.
+fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
+    for axis in axes {
+        let (owner, what) = match axis.kind {
+            AxisKind::Dimension => ("model", "dimension"),
+            AxisKind::Factor => ("engine", "factor"),
+            _ => continue,
+        };
+        let is_known = |cell: &PlannedCell| cell.coordinates.contains_key(&axis.name);
+        if !cells.cells.iter().any(is_known) {
+            context.error_with_help(
+                &[key("matrix"), name(&axis.name)],
+                format!("no {owner} of this job has the {what} `{}`", axis.name),
+                format!("leave the axis out, or add a {owner} that has it"),
+            );
+        }
+    }
 }
 
 /// Points at the dimension that a model refuses, or at the model.

@@ -122,23 +122,33 @@ fn explain_heat(text: &mut String, heat: &PlannedHeat, details: bool) {
         _ => {}
     }
     for cell in &heat.cells {
-        let obstacle = cell
-            .obstacle
-            .as_ref()
-            .map(|outcome| format!("{}: {}", outcome.kind, outcome.reason));
-        if details || (obstacle.is_some() && cell.twin_of.is_none()) {
-            wrapped(text, "      ", &cell_line(cell, obstacle));
+        if details || (cell.obstacle.is_some() && cell.twin_of.is_none()) {
+            wrapped(text, "      ", &cell_line(cell, heat));
         }
     }
 }
 
-fn cell_line(cell: &PlannedCell, obstacle: Option<String>) -> String {
-    let mut line = cell.cell.describe();
+/// What tells a cell from the others of its group, and what is expected of it.
+fn cell_line(cell: &PlannedCell, heat: &PlannedHeat) -> String {
+    let is_own = |axis: &String, value: &String| {
+        heat.cells.len() == 1
+            || heat
+                .cells
+                .iter()
+                .any(|other| other.coordinates.get(axis) != Some(value))
+    };
+    let own: Vec<String> = cell
+        .coordinates
+        .iter()
+        .filter(|(axis, value)| is_own(axis, value))
+        .map(|(axis, value)| format!("{axis}={value}"))
+        .collect();
+    let mut line = format!("{} {}", cell.id, own.join(" "));
     if let Some(slot) = cell.twin_of {
-        let _ = write!(line, ", twin of slot {slot}");
+        let _ = write!(line, " twin of slot {slot}");
     }
-    match obstacle {
-        Some(obstacle) => drop(write!(line, ": {obstacle}")),
+    match &cell.obstacle {
+        Some(outcome) => drop(write!(line, ": {}: {}", outcome.kind, outcome.reason)),
         None => drop(write!(
             line,
             ": about {} a step",
