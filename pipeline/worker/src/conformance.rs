@@ -68,7 +68,7 @@ const CHECKS: &[(&str, &str, Run)] = &[
     ),
     (
         "bye",
-        "answers `bye` and leaves with exit status 0",
+        "answers `bye`, loaded or not, and leaves with exit status 0",
         leaving::bye,
     ),
     ("load", "loads a network and says how", conversation::load),

@@ -107,6 +107,7 @@ impl Host {
     }
 
     /// Sends a request and waits for its reply, which is of the request's kind and makes sense.
+    /// A paused worker is resumed first.
     ///
     /// # Errors
     /// What the worker reports by `failed`, after which it is alive; or the outcome of a worker
@@ -141,6 +142,7 @@ impl Host {
             // An interrupted request stays unanswered; the worker can only be killed.
             return Err(supervise::interrupted(&pending.asked.doing()));
         }
+        self.worker.resume()?;
         self.worker.expect_silence()?;
         // Also when writing fails: half a message has no reply.
         self.pending = Some(Pending {
@@ -165,9 +167,14 @@ impl Host {
         let checked = check::reply(&line, &asked, since.elapsed());
         self.pending = None;
         match checked {
-            Ok(Reply::Failed(outcome)) => Err(outcome),
-            Ok(reply) => Ok(reply),
             Err(reason) => Err(self.worker.give_up(OutcomeKind::Crashed, reason)),
+            Ok(reply) => {
+                self.worker.expect_end()?;
+                match reply {
+                    Reply::Failed(outcome) => Err(outcome),
+                    reply => Ok(reply),
+                }
+            }
         }
     }
 
@@ -200,7 +207,7 @@ impl Host {
     }
 
     /// Stops all processes of the worker, its spinning threads included, until
-    /// [`resume`](Self::resume).
+    /// [`resume`](Self::resume) or the next request.
     ///
     /// # Errors
     /// The outcome of a worker that died.

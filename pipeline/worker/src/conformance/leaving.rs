@@ -9,9 +9,18 @@ use super::subject::{Subject, Trouble, left};
 /// How long a measurement goes on before the stream is closed on it.
 const A_WHILE: Duration = Duration::from_millis(200);
 
+const THREE: Measure = Measure {
+    discard: 0,
+    min_steps: 3,
+    min_ns: 0,
+    max_steps: 3,
+};
+
 pub(super) fn bye(subject: &Subject<'_>) -> Result<(), Trouble> {
     subject.start()?.leave()?;
-    subject.start_loaded()?.leave()
+    let mut guest = subject.start_loaded()?;
+    guest.measure(THREE)?;
+    guest.leave()
 }
 
 pub(super) fn early_close(subject: &Subject<'_>) -> Result<(), Trouble> {

@@ -160,12 +160,20 @@ impl Supervised {
         self.stream.close();
     }
 
-    /// The next line, with nothing after it.
+    /// After a reply, nothing may come.
+    pub(super) fn expect_end(&mut self) -> Result<(), Outcome> {
+        if self.stream.rest().is_empty() {
+            Ok(())
+        } else {
+            Err(self.unsolicited(&[]))
+        }
+    }
+
+    /// The next line.
     pub(super) fn read_line(&mut self, deadline: Instant, doing: &str) -> Result<Vec<u8>, Outcome> {
         loop {
             match self.stream.read() {
-                Look::Line(line) if self.stream.rest().is_empty() => return Ok(line),
-                Look::Line(_) => return Err(self.unsolicited(&[])),
+                Look::Line(line) => return Ok(line),
                 Look::TooLong => return Err(self.too_long()),
                 Look::Closed => return Err(self.closed(doing)),
                 Look::Nothing => {
@@ -347,11 +355,13 @@ impl Supervised {
 
     pub(super) fn resume(&mut self) -> Result<(), Outcome> {
         self.check_alive()?;
-        if self.process.wait_for_death(Instant::now()) {
-            return Err(self.died("while it was paused"));
+        if self.paused {
+            if self.process.wait_for_death(Instant::now()) {
+                return Err(self.died("while it was paused"));
+            }
+            self.process.go_on();
+            self.paused = false;
         }
-        self.process.go_on();
-        self.paused = false;
         Ok(())
     }
 

@@ -1,0 +1,173 @@
+//! The conformance suite passes a proper worker, and says of others what is wrong.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use schema::Mode;
+use support::{command, description, graph};
+use worker::{
+    WorkerCommand,
+    conformance::{self, CheckResult, ConformanceReport, Subject},
+    host::{Interrupt, Limits},
+};
+
+fn examine(command: &WorkerCommand, variant: &str, patience: Duration) -> ConformanceReport {
+    let mut engine = description(variant);
+    if variant == "only_trains" {
+        engine = description("steady");
+        engine.variants[0].modes = vec![Mode::Training];
+    }
+    let interrupt = Interrupt::new().unwrap();
+    let subject = Subject {
+        command,
+        engine: &engine,
+        variant: &engine.variants[0].name,
+        graph: &graph(),
+        dims: &BTreeMap::from([("batch".to_owned(), 2)]),
+        limits: &Limits {
+            log_bytes: 1 << 20,
+            ..Limits::default()
+        },
+        patience,
+        interrupt: &interrupt,
+    };
+    let mut observed = Vec::new();
+    let report = conformance::check(&subject, &interrupt, |check| observed.push(check.clone()));
+    assert_eq!(observed, report.checks);
+    report
+}
+
+const PATIENT: Duration = Duration::from_secs(60);
+
+/// Names of the checks that failed, with what was found.
+fn failures(report: &ConformanceReport) -> BTreeMap<&'static str, &str> {
+    report
+        .checks
+        .iter()
+        .filter_map(|check| match &check.result {
+            CheckResult::Failed(reason) => Some((check.name, reason.as_str())),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn proper_workers_pass() {
+    for variant in ["steady", "noop", "chatter"] {
+        let report = examine(&command(&[]), variant, PATIENT);
+        assert_eq!(failures(&report), BTreeMap::new(), "{variant}");
+        assert!(report.passed());
+        assert!(
+            report
+                .checks
+                .iter()
+                .all(|check| check.result == CheckResult::Passed)
+        );
+    }
+}
+
+#[test]
+fn what_the_variant_cannot_do_is_skipped() {
+    let report = examine(&command(&[]), "only_trains", PATIENT);
+    assert!(report.passed());
+    let skipped: Vec<_> = report
+        .checks
+        .iter()
+        .filter(|check| matches!(check.result, CheckResult::Skipped(_)))
+        .map(|check| check.name)
+        .collect();
+    assert_eq!(skipped, ["outputs"]);
+}
+
+#[test]
+fn failures_are_named() {
+    for (variant, check, reason) in [
+        ("nan_output", "outputs", "not a finite number"),
+        ("nan_output", "training", "not a finite number"),
+        ("segfault", "measure_count", "SIGSEGV"),
+        ("segfault", "silence", "SIGSEGV"),
+        ("exit_early", "load", "exit status 0"),
+        ("panics", "warm_up", "panicked"),
+        ("unsupported", "load", "operator Conv is not supported"),
+        ("huge_message", "measure_most", "more than 64 MiB"),
+        ("garbage", "measure_count", "garbage"),
+    ] {
+        let report = examine(&command(&[]), variant, PATIENT);
+        let failures = failures(&report);
+        let found = failures
+            .get(check)
+            .unwrap_or_else(|| panic!("{variant}: {failures:?}"));
+        assert!(found.contains(reason), "{variant}: {found}");
+        assert!(!report.passed());
+    }
+}
+
+#[test]
+fn nothing_is_tried_without_a_handshake() {
+    let report = examine(&command(&["--variant", "wrong_version"]), "steady", PATIENT);
+    assert!(failures(&report)["handshake"].contains("speaks protocol 7"));
+    let rest = &report.checks[1..];
+    assert!(
+        rest.iter()
+            .all(|check| matches!(check.result, CheckResult::Skipped(_)))
+    );
+
+    let report = examine(&command(&["--engine", "other"]), "steady", PATIENT);
+    assert!(failures(&report)["handshake"].contains("calls itself `other`"));
+}
+
+#[test]
+fn leaving_is_demanded() {
+    let patience = Duration::from_secs(4);
+    let report = examine(&command(&["--variant", "ignores_bye"]), "steady", patience);
+    assert!(
+        failures(&report)["bye"].contains("did not leave"),
+        "{report:?}"
+    );
+    // Closing the stream ends it all the same.
+    assert!(!failures(&report).contains_key("early_close"), "{report:?}");
+}
+
+/// A worker that is a script, so that it can be wrong in ways that the shared loop prevents.
+fn script(body: &str) -> WorkerCommand {
+    let hello = r#"{"hello":{"protocol":1,"engine":"synthetic","versions":{"sh":"1"},"worker":null,"variants":["steady"]}}"#;
+    WorkerCommand {
+        program: "/bin/sh".into(),
+        args: vec!["-c".to_owned(), format!("echo '{hello}'; {body}")],
+        env: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn workers_that_do_not_use_the_shared_loop_are_seen_through() {
+    // Answers everything with one and the same word.
+    let parrot = script(r#"while read -r line; do echo '"reset"'; done"#);
+    let report = examine(&parrot, "steady", PATIENT);
+    let found = failures(&report);
+    assert!(
+        found["load"].contains("`reset` instead of `load`"),
+        "{found:?}"
+    );
+    assert!(
+        found["garbage"].contains("`reset` instead of `nonsense`"),
+        "{found:?}"
+    );
+    assert!(
+        found["order"].contains("`reset` instead of `measure`"),
+        "{found:?}"
+    );
+    assert!(
+        found["socket"].contains("before it said `hello`"),
+        "{found:?}"
+    );
+
+    // Knows nothing, and says so by leaving: not conformant, but it refuses nonsense properly.
+    let quitter = script("read -r line; exit 3");
+    let report = examine(&quitter, "steady", PATIENT);
+    let found = failures(&report);
+    assert!(found["bye"].contains("exit status 3"), "{found:?}");
+    assert!(!found.contains_key("garbage"), "{found:?}");
+    assert!(!found.contains_key("unknown_message"), "{found:?}");
+}
