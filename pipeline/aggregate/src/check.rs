@@ -53,13 +53,14 @@ fn plan(plan: &Plan) -> Result<(), AggregateError> {
 fn measure(job: &PlannedJob) -> Result<(), AggregateError> {
     let measure = &job.measure;
     let confident = measure.confidence > 0.0 && measure.confidence < 1.0;
-    let sensible = measure.margin.is_finite() && measure.margin >= 0.0;
+    let sensible =
+        measure.margin.is_finite() && measure.margin >= 0.0 && measure.target.is_finite();
     if confident && sensible {
         return Ok(());
     }
     let problem = format!(
-        "job `{}` has margin {} and confidence {}",
-        job.id, measure.margin, measure.confidence
+        "job `{}` has margin {}, target {} and confidence {}",
+        job.id, measure.margin, measure.target, measure.confidence
     );
     Err(AggregateError::Plan(problem))
 }

@@ -66,7 +66,13 @@ pub(crate) struct Judge<'a> {
 pub(crate) fn shared_confidence(confidence: f64, family: u32) -> f64 {
     let each = 1.0 - (1.0 - confidence) / f64::from(family.max(1));
     // 0.05 has no finite binary form: twelve digits print what was meant.
-    format!("{each:.12}").parse().unwrap_or(each)
+    let printed = format!("{each:.12}").parse().unwrap_or(each);
+    let sharpest = 1.0 - f64::EPSILON;
+    if printed < sharpest {
+        printed
+    } else {
+        each.min(sharpest)
+    }
 }
 
 impl Judge<'_> {
@@ -156,4 +162,30 @@ fn obstacles(
         .map(|(side, outcome)| format!("{side}: {}: {}", outcome.kind, outcome.reason))
         .collect();
     (!sides.is_empty()).then(|| sides.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_is_shared_and_never_vanishes() {
+        assert_eq!(shared_confidence(0.95, 0), 0.95);
+        assert_eq!(shared_confidence(0.95, 1), 0.95);
+        assert_eq!(shared_confidence(0.95, 12), 0.995_833_333_333);
+        let sharp = shared_confidence(1.0 - f64::EPSILON / 2.0, u32::MAX);
+        assert!(sharp < 1.0, "{sharp}");
+        let ratio = interval::of_logs(&[0.0, 0.01, 0.02, 0.0, 0.01, 0.02], sharp, 0.0).unwrap();
+        assert!(ratio.low.is_some() && ratio.high.is_some(), "{ratio:?}");
+    }
+
+    #[test]
+    fn only_shared_blocks_are_compared() {
+        let shared = shared(
+            &BTreeMap::from([(0, 100.0), (1, 200.0), (5, 400.0)]),
+            &BTreeMap::from([(1, 200.0), (2, 1.0), (5, 100.0)]),
+        );
+        assert_eq!(shared.logs, [0.0, -4_f64.ln()]);
+        assert_eq!(shared.resolution, 1.0 / 400.0 + 1.0 / 100.0);
+    }
 }

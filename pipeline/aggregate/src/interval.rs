@@ -76,7 +76,8 @@ pub(crate) fn standard_deviation(values: &[f64]) -> f64 {
         .map_or(0.0, f64::sqrt)
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
+/// Arithmetic mean; `None` without a value, or when it is not finite.
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     mean.is_finite().then_some(mean)
 }
