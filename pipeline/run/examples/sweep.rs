@@ -1,6 +1,6 @@
 //! Runs a plan of synthetic cells in a store, to be killed by the tests.
 //!
-//! `sweep <store> <worker program> <mark>`
+//! `sweep <store> <worker program> <mark> long|quiet`
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,13 +18,16 @@ fn main() {
     let mut next = || {
         arguments
             .next()
-            .expect("sweep <store> <worker program> <mark>")
+            .expect("sweep <store> <worker program> <mark> long|quiet")
     };
     let store = Store::open(PathBuf::from(next())).unwrap();
     let workers = Synthetic::new(&PathBuf::from(next()), &next());
     let lock = store.lock().unwrap();
     let interrupt = Interrupt::new().unwrap();
-    let plan = long_plan();
+    let plan = match next().as_str() {
+        "quiet" => quiet_plan(),
+        _ => long_plan(),
+    };
     let mut diary = Diary::default();
     let record = photofinish_run::run(
         &plan,

@@ -65,7 +65,7 @@ fn together(
         lane.prepare(context, setting, limit)?;
         lane.pause(context)?;
     }
-    let (rounds, mut sequence) = (setting.header.measure.rounds, 0);
+    let (rounds, mut sequence) = (setting.header.measure.rounds.max(1), 0);
     let mut turns: Vec<usize> = (0..lanes.len()).collect();
     for round in 0..rounds {
         // Shuffled over all lanes, dead ones too: the schedule does not depend on who fails.
@@ -97,7 +97,7 @@ fn one_at_a_time(
     limit: Option<u64>,
     meter: &mut Meter,
 ) -> Result<(), Stop> {
-    let (rounds, mut sequence) = (setting.header.measure.rounds, 0);
+    let (rounds, mut sequence) = (setting.header.measure.rounds.max(1), 0);
     for lane in lanes {
         context.check_interrupt()?;
         lane.prepare(context, setting, limit)?;

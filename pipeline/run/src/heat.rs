@@ -1,6 +1,6 @@
 //! Measuring one heat, from its first parity to its seal.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use schema::{
     Digest, Outcome,
@@ -60,14 +60,13 @@ pub(crate) fn measure(
     let parts = blocks.saturating_add(1);
     let predicted_ns = assignment.heat.predicted_ns;
     let left = |done: u32, measured: u32, began: Instant| {
-        let remaining = parts.saturating_sub(done);
-        let spent = began.elapsed();
-        estimate.left(
-            predicted_ns,
-            measured,
-            measured.saturating_add(remaining),
-            spent,
-        )
+        let rest = parts.saturating_sub(done);
+        let rest_ns = predicted_ns / u64::from(parts) * u64::from(rest);
+        if measured == 0 {
+            return estimate.left(rest_ns, 0, rest, Duration::ZERO);
+        }
+        let both = measured.saturating_add(rest);
+        estimate.left(rest_ns, measured, both, began.elapsed())
     };
     let began = Instant::now();
     context.tell(&Event::HeatStarted {
@@ -76,7 +75,7 @@ pub(crate) fn measure(
         of: assignment.of,
         blocks_kept: kept,
         blocks,
-        left: estimate.left(predicted_ns, 0, parts, std::time::Duration::ZERO),
+        left: left(if whole { 0 } else { kept.saturating_add(1) }, 0, began),
     });
     if journal.reference().is_none() {
         let judged = reference::judge(context, &setting)?;

@@ -6,6 +6,7 @@ mod common;
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     process::{Command, Stdio},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -20,6 +21,12 @@ use schema::{OutcomeKind, plan::KnownState};
 /// Kills in the long form, which `PHOTOFINISH_KILLS` asks for: `PHOTOFINISH_KILLS=30`.
 fn kills() -> u32 {
     std::env::var("PHOTOFINISH_KILLS").map_or(3, |text| text.parse().unwrap())
+}
+
+/// The example of this name: a run in a process of its own.
+fn sweep() -> PathBuf {
+    let here = std::env::current_exe().unwrap();
+    here.ancestors().nth(2).unwrap().join("examples/sweep")
 }
 
 /// Blocks that are safe in the store, by group.
@@ -39,12 +46,6 @@ fn kills_at_random_moments_lose_no_block() {
 
     let track = Track::new();
     let mark = track.folder.path().display().to_string();
-    let sweep = std::env::current_exe()
-        .unwrap()
-        .ancestors()
-        .nth(2)
-        .unwrap()
-        .join("examples/sweep");
     let mut before = BTreeMap::new();
     // Where the kills fall is up to chance; what must hold does not depend on it.
     let mut chance = SystemTime::now()
@@ -54,9 +55,9 @@ fn kills_at_random_moments_lose_no_block() {
     println!("seed {chance}");
     let (mut killed, mut completed) = (0, 0);
     while completed == 0 || killed < kills() {
-        let mut child = Command::new(&sweep)
+        let mut child = Command::new(sweep())
             .arg(track.store.path())
-            .args([binary().to_str().unwrap(), &mark])
+            .args([binary().to_str().unwrap(), &mark, "long"])
             .stdin(Stdio::null())
             .process_group(0)
             .spawn()
@@ -104,4 +105,21 @@ fn kills_at_random_moments_lose_no_block() {
         .into_keys()
         .filter(|path| path.to_string_lossy().ends_with(".heat.zst"));
     assert_eq!(sealed.count(), plan.heats.len(), "each heat measured once");
+}
+
+#[test]
+fn the_supervisor_sleeps_while_a_worker_measures() {
+    let track = Track::new();
+    // In a process of its own: the other tests of this one are not the supervisor.
+    let status = Command::new(sweep())
+        .arg(track.store.path())
+        .args([binary().to_str().unwrap(), "quiet", "quiet"])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let (_, record) = track.store.latest_run().unwrap().unwrap();
+    let block = &track.heat(&record, 0).blocks[0];
+    let percent = 100.0 * block.supervisor_ns as f64 / block.measuring_ns as f64;
+    println!("the supervisor used {percent:.3} % of one processor while a worker measured");
+    assert!(percent < 1.0, "{percent} %");
 }

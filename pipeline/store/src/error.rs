@@ -38,7 +38,7 @@ pub enum StoreError {
         holder: Holder,
     },
     /// An artifact is not what was written.
-    #[error("{0}")]
+    #[error("{0}; `photofinish bench` makes it anew")]
     Corrupt(Corrupt),
     /// An artifact of another version of photofinish.
     #[error(

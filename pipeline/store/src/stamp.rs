@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use jiff::{Timestamp, Unit};
+use jiff::Timestamp;
 
 /// The present, RFC 3339 in UTC with milliseconds.
 #[must_use]
@@ -15,9 +15,10 @@ pub fn now() -> String {
 pub(crate) struct Stamp(Timestamp);
 
 impl Stamp {
+    /// The present, cut to the millisecond as [`now`] cuts it.
     pub(crate) fn now() -> Self {
         let now = Timestamp::now();
-        Self(now.round(Unit::Millisecond).unwrap_or(now))
+        Self(Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now))
     }
 
     /// From RFC 3339 text; `None` if it is not, or lies out of range.

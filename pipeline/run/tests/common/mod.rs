@@ -391,3 +391,10 @@ pub fn long_plan() -> Plan {
     let groups = ["a", "b", "c"].map(|group| (group, cells(&["noop", "steady", "chatter"])));
     plan(measure, groups.into())
 }
+
+/// One heat whose rounds last as long as real ones.
+pub fn quiet_plan() -> Plan {
+    let mut measure = measure();
+    (measure.blocks, measure.rounds, measure.round_ns) = (1, 3, 400_000_000);
+    plan(measure, vec![("quiet", cells(&["steady", "steady"]))])
+}
