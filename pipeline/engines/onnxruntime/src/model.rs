@@ -38,7 +38,16 @@ pub(crate) enum Model {
 
 /// Writes `graph` as ONNX: in memory, or to `scratch` where it is too large for one message.
 pub(crate) fn write(graph: &Graph, precision: Precision, scratch: &Path) -> Result<Model, Outcome> {
-    let large = weight_bytes(graph, precision) > LARGEST_MESSAGE_BYTES;
+    write_within(LARGEST_MESSAGE_BYTES, graph, precision, scratch)
+}
+
+fn write_within(
+    largest_bytes: u64,
+    graph: &Graph,
+    precision: Precision,
+    scratch: &Path,
+) -> Result<Model, Outcome> {
+    let large = weight_bytes(graph, precision) > largest_bytes;
     let options = WriteOptions {
         opset: OPSET,
         precision,
@@ -110,4 +119,53 @@ fn options(configuration: &Configuration, library: &Library) -> Result<SessionBu
     configuration
         .provider
         .register(builder, configuration.precision, &library.path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn small() -> Graph {
+        let dims = [("batch", 1), ("seq", 4)].map(|(name, size)| (name.to_owned(), size));
+        models::zoo::build("bert_tiny", &BTreeMap::from(dims)).unwrap()
+    }
+
+    #[test]
+    fn a_large_model_lies_in_two_files() {
+        let scratch = tempfile::tempdir().unwrap();
+        let graph = small();
+        let bytes = weight_bytes(&graph, Precision::Fp32);
+        let within = write_within(bytes, &graph, Precision::Fp32, scratch.path()).unwrap();
+        assert!(matches!(within, Model::Bytes(message) if message.len() as u64 > bytes));
+        let beyond = write_within(bytes - 1, &graph, Precision::Fp32, scratch.path()).unwrap();
+        let Model::File(path) = beyond else {
+            panic!("one message");
+        };
+        let size = |path: &Path| fs::metadata(path).unwrap().len();
+        assert!(size(&path) < bytes / 10);
+        assert!(size(&scratch.path().join(DATA_FILE)) > bytes * 9 / 10);
+    }
+
+    #[test]
+    fn a_scratch_folder_that_is_gone_is_named() {
+        let graph = small();
+        let gone = Path::new("/nonexistent/scratch");
+        let outcome = write_within(0, &graph, Precision::Fp32, gone)
+            .err()
+            .unwrap();
+        assert!(
+            outcome.reason.contains("/nonexistent/scratch"),
+            "{outcome:?}"
+        );
+    }
+
+    #[test]
+    fn bytes_are_counted_by_precision() {
+        let graph = small();
+        let single = weight_bytes(&graph, Precision::Fp32);
+        assert!(weight_bytes(&graph, Precision::Fp64) > single);
+        assert!(weight_bytes(&graph, Precision::Fp16) < single);
+    }
 }

@@ -197,12 +197,7 @@ fn training_without_a_loss_is_unsupported() {
 }
 
 fn small(name: &str) -> Graph {
-    let dims = match name {
-        name if name.starts_with("bert") => [("batch", 2), ("seq", 8)],
-        "vgg16" => [("batch", 1), ("image", 224)],
-        _ => [("batch", 2), ("image", 64)],
-    };
-    let dims = dims.map(|(name, size)| (name.to_owned(), size));
+    let dims = [("batch", 2), ("image", 64)].map(|(name, size)| (name.to_owned(), size));
     models::zoo::build(name, &BTreeMap::from(dims)).unwrap()
 }
 
@@ -238,27 +233,17 @@ fn training_lowers_the_loss() {
 /// What runs in place must not disturb a gradient: PyTorch itself refuses `backward` when a value
 /// that it saved was overwritten.
 #[test]
-fn every_network_with_a_loss_trains() {
-    for name in [
-        "resnet18",
-        "mobilenet_v2",
-        "efficientnet_b4",
-        "vgg16",
-        "bert_tiny",
-    ] {
+fn every_kind_of_network_trains() {
+    for name in ["resnet18", "mobilenet_v2", "efficientnet_b4"] {
         let graph = small(name);
-        if graph.loss.is_none() {
-            continue;
-        }
         let (mut session, _) = load(&graph, cell(&graph, Precision::Fp32, Some(GENTLE))).unwrap();
         session
             .step()
             .unwrap_or_else(|outcome| panic!("{name}: {outcome:?}"));
-        let parity = session.parity(2).unwrap();
+        let losses = session.parity(2).unwrap().losses;
         assert!(
-            parity.losses.iter().all(|loss| loss.is_finite()),
-            "{name}: {:?}",
-            parity.losses
+            losses.iter().all(|loss| loss.is_finite()),
+            "{name}: {losses:?}"
         );
     }
 }

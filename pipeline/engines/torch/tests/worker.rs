@@ -1,0 +1,179 @@
+//! The worker as a supervisor meets it: the conformance suite, and failures that are typed.
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use common::{cell, load, operand, single};
+use schema::{
+    Boundary, Cell, Device, EngineDescription, Graph, HostLanguage, Mode, OutcomeKind, Precision,
+    VariantDescription, graph::Op,
+};
+use worker::{
+    WorkerCommand,
+    conformance::{self, CheckResult, Subject},
+    host::{Host, Interrupt, Limits},
+};
+
+fn command() -> WorkerCommand {
+    WorkerCommand {
+        program: PathBuf::from(env!("CARGO_BIN_EXE_photofinish-worker-torch")),
+        args: vec![],
+        env: BTreeMap::new(),
+    }
+}
+
+fn description() -> EngineDescription {
+    EngineDescription {
+        name: "pytorch".to_owned(),
+        title: "PyTorch".to_owned(),
+        version: "2.11.0".to_owned(),
+        summary: String::new(),
+        variants: vec![VariantDescription {
+            name: "eager".to_owned(),
+            summary: String::new(),
+            host_language: HostLanguage::Rust,
+            devices: vec!["cpu".to_owned()],
+            precisions: vec![Precision::Fp32],
+            modes: vec![Mode::Inference, Mode::Training],
+            boundaries: vec![Boundary::Step],
+            factors: BTreeMap::new(),
+        }],
+    }
+}
+
+#[test]
+fn the_conformance_suite_passes() {
+    let dims = [("batch", 1), ("image", 64)].map(|(name, size)| (name.to_owned(), size));
+    let dims = BTreeMap::from(dims);
+    let graph = models::zoo::build("resnet18", &dims).unwrap();
+    let interrupt = Interrupt::new().unwrap();
+    let subject = Subject {
+        command: &command(),
+        engine: &description(),
+        variant: "eager",
+        graph: &graph,
+        dims: &dims,
+        limits: &Limits::default(),
+        patience: Duration::from_secs(300),
+        interrupt: &interrupt,
+    };
+    let report = conformance::check(&subject, &interrupt, |_| ());
+    let unsound = |check: &&conformance::Check| check.result != CheckResult::Passed;
+    let unsound: Vec<_> = report.checks.iter().filter(unsound).collect();
+    assert!(unsound.is_empty(), "{unsound:#?}");
+}
+
+#[test]
+fn hello_names_the_version_and_the_sources() {
+    let interrupt = Interrupt::new().unwrap();
+    let mut host = Host::start(&command(), &Limits::default(), &interrupt).unwrap();
+    let hello = host
+        .hello(Instant::now() + Duration::from_secs(60))
+        .unwrap();
+    assert_eq!(hello.engine, "pytorch");
+    assert_eq!(
+        hello.versions.get("torch").map(String::as_str),
+        Some("2.11.0")
+    );
+    assert!(hello.worker.is_some());
+    assert_eq!(hello.variants, ["eager"]);
+    let ended = host.finish(Instant::now() + Duration::from_secs(60));
+    assert_eq!(ended.outcome, None, "{}", ended.log);
+}
+
+/// How the load of `graph` ends after `change` to its cell.
+fn refusal(graph: &Graph, change: impl FnOnce(&mut Cell)) -> (OutcomeKind, String) {
+    let mut cell = cell(graph, Precision::Fp32, None);
+    change(&mut cell);
+    let outcome = load(graph, cell).err().expect("a refusal");
+    (outcome.kind, outcome.reason)
+}
+
+#[test]
+fn what_is_not_run_is_unsupported_by_name() {
+    let graph = single(Op::Relu, &[operand("x", &[2])]);
+    let factor = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+    type Change = Box<dyn FnOnce(&mut Cell)>;
+    let (autotune, diagonal) = (factor("autotune", "on"), factor("layout", "diagonal"));
+    let cases: Vec<(Change, &str)> = vec![
+        (
+            Box::new(|cell| cell.engine.variant = "compiled".to_owned()),
+            "pytorch/compiled",
+        ),
+        (
+            Box::new(|cell| cell.engine.engine = "tensorflow".to_owned()),
+            "tensorflow/eager",
+        ),
+        (
+            Box::new(|cell| cell.host_language = HostLanguage::Python),
+            "Rust",
+        ),
+        (Box::new(|cell| cell.world_size = 2), "world_size"),
+        (
+            Box::new(|cell| cell.boundary = Boundary::Request),
+            "request",
+        ),
+        (Box::new(|cell| cell.threads = 0), "threads"),
+        (Box::new(|cell| cell.precision = Precision::Tf32), "tf32"),
+        (Box::new(move |cell| cell.factors = autotune), "autotune"),
+        (Box::new(move |cell| cell.factors = diagonal), "diagonal"),
+        (Box::new(|cell| cell.mode = Mode::Training), "optimizer"),
+    ];
+    for (change, named) in cases {
+        let (kind, reason) = refusal(&graph, change);
+        assert_eq!(kind, OutcomeKind::Unsupported, "{reason}");
+        assert!(reason.contains(named), "`{named}` is not in: {reason}");
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_unavailable() {
+    let graph = single(Op::Relu, &[operand("x", &[2])]);
+    let (kind, reason) = refusal(&graph, |cell| cell.device = Device::Cuda(9999));
+    assert_eq!(kind, OutcomeKind::Unavailable, "{reason}");
+    assert!(reason.to_lowercase().contains("cuda"), "{reason}");
+}
+
+#[test]
+fn a_wrong_graph_is_refused_and_its_node_named() {
+    let mut graph = single(Op::Relu, &[operand("x", &[2])]);
+    graph.nodes[0].inputs = vec!["nothing".to_owned()];
+    let (kind, reason) = refusal(&graph, |_| ());
+    assert_eq!(kind, OutcomeKind::Unsupported, "{reason}");
+    assert!(
+        reason.contains("node") && reason.contains("nothing"),
+        "{reason}"
+    );
+}
+
+/// 4 TiB: more than any machine gives.
+#[test]
+fn out_of_memory_is_said_by_that_name_and_survived() {
+    let graph = single(
+        Op::Add,
+        &[operand("x", &[1 << 20, 1]), operand("y", &[1, 1 << 20])],
+    );
+    let (mut session, _) = load(&graph, cell(&graph, Precision::Fp32, None)).unwrap();
+    for _ in 0..2 {
+        let outcome = session.step().unwrap_err();
+        assert_eq!(outcome.kind, OutcomeKind::OutOfMemory, "{outcome:?}");
+        assert!(outcome.reason.starts_with("Add node: "), "{outcome:?}");
+    }
+}
+
+#[test]
+fn the_report_tells_what_is_in_force() {
+    let graph = single(Op::Relu, &[operand("x", &[2])]);
+    let mut cell = cell(&graph, Precision::Fp32, None);
+    cell.threads = 2;
+    let (_session, report) = load(&graph, cell).unwrap();
+    assert_eq!(report.threads, Some(2));
+    assert_eq!(report.settings["inter-op threads"], "1");
+    assert_eq!(report.settings["TF32"], "off");
+    assert!(!report.spin.is_empty());
+}
