@@ -85,6 +85,7 @@ pub(crate) struct Scope {
     buffers: BTreeSet<String>,
     labels: BTreeSet<String>,
     nodes: BTreeSet<String>,
+    made: BTreeSet<String>,
 }
 
 impl Scope {
@@ -96,6 +97,7 @@ impl Scope {
             buffers: BTreeSet::new(),
             labels: BTreeSet::new(),
             nodes: BTreeSet::new(),
+            made: BTreeSet::new(),
         }
     }
 
@@ -165,6 +167,7 @@ impl Scope {
         let value = rules::output(&node.op, &inputs).map_err(error)?;
         self.check_roles(node).map_err(error)?;
         self.nodes.insert(node.name.clone());
+        self.made.insert(output.clone());
         self.add_value(output, value)
     }
 
@@ -208,8 +211,8 @@ impl Scope {
         }
         let mut seen = BTreeSet::new();
         for output in outputs {
-            if !self.types.contains_key(output) {
-                return Err(self.value_error(output, "is an output, and nothing makes it".into()));
+            if !self.made.contains(output) {
+                return Err(self.value_error(output, "is an output, and no node makes it".into()));
             }
             if !seen.insert(output) {
                 return Err(self.value_error(output, "is an output twice".into()));

@@ -150,8 +150,7 @@ impl<'a> Writer<'a> {
     fn finish(mut self) -> Result<OnnxModel, String> {
         for name in &self.graph.outputs {
             let value = self.read(name);
-            let made_here = self.nodes.iter().any(|node| node.output.contains(&value));
-            if value != *name || !made_here {
+            if value != *name {
                 let name = name.clone();
                 let node = self.weights.fresh(&format!("{name}.identity"));
                 self.push(NodeProto::new("Identity", node, vec![value], name));

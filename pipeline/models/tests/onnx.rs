@@ -1,0 +1,417 @@
+//! The ONNX writer before ONNX's own judges: its checker, its shape inference, ONNX Runtime; and
+//! before a reference in numpy that knows only the documentation.
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use photofinish_models::{
+    onnx::{self, WriteOptions},
+    zoo,
+};
+use schema::{
+    Graph, Precision,
+    graph::{ElementType, Fill, Input, Node, Op, Parameter, Role},
+};
+use support::python;
+use tempfile::TempDir;
+
+const DATA: &str = "weights.bin";
+
+fn options(opset: u32, precision: Precision) -> WriteOptions {
+    WriteOptions {
+        opset,
+        precision,
+        external: None,
+        threshold: 0,
+    }
+}
+
+/// The smallest form of a model that still has all its operators.
+fn small(name: &str, batch: u64) -> Graph {
+    let size = match name {
+        "vgg16" => ("image", 224),
+        name if name.starts_with("bert") => ("seq", 12),
+        _ => ("image", 64),
+    };
+    let dims = [("batch", batch), size].map(|(name, size)| (name.to_owned(), size));
+    zoo::build(name, &BTreeMap::from(dims)).expect("a model of the zoo")
+}
+
+fn save(folder: &Path, graph: &Graph, options: &WriteOptions) -> PathBuf {
+    let written = onnx::write(graph, options).expect("a model that ONNX can say");
+    let stem = format!(
+        "{}-{}-{}.onnx",
+        graph.name, options.opset, options.precision
+    );
+    let path = folder.join(stem);
+    fs::write(&path, written.model).expect("a writable folder");
+    if let (Some(name), Some(data)) = (&options.external, written.data) {
+        fs::write(folder.join(name), data).expect("a writable folder");
+    }
+    path
+}
+
+fn check(graph: &Graph, options: &WriteOptions) {
+    let folder = scratch();
+    let path = save(folder.path(), graph, options);
+    python::run("check.py", &[&path, Path::new(&options.opset.to_string())]);
+}
+
+fn scratch() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("target can be written")
+}
+
+/// Large models take the way of large models: an external file.
+fn check_zoo(opset: u32) {
+    for name in zoo::names() {
+        let graph = small(name, 1);
+        let mut options = options(opset, Precision::Fp32);
+        if ["vgg16", "resnet152", "bert_base"].contains(&name) {
+            options.external = Some(DATA.to_owned());
+            options.threshold = 1 << 16;
+        }
+        check(&graph, &options);
+    }
+}
+
+#[test]
+fn the_checker_accepts_the_zoo_at_opset_17() {
+    check_zoo(17);
+}
+
+#[test]
+fn the_checker_accepts_the_zoo_at_opset_21() {
+    check_zoo(21);
+}
+
+#[test]
+fn the_checker_accepts_every_opset_and_precision() {
+    for opset in onnx::OPSETS {
+        check(&small("bert_tiny", 2), &options(opset, Precision::Bf16));
+        check(&small("mobilenet_v2", 2), &options(opset, Precision::Fp16));
+    }
+    check(&small("mobilenet_v2", 2), &options(17, Precision::Fp64));
+    check(&small("mobilenet_v2", 2), &options(22, Precision::Bf16));
+    check(&small("bert_tiny", 2), &options(17, Precision::Tf32));
+}
+
+#[test]
+fn bf16_convolutions_are_refused_before_opset_22() {
+    let error = onnx::write(&small("resnet18", 1), &options(21, Precision::Bf16)).unwrap_err();
+    assert!(error.to_string().contains("node `conv1` (Conv)"), "{error}");
+    assert!(
+        error.to_string().contains("take opset 22 or fp16"),
+        "{error}"
+    );
+}
+
+#[test]
+fn other_opsets_are_refused() {
+    for opset in [0, 16, 23, u32::MAX] {
+        let error = onnx::write(&small("bert_tiny", 1), &options(opset, Precision::Fp32));
+        assert!(error.unwrap_err().to_string().contains("take 17 to 22"));
+    }
+}
+
+#[test]
+fn a_model_above_two_gibibytes_needs_a_file_beside_it() {
+    let weight = Parameter {
+        name: "w".into(),
+        shape: vec![1 << 15, 1 << 14],
+        role: Role::Weight,
+        fill: Fill::Constant { value: 0.5 },
+    };
+    let mut graph = one_op(Op::Linear, &[("x", &[1, 1 << 14])], &["x", "w"]);
+    graph.parameters.push(weight);
+    let error = onnx::write(&graph, &options(21, Precision::Fp32)).unwrap_err();
+    assert!(
+        error.to_string().contains("name a file for external data"),
+        "{error}"
+    );
+}
+
+#[test]
+fn external_tensors_lie_on_pages() {
+    let graph = small("bert_tiny", 1);
+    let mut options = options(21, Precision::Fp32);
+    options.external = Some(DATA.to_owned());
+    options.threshold = 4096;
+    let external = onnx::write(&graph, &options).unwrap();
+    options.external = None;
+    let inside = onnx::write(&graph, &options).unwrap();
+    let data = external.data.unwrap();
+    assert!(inside.data.is_none());
+    assert!(external.model.len() + data.len() > inside.model.len());
+    assert!(external.model.len() * 10 < inside.model.len());
+    // The first tensor is the table of words; the second starts at a page after it.
+    let table = 30_522 * 128 * 4_usize;
+    let second = table.next_multiple_of(4096);
+    assert!(data[table..second].iter().all(|&byte| byte == 0));
+    assert!(data[second..second + 4].iter().any(|&byte| byte != 0));
+}
+
+/// What `reference.py` found.
+#[derive(serde::Deserialize)]
+struct Findings {
+    /// For each file the largest relative error of an output, and its name.
+    errors: Vec<(f64, String)>,
+    smallest: f64,
+    largest: f64,
+    output: f64,
+    sensitivity: f64,
+}
+
+/// Runs the graph in numpy, and the ONNX files in ONNX Runtime.
+fn reference(graph: &Graph, written: &[WriteOptions]) -> Findings {
+    let folder = scratch();
+    let json = folder.path().join("graph.json");
+    fs::write(&json, serde_json::to_vec(graph).expect("graphs serialize")).expect("a folder");
+    let recipe = folder.path().join("recipe.py");
+    fs::write(&recipe, documented_recipe()).expect("a folder");
+    let models: Vec<PathBuf> = written
+        .iter()
+        .map(|options| save(folder.path(), graph, options))
+        .collect();
+    let arguments: Vec<&Path> = [&json, &recipe]
+        .into_iter()
+        .chain(&models)
+        .map(PathBuf::as_path)
+        .collect();
+    let printed = python::run("reference.py", &arguments);
+    serde_json::from_str(&printed).expect("findings")
+}
+
+/// The numpy recipe from the documentation of `fill`, so that it is held to its word.
+fn documented_recipe() -> String {
+    let documentation = include_str!("../src/fill.rs");
+    let lines = documentation
+        .lines()
+        .skip_while(|line| *line != "//! ```python")
+        .skip(1);
+    let code = lines.take_while(|line| *line != "//! ```");
+    code.map(|line| {
+        line.trim_start_matches("//!")
+            .get(1..)
+            .unwrap_or("")
+            .to_owned()
+            + "\n"
+    })
+    .collect()
+}
+
+#[test]
+fn onnx_runtime_agrees_with_the_reference() {
+    for name in [
+        "resnet18",
+        "resnet50",
+        "mobilenet_v2",
+        "efficientnet_b4",
+        "bert_tiny",
+    ] {
+        let written = [
+            options(17, Precision::Fp32),
+            options(21, Precision::Fp32),
+            options(17, Precision::Fp16),
+        ];
+        let findings = reference(&small(name, 2), &written);
+        let [(old, _), (new, _), (half, _)] = findings.errors[..] else {
+            panic!("three files were given")
+        };
+        assert!(old < 1e-5 && new < 1e-5, "{name}: {old} {new}");
+        assert!(half > 1e-5 && half < 2e-2, "{name}: {half}");
+    }
+}
+
+#[test]
+fn activations_stay_of_order_one_and_follow_the_input() {
+    for name in [
+        "resnet18",
+        "resnet152",
+        "mobilenet_v2",
+        "efficientnet_b4",
+        "bert_tiny",
+    ] {
+        let Findings {
+            smallest,
+            largest,
+            output,
+            sensitivity,
+            ..
+        } = reference(&small(name, 4), &[]);
+        let range = format!("{name}: {smallest} to {largest}, output {output} moves {sensitivity}");
+        println!("{range}");
+        assert!(smallest > 0.01 && largest < 15.0, "{range}");
+        assert!((0.1..10.0).contains(&output), "{range}");
+        assert!(sensitivity > 0.03, "{range}");
+    }
+}
+
+/// A graph of one node over inputs in `-1..1`.
+fn one_op(op: Op, inputs: &[(&str, &[u64])], reads: &[&str]) -> Graph {
+    let input = |&(name, shape): &(&str, &[u64])| Input {
+        name: name.into(),
+        element: ElementType::Float,
+        shape: shape.to_vec(),
+        fill: Fill::Uniform {
+            low: -1.0,
+            high: 1.0,
+        },
+    };
+    Graph {
+        name: op.name().to_lowercase(),
+        inputs: inputs.iter().map(input).collect(),
+        parameters: Vec::new(),
+        nodes: vec![Node {
+            name: "node".into(),
+            op,
+            inputs: reads.iter().map(|&name| name.into()).collect(),
+            outputs: vec!["y".into()],
+        }],
+        outputs: vec!["y".into()],
+        loss: None,
+    }
+}
+
+#[test]
+fn operators_that_the_zoo_does_not_show_agree_with_the_reference() {
+    let image: &[u64] = &[2, 4, 9, 7];
+    let text: &[u64] = &[2, 5, 8];
+    let cases = [
+        one_op(
+            Op::Attention {
+                heads: 2,
+                causal: true,
+            },
+            &[("q", text), ("k", text), ("v", text)],
+            &["q", "k", "v"],
+        ),
+        one_op(
+            Op::Attention {
+                heads: 4,
+                causal: false,
+            },
+            &[("q", text), ("k", &[2, 3, 8]), ("v", &[2, 3, 8])],
+            &["q", "k", "v"],
+        ),
+        one_op(
+            Op::MaxPool {
+                kernel: [3, 2],
+                strides: [2, 3],
+                pads: [1, 0, 1, 1],
+                ceil_mode: true,
+            },
+            &[("x", image)],
+            &["x"],
+        ),
+        one_op(
+            Op::MaxPool {
+                kernel: [2, 2],
+                strides: [2, 2],
+                pads: [0; 4],
+                ceil_mode: true,
+            },
+            &[("x", image)],
+            &["x"],
+        ),
+        one_op(
+            Op::AveragePool {
+                kernel: [3, 3],
+                strides: [2, 2],
+                pads: [1, 1, 0, 1],
+                count_include_pad: false,
+            },
+            &[("x", image)],
+            &["x"],
+        ),
+        one_op(
+            Op::AveragePool {
+                kernel: [3, 3],
+                strides: [2, 2],
+                pads: [1, 1, 0, 1],
+                count_include_pad: true,
+            },
+            &[("x", image)],
+            &["x"],
+        ),
+        one_op(
+            Op::Conv {
+                strides: [2, 1],
+                pads: [1, 2, 0, 1],
+                dilations: [2, 1],
+                group: 2,
+            },
+            &[("x", image), ("w", &[6, 2, 2, 3]), ("b", &[6])],
+            &["x", "w", "b"],
+        ),
+        one_op(Op::Flatten { axis: 2 }, &[("x", image)], &["x"]),
+        one_op(Op::Flatten { axis: 0 }, &[("x", image)], &["x"]),
+        one_op(
+            Op::Transpose {
+                perm: vec![3, 0, 2, 1],
+            },
+            &[("x", image)],
+            &["x"],
+        ),
+        one_op(
+            Op::Concat { axis: 1 },
+            &[("a", text), ("b", &[2, 3, 8])],
+            &["a", "b"],
+        ),
+        one_op(
+            Op::MatMul,
+            &[("a", &[2, 1, 3, 4]), ("b", &[5, 4, 2])],
+            &["a", "b"],
+        ),
+        one_op(Op::Linear, &[("x", text), ("w", &[3, 8])], &["x", "w"]),
+        one_op(
+            Op::Linear,
+            &[("x", &[8]), ("w", &[3, 8]), ("b", &[3])],
+            &["x", "w", "b"],
+        ),
+        one_op(Op::Softmax { axis: -2 }, &[("x", text)], &["x"]),
+        one_op(Op::Mul, &[("a", text), ("b", &[5, 1])], &["a", "b"]),
+        one_op(Op::Dropout { ratio: 0.5 }, &[("x", text)], &["x"]),
+        one_op(Op::Reshape { shape: vec![4, 20] }, &[("x", text)], &["x"]),
+    ];
+    let graph = side_by_side(cases);
+    let written = [options(17, Precision::Fp32), options(21, Precision::Fp32)];
+    for (error, output) in reference(&graph, &written).errors {
+        assert!(error < 1e-6, "{output}: {error}");
+    }
+    check(&graph, &written[0]);
+    check(&graph, &written[1]);
+}
+
+/// One graph of several, their names kept apart: Python need not start for each.
+fn side_by_side(graphs: impl IntoIterator<Item = Graph>) -> Graph {
+    let mut all = one_op(Op::Relu, &[("x", &[2])], &["x"]);
+    for (index, graph) in graphs.into_iter().enumerate() {
+        let own = |name: &str| format!("{}.{index}.{name}", graph.name);
+        all.inputs.extend(graph.inputs.iter().map(|input| Input {
+            name: own(&input.name),
+            ..input.clone()
+        }));
+        all.nodes.extend(graph.nodes.iter().map(|node| Node {
+            name: own(&node.name),
+            op: node.op.clone(),
+            inputs: node.inputs.iter().map(|name| own(name)).collect(),
+            outputs: node.outputs.iter().map(|name| own(name)).collect(),
+        }));
+        all.outputs
+            .extend(graph.outputs.iter().map(|name| own(name)));
+    }
+    all
+}
+
+#[test]
+fn names_of_the_graph_are_left_alone() {
+    // The graph already uses the names that the writer would choose.
+    let graph = one_op(Op::Silu, &[("node.sigmoid", &[3])], &["node.sigmoid"]);
+    check(&graph, &options(17, Precision::Fp32));
+    assert!(reference(&graph, &[options(17, Precision::Fp32)]).errors[0].0 < 1e-6);
+}

@@ -1,0 +1,194 @@
+"""Runs a graph in float64 with numpy alone, written from the documentation of the schema.
+
+Arguments: the graph as JSON, the recipe for numbers (Python source), and ONNX files.
+Prints JSON: for each ONNX file the relative L2 error of ONNX Runtime's outputs; and how the
+activations fare in inference and training.
+"""
+import json
+import math
+import sys
+
+import numpy as np
+
+graph = json.load(open(sys.argv[1]))
+recipe = {}
+exec(open(sys.argv[2]).read(), recipe)
+erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def numbers(tensor, salt=""):
+    shape, fill = tensor["shape"], tensor["fill"]
+    count = math.prod(shape)
+    if fill == "positions":
+        values = np.arange(count, dtype=np.int64) % shape[-1]
+    elif "integers" in fill:
+        values = recipe["integers"](tensor["name"] + salt, fill["integers"]["bound"], count)
+    elif "uniform" in fill:
+        f = fill["uniform"]
+        values = recipe["uniform"](tensor["name"] + salt, f["low"], f["high"], count)
+    else:
+        kind = np.int64 if tensor.get("element") == "int64" else np.float32
+        values = np.full(count, fill["constant"]["value"], kind)
+    return values.reshape(shape)
+
+
+def windows(x, kernel, strides, pads, fill, ceil=False, dilations=(1, 1)):
+    """Yields, for each tap of the kernel, what it sees at every position."""
+    top, left, bottom, right = pads
+    size = []
+    for axis in (0, 1):
+        room = x.shape[2 + axis] + pads[axis] + pads[axis + 2] - dilations[axis] * (kernel[axis] - 1) - 1
+        n = room // strides[axis] + 1
+        if ceil and room % strides[axis] and n * strides[axis] < x.shape[2 + axis] + pads[axis]:
+            n += 1
+        size.append(n)
+    more = [max(0, (size[a] - 1) * strides[a] + kernel[a]) for a in (0, 1)]
+    x = np.pad(x, ((0, 0), (0, 0), (top, bottom + more[0]), (left, right + more[1])), constant_values=fill)
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            a, b = i * dilations[0], j * dilations[1]
+            yield i, j, x[:, :, a : a + size[0] * strides[0] : strides[0], b : b + size[1] * strides[1] : strides[1]][
+                :, :, : size[0], : size[1]
+            ]
+
+
+def conv(x, w, bias, strides, pads, dilations, group):
+    n, out = x.shape[0], w.shape[0]
+    total = 0
+    for i, j, seen in windows(x, w.shape[2:], strides, pads, 0.0, False, dilations):
+        seen = seen.reshape(n, group, -1, *seen.shape[2:])
+        taps = w[:, :, i, j].reshape(group, out // group, -1)
+        total = total + np.einsum("ngchw,goc->ngohw", seen, taps, optimize=True)
+    total = total.reshape(n, out, *total.shape[3:])
+    return total if bias is None else total + bias[:, None, None]
+
+
+def softmax(x, axis):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def attention(q, k, v, heads, causal):
+    split = lambda x: x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+    q, k, v = split(q), split(k), split(v)
+    scores = q @ k.swapaxes(2, 3) / math.sqrt(q.shape[3])
+    if causal:
+        scores = np.where(np.tri(scores.shape[2], dtype=bool), scores, -np.inf)
+    mixed = (softmax(scores, -1) @ v).transpose(0, 2, 1, 3)
+    return mixed.reshape(*mixed.shape[:2], -1)
+
+
+def apply(op, inputs, training):
+    name, a = (op, {}) if isinstance(op, str) else next(iter(op.items()))
+    x = inputs[0]
+    match name:
+        case "Conv":
+            return conv(x, inputs[1], inputs[2] if len(inputs) > 2 else None, **a)
+        case "BatchNormalization":
+            _, scale, bias, mean, variance = inputs
+            axes = (0, *range(2, x.ndim))
+            if training:
+                mean, variance = x.mean(axes), x.var(axes)
+            wide = lambda p: p.reshape(-1, *[1] * (x.ndim - 2))
+            return (x - wide(mean)) / np.sqrt(wide(variance) + a["epsilon"]) * wide(scale) + wide(bias)
+        case "LayerNormalization":
+            centred = x - x.mean(-1, keepdims=True)
+            return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + a["epsilon"]) * inputs[1] + inputs[2]
+        case "Relu":
+            return np.maximum(x, 0)
+        case "Clip":
+            return np.clip(x, a["min"], a["max"])
+        case "Sigmoid":
+            return 1 / (1 + np.exp(-x))
+        case "Silu":
+            return x / (1 + np.exp(-x))
+        case "Tanh":
+            return np.tanh(x)
+        case "Gelu":
+            return x * (1 + erf(x / math.sqrt(2))) / 2
+        case "Softmax":
+            return softmax(x, a["axis"])
+        case "Add":
+            return x + inputs[1]
+        case "Mul":
+            return x * inputs[1]
+        case "MatMul":
+            return x @ inputs[1]
+        case "Linear":
+            y = x @ inputs[1].T
+            return y + inputs[2] if len(inputs) > 2 else y
+        case "Attention":
+            return attention(*inputs, a["heads"], a["causal"])
+        case "MaxPool":
+            taps = windows(x, a["kernel"], a["strides"], a["pads"], -np.inf, a["ceil_mode"])
+            return np.max([seen for _, _, seen in taps], axis=0)
+        case "AveragePool":
+            sees = lambda y: sum(seen for _, _, seen in windows(y, a["kernel"], a["strides"], a["pads"], 0.0))
+            return sees(x) / (math.prod(a["kernel"]) if a["count_include_pad"] else sees(np.ones_like(x)))
+        case "GlobalAveragePool":
+            return x.mean((2, 3), keepdims=True)
+        case "Flatten":
+            return x.reshape(*x.shape[: a["axis"]], -1)
+        case "Reshape":
+            return x.reshape(a["shape"])
+        case "Transpose":
+            return x.transpose(a["perm"])
+        case "Concat":
+            return np.concatenate(inputs, a["axis"])
+        case "Slice":
+            return x.take(range(a["start"], a["end"]), a["axis"])
+        case "Gather":
+            return x[inputs[1]]
+        case "Squeeze":
+            return x.squeeze(a["axis"])
+        case "Dropout":
+            return x
+    raise ValueError(name)
+
+
+parameters = {p["name"]: numbers(p) for p in graph["parameters"]}
+wide = {k: v.astype(np.float64) if v.dtype == np.float32 else v for k, v in parameters.items()}
+
+
+def run(feeds, training=False, seen=None):
+    values = {**wide, **{k: v.astype(np.float64) if v.dtype == np.float32 else v for k, v in feeds.items()}}
+    for node in graph["nodes"]:
+        y = apply(node["op"], [values[i] for i in node["inputs"]], training)
+        values[node["outputs"][0]] = y
+        if seen is not None:
+            seen[node["name"]] = float(np.sqrt((y.astype(np.float64) ** 2).mean()))
+    return [values[o] for o in graph["outputs"]]
+
+
+def error(got, want):
+    """The largest relative L2 error of an output, and its name."""
+    relative = [np.sqrt(((g - w) ** 2).sum() / (w**2).sum()) for g, w in zip(got, want)]
+    worst = int(np.argmax(relative))
+    return float(relative[worst]), graph["outputs"][worst]
+
+
+feeds = {i["name"]: numbers(i) for i in graph["inputs"]}
+other = {i["name"]: numbers(i, salt="'") for i in graph["inputs"]}
+inference, training = {}, {}
+want = run(feeds, False, inference)
+run(feeds, True, training)
+result = {
+    "errors": [],
+    "smallest": min(*inference.values(), *training.values()),
+    "largest": max(*inference.values(), *training.values()),
+    "output": math.sqrt(sum((w**2).mean() for w in want) / len(want)),
+    # How far another input moves the output, as a share of the output.
+    "sensitivity": error(run(other), want)[0],
+}
+if len(sys.argv) > 3:
+    import onnxruntime
+
+    for path in sys.argv[3:]:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        kinds = {"tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(float)": np.float32}
+        fed = {i.name: feeds[i.name].astype(kinds.get(i.type, np.int64)) for i in session.get_inputs()}
+        got = [g.astype(np.float64) for g in session.run(graph["outputs"], fed)]
+        result["errors"].append(error(got, want))
+json.dump(result, sys.stdout)

@@ -1,0 +1,3 @@
+//! Python with ONNX's own tools, in an environment of its own below `target`.
+
+pub(crate) mod python;
