@@ -26,7 +26,10 @@ fn main() -> Result<()> {
         files.sort();
         code += &format!("pub(crate) const {name}: &[(&str, &str)] = &[\n");
         for file in files {
-            let relative = file.strip_prefix(&root)?.to_str().ok_or("a file name is not UTF-8")?;
+            let relative = file
+                .strip_prefix(&root)?
+                .to_str()
+                .ok_or("a file name is not UTF-8")?;
             code += &format!("    ({relative:?}, include_str!({file:?})),\n");
         }
         code += "];\n";
@@ -60,14 +63,23 @@ fn echarts(here: &Path) -> Result<PathBuf> {
         .iter()
         .find(|package| package.name.as_str() == "charming")
         .ok_or("`charming` is not among the locked packages")?;
-    let assets = charming.manifest_path.parent().ok_or("a manifest lies in a folder")?.join("src/asset");
+    let assets = charming
+        .manifest_path
+        .parent()
+        .ok_or("a manifest lies in a folder")?
+        .join("src/asset");
     let mut found = Vec::new();
     for entry in fs::read_dir(&assets)? {
         let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         if name.starts_with("echarts-") && name.ends_with(".min.js") {
             found.push(path);
         }
     }
-    found.pop().ok_or_else(|| format!("no echarts-*.min.js in {assets}").into())
+    found
+        .pop()
+        .ok_or_else(|| format!("no echarts-*.min.js in {assets}").into())
 }

@@ -7,7 +7,11 @@ use std::{error::Error, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let out = PathBuf::from(arguments.next().ok_or("say where: fixture OUT [hostile | CELLS SAMPLES]")?);
+    let out = PathBuf::from(
+        arguments
+            .next()
+            .ok_or("say where: fixture OUT [hostile | CELLS SAMPLES]")?,
+    );
     let tables = match arguments.next().as_deref() {
         None => fixture::realistic::tables(),
         Some("hostile") => fixture::hostile::tables(),

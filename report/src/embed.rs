@@ -10,10 +10,17 @@ pub(crate) const CHART_KIT: &str = "chart-kit.js";
 
 /// The script of this name.
 pub(crate) fn script(name: &str) -> Option<&'static str> {
-    SCRIPTS.iter().find(|(file, _)| *file == name).map(|(_, text)| *text)
+    SCRIPTS
+        .iter()
+        .find(|(file, _)| *file == name)
+        .map(|(_, text)| *text)
 }
 
 /// All styles in the order of their names, as one sheet.
 pub(crate) fn style_sheet() -> String {
-    STYLES.iter().map(|(_, text)| *text).collect::<Vec<_>>().join("\n")
+    STYLES
+        .iter()
+        .map(|(_, text)| *text)
+        .collect::<Vec<_>>()
+        .join("\n")
 }

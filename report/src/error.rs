@@ -7,7 +7,9 @@ use std::{io, path::PathBuf};
 #[non_exhaustive]
 pub enum ReportError {
     /// The tables contradict themselves, or name something that cannot be a file.
-    #[error("the tables cannot be shown: {0}; aggregate them again, or ask whoever made the bundle")]
+    #[error(
+        "the tables cannot be shown: {0}; aggregate them again, or ask whoever made the bundle"
+    )]
     Tables(String),
     /// The folder holds something else.
     #[error(
@@ -47,8 +49,15 @@ pub enum ReportError {
 }
 
 impl ReportError {
-    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { action, path, source }
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
     }
 }

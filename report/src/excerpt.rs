@@ -7,7 +7,10 @@ const LONGEST_LINES: usize = 80;
 const LONGEST_BYTES: usize = 8 << 10;
 
 /// The manifest that holds the job, with its place in the list, and the job's part of its text.
-pub(crate) fn find<'a>(manifests: &'a [ManifestSource], job: &str) -> Option<(usize, &'a ManifestSource, String)> {
+pub(crate) fn find<'a>(
+    manifests: &'a [ManifestSource],
+    job: &str,
+) -> Option<(usize, &'a ManifestSource, String)> {
     manifests
         .iter()
         .enumerate()
@@ -21,19 +24,41 @@ fn of_job(text: &str, job: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
     let start = lines.iter().position(|line| names(line, job))?;
     let indent = indentation(lines.get(start)?);
-    let first = lines.iter().position(|line| line.trim_end() == "jobs:").filter(|first| *first < start);
-    let begins_item = |line: &&str| indentation(line) <= indent && !line.trim().is_empty() && !line.trim_start().starts_with('#');
-    let length = lines.iter().skip(start + 1).take_while(|line| !begins_item(line)).count();
+    let first = lines
+        .iter()
+        .position(|line| line.trim_end() == "jobs:")
+        .filter(|first| *first < start);
+    let begins_item = |line: &&str| {
+        indentation(line) <= indent
+            && !line.trim().is_empty()
+            && !line.trim_start().starts_with('#')
+    };
+    let length = lines
+        .iter()
+        .skip(start + 1)
+        .take_while(|line| !begins_item(line))
+        .count();
     let head = lines.iter().take(first.map_or(0, |first| first + 1));
     let body = lines.iter().skip(start).take(length + 1);
-    Some(head.chain(body).copied().collect::<Vec<_>>().join("\n").trim_end().to_owned())
+    Some(
+        head.chain(body)
+            .copied()
+            .collect::<Vec<_>>()
+            .join("\n")
+            .trim_end()
+            .to_owned(),
+    )
 }
 
 /// Whether a line is `- id: <job>`, quoted or not, or `- { id: <job>, …`.
 fn names(line: &str, job: &str) -> bool {
-    let Some(rest) = line.trim_start().strip_prefix('-') else { return false };
+    let Some(rest) = line.trim_start().strip_prefix('-') else {
+        return false;
+    };
     let rest = rest.trim_start().trim_start_matches('{').trim_start();
-    let Some(value) = rest.strip_prefix("id:") else { return false };
+    let Some(value) = rest.strip_prefix("id:") else {
+        return false;
+    };
     let value = value.split([',', '}', '#']).next().unwrap_or_default();
     value.trim().trim_matches(['"', '\'']) == job
 }
@@ -64,10 +89,20 @@ mod tests {
 
     #[test]
     fn a_job_is_cut_out_with_the_head() {
-        assert_eq!(of_job(TEXT, "b").unwrap(), "version: 1\ntitle: T\njobs:\n  - id: \"b\"\n    mode: training");
-        assert!(of_job(TEXT, "a").unwrap().ends_with("mode: inference\n\n  # of b"));
+        assert_eq!(
+            of_job(TEXT, "b").unwrap(),
+            "version: 1\ntitle: T\njobs:\n  - id: \"b\"\n    mode: training"
+        );
+        assert!(
+            of_job(TEXT, "a")
+                .unwrap()
+                .ends_with("mode: inference\n\n  # of b")
+        );
         assert_eq!(of_job(TEXT, "c"), None);
-        assert_eq!(of_job("- { id: x, mode: inference }", "x").unwrap(), "- { id: x, mode: inference }");
+        assert_eq!(
+            of_job("- { id: x, mode: inference }", "x").unwrap(),
+            "- { id: x, mode: inference }"
+        );
     }
 
     #[test]
@@ -76,7 +111,10 @@ mod tests {
             let _whatever = of_job(text, "a");
         }
         let long = format!("- id: a\n{}", "    x: yyyyyyyy\n".repeat(10_000));
-        let manifests = [ManifestSource { path: "m".to_owned(), text: long }];
+        let manifests = [ManifestSource {
+            path: "m".to_owned(),
+            text: long,
+        }];
         let (_, _, excerpt) = find(&manifests, "a").unwrap();
         assert!(excerpt.len() < 10_000 && excerpt.contains("cut here"));
     }

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::{CellId, Tables, tables::{CellRow, Download}};
+use schema::{
+    CellId, Tables,
+    tables::{CellRow, Download},
+};
 
 use crate::ReportError;
 
@@ -31,7 +34,10 @@ impl<'a> Index<'a> {
         for job in &tables.jobs {
             segment("job", &job.id)?;
             if by_job.insert(job.id.as_str(), Vec::new()).is_some() {
-                return Err(ReportError::Tables(format!("two jobs are named `{}`", job.id)));
+                return Err(ReportError::Tables(format!(
+                    "two jobs are named `{}`",
+                    job.id
+                )));
             }
         }
         let mut cells = BTreeMap::new();
@@ -51,7 +57,11 @@ impl<'a> Index<'a> {
                 )));
             }
         }
-        Ok(Self { tables, cells, by_job })
+        Ok(Self {
+            tables,
+            cells,
+            by_job,
+        })
     }
 
     /// The cell of this name in this job.
@@ -71,11 +81,17 @@ pub(crate) fn check_downloads(downloads: &[Download]) -> Result<(), ReportError>
     for download in downloads {
         let name = &download.file;
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        if name.is_empty() || name.len() > LONGEST || name.starts_with('.') || !name.chars().all(plain) {
+        if name.is_empty()
+            || name.len() > LONGEST
+            || name.starts_with('.')
+            || !name.chars().all(plain)
+        {
             return Err(ReportError::Tables(format!("a download is named {name:?}")));
         }
         if !seen.insert(name) {
-            return Err(ReportError::Tables(format!("two downloads are named `{name}`")));
+            return Err(ReportError::Tables(format!(
+                "two downloads are named `{name}`"
+            )));
         }
     }
     Ok(())
@@ -101,7 +117,18 @@ mod tests {
         for good in ["inference", "a-b_c9", "0"] {
             assert!(segment("job", good).is_ok(), "{good}");
         }
-        for bad in ["", ".", "..", "a/b", "a\\b", "A", "a b", "é", "a\0", &"a".repeat(121)] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "a\\b",
+            "A",
+            "a b",
+            "é",
+            "a\0",
+            &"a".repeat(121),
+        ] {
             assert!(segment("job", bad).is_err(), "{bad}");
         }
     }
@@ -111,7 +138,11 @@ mod tests {
         let named = |names: &[&str]| {
             let all: Vec<_> = names
                 .iter()
-                .map(|name| Download { file: (*name).to_owned(), summary: String::new(), bytes: Vec::new() })
+                .map(|name| Download {
+                    file: (*name).to_owned(),
+                    summary: String::new(),
+                    bytes: Vec::new(),
+                })
                 .collect();
             check_downloads(&all)
         };

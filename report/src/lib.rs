@@ -24,5 +24,5 @@ mod view;
 mod words;
 
 pub use error::ReportError;
-pub use output::Summary;
+pub use output::{Summary, fingerprint};
 pub use site::render;

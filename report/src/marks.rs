@@ -51,8 +51,13 @@ impl Marks {
                 } else {
                     value
                 };
-                let (colour, shape) = families.entry(family).or_insert_with(|| (colour(axis, family, &mut taken), 0));
-                let mark = Mark { colour: *colour, shape: *shape };
+                let (colour, shape) = families
+                    .entry(family)
+                    .or_insert_with(|| (colour(axis, family, &mut taken), 0));
+                let mark = Mark {
+                    colour: *colour,
+                    shape: *shape,
+                };
                 *shape = (*shape + 1) % SHAPES;
                 marks.insert((axis.to_owned(), value.to_owned()), mark);
             }
@@ -62,18 +67,26 @@ impl Marks {
 
     /// The mark of a value.
     pub(crate) fn of(&self, axis: &str, value: &str) -> Mark {
-        self.0.get(&(axis.to_owned(), value.to_owned())).copied().unwrap_or_default()
+        self.0
+            .get(&(axis.to_owned(), value.to_owned()))
+            .copied()
+            .unwrap_or_default()
     }
 }
 
 /// The pinned colour of an engine, or the first free one from the name's own place on.
 fn colour(axis: &str, name: &str, taken: &mut BTreeSet<u8>) -> u8 {
-    let pinned = PINNED.iter().find(|(engine, _)| axis == "engine" && *engine == name);
+    let pinned = PINNED
+        .iter()
+        .find(|(engine, _)| axis == "engine" && *engine == name);
     let chosen = pinned.map(|(_, colour)| *colour).unwrap_or_else(|| {
         let [first, ..] = *schema::Digest::of_bytes(name.as_bytes()).as_bytes();
         let free = (0..COLOURS)
             .map(|step| first.wrapping_add(step) % COLOURS)
-            .find(|colour| !taken.contains(colour) && (axis != "engine" || PINNED.iter().all(|(_, pin)| pin != colour)));
+            .find(|colour| {
+                !taken.contains(colour)
+                    && (axis != "engine" || PINNED.iter().all(|(_, pin)| pin != colour))
+            });
         free.unwrap_or(first % COLOURS)
     });
     taken.insert(chosen);
@@ -86,8 +99,15 @@ mod tests {
 
     #[test]
     fn variants_share_a_colour_and_differ_in_shape() {
-        let marks = Marks::new([("engine", "pytorch/eager"), ("engine", "pytorch/compiled"), ("engine", "onnxruntime/cpu")]);
-        let (eager, compiled) = (marks.of("engine", "pytorch/eager"), marks.of("engine", "pytorch/compiled"));
+        let marks = Marks::new([
+            ("engine", "pytorch/eager"),
+            ("engine", "pytorch/compiled"),
+            ("engine", "onnxruntime/cpu"),
+        ]);
+        let (eager, compiled) = (
+            marks.of("engine", "pytorch/eager"),
+            marks.of("engine", "pytorch/compiled"),
+        );
         assert_eq!(eager.colour, compiled.colour);
         assert_ne!(eager.shape, compiled.shape);
         assert_ne!(marks.of("engine", "onnxruntime/cpu").colour, eager.colour);
@@ -96,14 +116,28 @@ mod tests {
     #[test]
     fn an_engine_keeps_its_colour_in_any_company() {
         let alone = Marks::new([("engine", "pytorch/eager")]);
-        let many = Marks::new([("engine", "aaa/x"), ("engine", "pytorch/eager"), ("engine", "zzz/y")]);
-        assert_eq!(alone.of("engine", "pytorch/eager"), many.of("engine", "pytorch/eager"));
+        let many = Marks::new([
+            ("engine", "aaa/x"),
+            ("engine", "pytorch/eager"),
+            ("engine", "zzz/y"),
+        ]);
+        assert_eq!(
+            alone.of("engine", "pytorch/eager"),
+            many.of("engine", "pytorch/eager")
+        );
     }
 
     #[test]
     fn other_axes_spread_over_the_colours() {
-        let marks = Marks::new([("precision", "fp32"), ("precision", "fp16"), ("precision", "bf16")]);
-        let colours: BTreeSet<_> = ["fp32", "fp16", "bf16"].iter().map(|p| marks.of("precision", p).colour).collect();
+        let marks = Marks::new([
+            ("precision", "fp32"),
+            ("precision", "fp16"),
+            ("precision", "bf16"),
+        ]);
+        let colours: BTreeSet<_> = ["fp32", "fp16", "bf16"]
+            .iter()
+            .map(|p| marks.of("precision", p).colour)
+            .collect();
         assert_eq!(colours.len(), 3);
     }
 }

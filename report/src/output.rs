@@ -62,18 +62,37 @@ impl Output {
             .prefix(".photofinish-site-")
             .tempdir_in(parent)
             .map_err(ReportError::io("create a folder in", parent))?;
-        let now = Listing { version: INDEX_VERSION, files: BTreeMap::new() };
-        Ok(Self { target, staging, before, now, changed: Vec::new(), bytes: 0 })
+        let now = Listing {
+            version: INDEX_VERSION,
+            files: BTreeMap::new(),
+        };
+        Ok(Self {
+            target,
+            staging,
+            before,
+            now,
+            changed: Vec::new(),
+            bytes: 0,
+        })
     }
 
     /// Adds a file. `path` is relative, with `/` between its parts.
     pub(crate) fn put(&mut self, path: &str, content: &[u8]) -> Result<(), ReportError> {
         if !is_inside(path) {
-            return Err(ReportError::Tables(format!("a file would be named {path:?}")));
+            return Err(ReportError::Tables(format!(
+                "a file would be named {path:?}"
+            )));
         }
         self.bytes += content.len() as u64;
-        if self.now.files.insert(path.to_owned(), Digest::of_bytes(content)).is_some() {
-            return Err(ReportError::Tables(format!("two files would be named `{path}`")));
+        if self
+            .now
+            .files
+            .insert(path.to_owned(), Digest::of_bytes(content))
+            .is_some()
+        {
+            return Err(ReportError::Tables(format!(
+                "two files would be named `{path}`"
+            )));
         }
         if is_same(&self.target.join(path), content) {
             return Ok(());
@@ -93,10 +112,17 @@ impl Output {
     /// leaves a folder whose every file is still known as ours.
     pub(crate) fn commit(self, pages: usize) -> Result<Summary, ReportError> {
         fs::create_dir_all(&self.target).map_err(ReportError::io("create", &self.target))?;
-        let obsolete: Vec<&String> =
-            self.before.files.keys().filter(|path| !self.now.files.contains_key(*path)).collect();
+        let obsolete: Vec<&String> = self
+            .before
+            .files
+            .keys()
+            .filter(|path| !self.now.files.contains_key(*path))
+            .collect();
         if !self.changed.is_empty() || !obsolete.is_empty() || self.before.version == 0 {
-            let mut both = Listing { version: INDEX_VERSION, files: self.before.files.clone() };
+            let mut both = Listing {
+                version: INDEX_VERSION,
+                files: self.before.files.clone(),
+            };
             both.files.extend(self.now.files.clone());
             self.write_listing(&both)?;
         }
@@ -134,18 +160,28 @@ impl Output {
     /// Creates the folders of a file, none of them through a link to somewhere else.
     fn make_folders(&self, path: &str) -> Result<(), ReportError> {
         let mut folder = self.target.clone();
-        let Some(parents) = Path::new(path).parent() else { return Ok(()) };
+        let Some(parents) = Path::new(path).parent() else {
+            return Ok(());
+        };
         for part in parents {
             folder.push(part);
             match fs::symlink_metadata(&folder) {
                 Ok(found) if found.is_dir() => {}
-                Ok(_) => return Err(ReportError::InTheWay { path: folder, what: "not a folder" }),
+                Ok(_) => {
+                    return Err(ReportError::InTheWay {
+                        path: folder,
+                        what: "not a folder",
+                    });
+                }
                 Err(_) => fs::create_dir(&folder).map_err(ReportError::io("create", &folder))?,
             }
         }
         let file = self.target.join(path);
         match fs::symlink_metadata(&file) {
-            Ok(found) if found.is_dir() => Err(ReportError::InTheWay { path: file, what: "a folder" }),
+            Ok(found) if found.is_dir() => Err(ReportError::InTheWay {
+                path: file,
+                what: "a folder",
+            }),
             _ => Ok(()),
         }
     }
@@ -167,7 +203,11 @@ impl Output {
             return Ok(false);
         }
         fs::remove_file(&file).map_err(ReportError::io("remove", &file))?;
-        for folder in Path::new(path).ancestors().skip(1).filter(|folder| *folder != Path::new("")) {
+        for folder in Path::new(path)
+            .ancestors()
+            .skip(1)
+            .filter(|folder| *folder != Path::new(""))
+        {
             // Fails, as it should, for the first that still holds something.
             if fs::remove_dir(self.target.join(folder)).is_err() {
                 break;
@@ -177,13 +217,31 @@ impl Output {
     }
 }
 
+/// What identifies the site in a folder: the hash of its list of files. `None` when the folder
+/// holds no site, or a file of it is missing. Two folders with the same fingerprint held the same
+/// site when they were rendered; the files' content is not read.
+#[must_use]
+pub fn fingerprint(target: &Path) -> Option<Digest> {
+    let listing = listing(target).ok()?;
+    let whole = !listing.files.is_empty()
+        && listing
+            .files
+            .keys()
+            .all(|path| fs::symlink_metadata(target.join(path)).is_ok_and(|found| found.is_file()));
+    let text = fs::read(target.join(INDEX)).ok()?;
+    whole.then(|| Digest::of_bytes(&text))
+}
+
 /// What an earlier rendering wrote; an error when the folder holds something else.
 fn listing(target: &Path) -> Result<Listing, ReportError> {
     match fs::symlink_metadata(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Listing::default()),
         Err(error) => return Err(ReportError::io("look at", target)(error)),
         Ok(_) if !target.is_dir() => {
-            return Err(ReportError::InTheWay { path: target.to_owned(), what: "not a folder" });
+            return Err(ReportError::InTheWay {
+                path: target.to_owned(),
+                what: "not a folder",
+            });
         }
         Ok(_) => {}
     }
@@ -204,20 +262,23 @@ fn listing(target: &Path) -> Result<Listing, ReportError> {
 fn is_inside(path: &str) -> bool {
     !path.is_empty()
         && !path.contains('\0')
-        && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+        && Path::new(path)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)))
 }
 
 fn is_same(path: &Path, content: &[u8]) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() == content.len() as u64)
+    fs::symlink_metadata(path)
+        .is_ok_and(|found| found.is_file() && found.len() == content.len() as u64)
         && fs::read(path).is_ok_and(|found| found == content)
 }
 
 /// Renames; copies where the target is another file system (a mounted volume).
 fn move_file(from: &Path, to: &Path) -> Result<(), ReportError> {
     match fs::rename(from, to) {
-        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-            fs::copy(from, to).map(|_| ()).map_err(ReportError::io("write", to))
-        }
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => fs::copy(from, to)
+            .map(|_| ())
+            .map_err(ReportError::io("write", to)),
         done => done.map_err(ReportError::io("write", to)),
     }
 }
@@ -239,27 +300,56 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let site = folder.path().join("deep/site");
         let first = render(&site, &[("a.html", "one"), ("b/c.html", "two")]).unwrap();
-        assert_eq!((first.files, first.written, first.removed, first.bytes), (2, 2, 0, 6));
-        let before = fs::metadata(site.join("a.html")).unwrap().modified().unwrap();
+        assert_eq!(
+            (first.files, first.written, first.removed, first.bytes),
+            (2, 2, 0, 6)
+        );
+        let before = fs::metadata(site.join("a.html"))
+            .unwrap()
+            .modified()
+            .unwrap();
         let again = render(&site, &[("a.html", "one"), ("b/c.html", "two")]).unwrap();
         assert_eq!((again.written, again.removed), (0, 0));
         let third = render(&site, &[("a.html", "one"), ("d.html", "3")]).unwrap();
         assert_eq!((third.written, third.removed), (1, 1));
-        assert_eq!(fs::metadata(site.join("a.html")).unwrap().modified().unwrap(), before);
+        assert_eq!(
+            fs::metadata(site.join("a.html"))
+                .unwrap()
+                .modified()
+                .unwrap(),
+            before
+        );
         assert!(!site.join("b").exists());
-        assert_eq!(fs::read_dir(folder.path().join("deep")).unwrap().count(), 1, "nothing staged is left");
+        assert_eq!(
+            fs::read_dir(folder.path().join("deep")).unwrap().count(),
+            1,
+            "nothing staged is left"
+        );
     }
 
     #[test]
     fn a_foreign_folder_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("thesis.tex"), "years of work").unwrap();
-        assert!(matches!(render(folder.path(), &[]), Err(ReportError::NotOurs(_))));
-        fs::write(folder.path().join(INDEX), r#"{"version":1,"files":{"../x":"00"}}"#).unwrap();
-        assert!(matches!(render(folder.path(), &[]), Err(ReportError::NotOurs(_))));
+        assert!(matches!(
+            render(folder.path(), &[]),
+            Err(ReportError::NotOurs(_))
+        ));
+        fs::write(
+            folder.path().join(INDEX),
+            r#"{"version":1,"files":{"../x":"00"}}"#,
+        )
+        .unwrap();
+        assert!(matches!(
+            render(folder.path(), &[]),
+            Err(ReportError::NotOurs(_))
+        ));
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(matches!(render(&file, &[]), Err(ReportError::InTheWay { .. })));
+        assert!(matches!(
+            render(&file, &[]),
+            Err(ReportError::InTheWay { .. })
+        ));
     }
 
     #[test]
@@ -271,7 +361,10 @@ mod tests {
         fs::write(site.join("a/notes.txt"), "mine").unwrap();
         let summary = render(&site, &[("z.html", "3")]).unwrap();
         assert_eq!(summary.removed, 1);
-        assert_eq!(fs::read_to_string(site.join("a/x.html")).unwrap(), "mine now");
+        assert_eq!(
+            fs::read_to_string(site.join("a/x.html")).unwrap(),
+            "mine now"
+        );
         assert!(site.join("a/notes.txt").exists());
     }
 
@@ -291,7 +384,10 @@ mod tests {
     fn paths_that_leave_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         for bad in ["../x", "/x", "", "a/../../x"] {
-            assert!(render(&folder.path().join("site"), &[(bad, "")]).is_err(), "{bad}");
+            assert!(
+                render(&folder.path().join("site"), &[(bad, "")]).is_err(),
+                "{bad}"
+            );
         }
     }
 }

@@ -20,8 +20,9 @@ pub(crate) struct Picture {
     pub(crate) legend: Vec<Contender>,
 }
 
-/// Draws the chart; `None` when it has no point.
+/// Draws the chart, named as nothing else on the page; `None` when it has no point.
 pub(crate) fn draw(
+    name: &str,
     chart: &Intervals,
     drawer: &mut Drawer,
     caption: String,
@@ -31,9 +32,14 @@ pub(crate) fn draw(
         return Ok(None);
     }
     let option = chart.option()?;
-    let svg = drawer.draw(&option, chart.height())?;
+    let svg = drawer.draw(&option, chart.height(), name)?;
     let option = text::script_json(&option.to_string());
-    Ok(Some(Picture { svg, option, caption, legend: legend.to_vec() }))
+    Ok(Some(Picture {
+        svg,
+        option,
+        caption,
+        legend: legend.to_vec(),
+    }))
 }
 
 /// The rows that a picture has room for, and a sentence about the rest.
@@ -41,7 +47,10 @@ pub(crate) fn first_rows<'a>(labels: &[&'a str]) -> (Vec<&'a str>, String) {
     let most = crate::chart::MOST_ROWS;
     let shown: Vec<&str> = labels.iter().take(most).copied().collect();
     let cut = if labels.len() > most {
-        format!(" Drawn are the first {most} of {} settings; the table has all.", labels.len())
+        format!(
+            " Drawn are the first {most} of {} settings; the table has all.",
+            labels.len()
+        )
     } else {
         String::new()
     };

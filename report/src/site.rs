@@ -6,15 +6,16 @@ use schema::{Tables, tables::Download};
 use serde::Serialize;
 
 use crate::{
-    ReportError, Summary, chart::Drawer,
+    ReportError, Summary,
+    chart::Drawer,
     embed,
     ids::{self, Index},
     marks::Marks,
     output::Output,
     template::Templates,
     view::{
-        cell::CellPage, downloads, downloads::DownloadsPage, job::JobPage, machines::MachinesPage, method::MethodPage,
-        overview::Overview,
+        cell::CellPage, downloads, downloads::DownloadsPage, job::JobPage, machines::MachinesPage,
+        method::MethodPage, overview::Overview,
     },
 };
 
@@ -30,7 +31,11 @@ use crate::{
 pub fn render(tables: &Tables, downloads: &[Download], out: &Path) -> Result<Summary, ReportError> {
     let index = Index::new(tables)?;
     ids::check_downloads(downloads)?;
-    let mut site = Site { templates: Templates::new()?, output: Output::open(out)?, pages: 0 };
+    let mut site = Site {
+        templates: Templates::new()?,
+        output: Output::open(out)?,
+        pages: 0,
+    };
     let marks = marks(tables);
     let mut drawer = Drawer::default();
 
@@ -42,14 +47,26 @@ pub fn render(tables: &Tables, downloads: &[Download], out: &Path) -> Result<Sum
         site.page(&format!("jobs/{}.html", job.id), "job.html", &page)?;
         families.push(page.into_families());
     }
-    site.page("index.html", "overview.html", &Overview::new(&index, families))?;
+    site.page(
+        "index.html",
+        "overview.html",
+        &Overview::new(&index, families),
+    )?;
     site.page("method.html", "method.html", &MethodPage::new(tables))?;
     site.page("machines.html", "machines.html", &MachinesPage::new(tables))?;
-    site.page("downloads.html", "downloads.html", &DownloadsPage::new(tables, downloads))?;
+    site.page(
+        "downloads.html",
+        "downloads.html",
+        &DownloadsPage::new(tables, downloads),
+    )?;
     for job in &tables.jobs {
         for row in index.cells_of(&job.id) {
             let page = CellPage::new(&index, &marks, job, row);
-            site.page(&format!("cells/{}/{}.html", job.id, row.id), "cell.html", &page)?;
+            site.page(
+                &format!("cells/{}/{}.html", job.id, row.id),
+                "cell.html",
+                &page,
+            )?;
         }
     }
     site.output.commit(site.pages)
@@ -62,27 +79,39 @@ struct Site {
 }
 
 impl Site {
-    fn page(&mut self, path: &str, template: &str, view: &impl Serialize) -> Result<(), ReportError> {
+    fn page(
+        &mut self,
+        path: &str,
+        template: &str,
+        view: &impl Serialize,
+    ) -> Result<(), ReportError> {
         let html = self.templates.render(template, view)?;
         self.pages += 1;
         self.output.put(path, html.as_bytes())
     }
 
     fn assets(&mut self) -> Result<(), ReportError> {
-        self.output.put("assets/style.css", embed::style_sheet().as_bytes())?;
-        self.output.put("assets/echarts.min.js", embed::ECHARTS.as_bytes())?;
+        self.output
+            .put("assets/style.css", embed::style_sheet().as_bytes())?;
+        self.output
+            .put("assets/echarts.min.js", embed::ECHARTS.as_bytes())?;
         for (name, script) in embed::SCRIPTS {
-            self.output.put(&format!("assets/{name}"), script.as_bytes())?;
+            self.output
+                .put(&format!("assets/{name}"), script.as_bytes())?;
         }
         Ok(())
     }
 
     fn data(&mut self, tables: &Tables, files: &[Download]) -> Result<(), ReportError> {
         for file in files {
-            self.output.put(&format!("data/{}", file.file), &file.bytes)?;
+            self.output
+                .put(&format!("data/{}", file.file), &file.bytes)?;
         }
         for (place, manifest) in tables.manifests.iter().enumerate() {
-            self.output.put(&format!("data/{}", downloads::manifest_file(place)), manifest.text.as_bytes())?;
+            self.output.put(
+                &format!("data/{}", downloads::manifest_file(place)),
+                manifest.text.as_bytes(),
+            )?;
         }
         Ok(())
     }
@@ -90,10 +119,23 @@ impl Site {
 
 /// A mark for every value that is compared, and for every engine.
 fn marks(tables: &Tables) -> Marks {
-    let engines: Vec<String> = tables.cells.iter().map(|row| row.cell.engine.to_string()).collect();
-    let compared = tables.jobs.iter().flat_map(|job| &job.comparisons).flat_map(|table| {
-        let baseline = (table.axis.as_str(), table.baseline.as_str());
-        std::iter::once(baseline).chain(table.rows.iter().map(|row| (table.axis.as_str(), row.value.as_str())))
-    });
+    let engines: Vec<String> = tables
+        .cells
+        .iter()
+        .map(|row| row.cell.engine.to_string())
+        .collect();
+    let compared = tables
+        .jobs
+        .iter()
+        .flat_map(|job| &job.comparisons)
+        .flat_map(|table| {
+            let baseline = (table.axis.as_str(), table.baseline.as_str());
+            std::iter::once(baseline).chain(
+                table
+                    .rows
+                    .iter()
+                    .map(|row| (table.axis.as_str(), row.value.as_str())),
+            )
+        });
     Marks::new(compared.chain(engines.iter().map(|engine| ("engine", engine.as_str()))))
 }

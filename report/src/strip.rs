@@ -63,8 +63,17 @@ struct Lane {
 
 /// Draws the samples; `None` when there are none.
 pub(crate) fn draw(launches: &[LaunchRow], step: Option<&Interval>) -> Option<Strip> {
-    let sampled: Vec<&LaunchRow> = launches.iter().filter(|launch| launch.rounds.iter().any(|round| !round.is_empty())).collect();
-    let samples = || sampled.iter().flat_map(|launch| &launch.rounds).flatten().copied();
+    let sampled: Vec<&LaunchRow> = launches
+        .iter()
+        .filter(|launch| launch.rounds.iter().any(|round| !round.is_empty()))
+        .collect();
+    let samples = || {
+        sampled
+            .iter()
+            .flat_map(|launch| &launch.rounds)
+            .flatten()
+            .copied()
+    };
     let (low, high) = (samples().min()?, samples().max()?);
     let scale = Scale::new(low as f64, high as f64);
     let total = samples().count();
@@ -98,7 +107,10 @@ pub(crate) fn draw(launches: &[LaunchRow], step: Option<&Interval>) -> Option<St
         band,
         log: scale.log,
         thinned: if stride > 1 {
-            format!("One in {stride} of {} samples is drawn, and the extremes of each launch.", units::count(total as u64))
+            format!(
+                "One in {stride} of {} samples is drawn, and the extremes of each launch.",
+                units::count(total as u64)
+            )
         } else {
             String::new()
         },
@@ -108,13 +120,20 @@ pub(crate) fn draw(launches: &[LaunchRow], step: Option<&Interval>) -> Option<St
 /// Numbers of blocks, as many as have room.
 fn label(lanes: usize, place: usize, block: u32) -> String {
     let every = lanes.div_ceil(24).max(1);
-    if place.is_multiple_of(every) { (u64::from(block) + 1).to_string() } else { String::new() }
+    if place.is_multiple_of(every) {
+        (u64::from(block) + 1).to_string()
+    } else {
+        String::new()
+    }
 }
 
 fn dots(launch: &LaunchRow, x: f64, width: f64, stride: usize, scale: &Scale) -> String {
     let samples: Vec<u64> = launch.rounds.iter().flatten().copied().collect();
     let by_value = |place: &usize| samples.get(*place);
-    let extremes = [(0..samples.len()).min_by_key(by_value), (0..samples.len()).max_by_key(by_value)];
+    let extremes = [
+        (0..samples.len()).min_by_key(by_value),
+        (0..samples.len()).max_by_key(by_value),
+    ];
     let inner = width * 0.8;
     let mut path = String::new();
     for (place, sample) in samples.iter().enumerate() {
@@ -139,12 +158,20 @@ impl Scale {
     fn new(low: f64, high: f64) -> Self {
         let log = low > 0.0 && high / low > WIDE;
         if log {
-            return Self { low: low / 1.1, high: high * 1.1, log };
+            return Self {
+                low: low / 1.1,
+                high: high * 1.1,
+                log,
+            };
         }
         // A cell that is steady to a thousandth must not look wild: at least 2 % are shown.
         let middle = f64::midpoint(low, high);
         let half = ((high - low) * 0.55).max(middle * 0.01).max(0.5);
-        Self { low: (middle - half).max(0.0), high: middle + half, log }
+        Self {
+            low: (middle - half).max(0.0),
+            high: middle + half,
+            log,
+        }
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -164,23 +191,42 @@ impl Scale {
                 .filter(|value| (self.low..=self.high).contains(value))
                 .collect()
         } else {
-            let raw = (self.high - self.low) / 4.0;
-            let power = 10_f64.powf(raw.log10().floor());
-            let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|nice| nice * power).find(|step| *step >= raw).unwrap_or(raw);
+            // The largest round step that makes at least three: at most eight then.
+            let most = (self.high - self.low) / 3.0;
+            let power = 10_f64.powf(most.log10().floor());
+            let nice = [5.0, 2.0, 1.0].map(|nice| nice * power);
+            let step = nice.into_iter().find(|step| *step <= most).unwrap_or(most);
             let first = (self.low / step).ceil() as u64;
-            (first..first.saturating_add(8)).map(|count| count as f64 * step).filter(|value| *value <= self.high).collect()
+            (first..first.saturating_add(8))
+                .map(|count| count as f64 * step)
+                .filter(|value| *value <= self.high)
+                .collect()
         };
         let (scale, unit) = units::time_unit(self.high);
         let every = values.len().div_ceil(8).max(1);
-        let apart = values.get(1).zip(values.first()).map_or(1.0, |(second, first)| (second - first) / scale);
-        let decimals = if self.log { 3 } else { (-apart.log10().floor()).clamp(0.0, 6.0) as usize };
+        let apart = values
+            .get(1)
+            .zip(values.first())
+            .map_or(1.0, |(second, first)| (second - first) / scale);
+        let decimals = if self.log {
+            3
+        } else {
+            (-apart.log10().floor()).clamp(0.0, 6.0) as usize
+        };
         values
             .into_iter()
             .step_by(every)
             .map(|value| {
                 let number = format!("{:.decimals$}", value / scale);
-                let number = if self.log && number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { &number };
-                Tick { y: tenth(self.y(value)), label: format!("{number} {unit}") }
+                let number = if self.log && number.contains('.') {
+                    number.trim_end_matches('0').trim_end_matches('.')
+                } else {
+                    &number
+                };
+                Tick {
+                    y: tenth(self.y(value)),
+                    label: format!("{number} {unit}"),
+                }
             })
             .collect()
     }
@@ -202,7 +248,10 @@ mod tests {
             outcome: Outcome::measured(),
             median_ns: rounds.first().and_then(|round| round.first()).copied(),
             warm_up: None,
-            canary: Canary { copy_ns: 1, matmul_ns: 1 },
+            canary: Canary {
+                copy_ns: 1,
+                matmul_ns: 1,
+            },
             rounds,
             log: String::new(),
         }
@@ -210,14 +259,23 @@ mod tests {
 
     #[test]
     fn every_sample_is_inside_the_plot() {
-        for samples in [vec![0, 0], vec![5], vec![1, u64::MAX], vec![14_000_000, 14_100_000, 40_000_000], vec![0, u64::MAX]] {
+        for samples in [
+            vec![0, 0],
+            vec![5],
+            vec![1, u64::MAX],
+            vec![14_000_000, 14_100_000, 40_000_000],
+            vec![0, u64::MAX],
+        ] {
             let strip = draw(&[launch(0, vec![samples.clone()])], None).unwrap();
             let lane = &strip.launches[0];
             assert_eq!(lane.dots.matches('M').count(), samples.len());
             for dot in lane.dots.split('M').skip(1) {
                 let (x, y) = dot.trim_end_matches("h0").split_once(' ').unwrap();
                 let (x, y): (f64, f64) = (x.parse().unwrap(), y.parse().unwrap());
-                assert!((LEFT..=WIDTH - RIGHT).contains(&x) && (TOP..=HEIGHT - BOTTOM).contains(&y), "{samples:?} {x} {y}");
+                assert!(
+                    (LEFT..=WIDTH - RIGHT).contains(&x) && (TOP..=HEIGHT - BOTTOM).contains(&y),
+                    "{samples:?} {x} {y}"
+                );
             }
         }
     }
@@ -240,8 +298,22 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_few() {
-        let labels = |low: f64, high: f64| Scale::new(low, high).ticks().into_iter().map(|tick| tick.label).collect::<Vec<_>>();
-        assert_eq!(labels(14.1e6, 15.3e6), ["14.0 ms", "14.5 ms", "15.0 ms"]);
-        assert_eq!(labels(1e6, 90e6), ["1 ms", "2 ms", "5 ms", "10 ms", "20 ms", "50 ms"]);
+        let labels = |low: f64, high: f64| {
+            Scale::new(low, high)
+                .ticks()
+                .into_iter()
+                .map(|tick| tick.label)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            labels(14.1e6, 15.3e6),
+            [
+                "14.2 ms", "14.4 ms", "14.6 ms", "14.8 ms", "15.0 ms", "15.2 ms"
+            ]
+        );
+        assert_eq!(
+            labels(1e6, 90e6),
+            ["1 ms", "2 ms", "5 ms", "10 ms", "20 ms", "50 ms"]
+        );
     }
 }

@@ -19,13 +19,19 @@ impl Templates {
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
         environment.set_formatter(cleaning_formatter);
         for (name, source) in embed::TEMPLATES {
-            environment.add_template(name, source).map_err(|error| failure(name, &error))?;
+            environment
+                .add_template(name, source)
+                .map_err(|error| failure(name, &error))?;
         }
         Ok(Self(environment))
     }
 
     /// The page that `template` makes of `view`.
-    pub(crate) fn render(&self, template: &str, view: &impl Serialize) -> Result<String, ReportError> {
+    pub(crate) fn render(
+        &self,
+        template: &str,
+        view: &impl Serialize,
+    ) -> Result<String, ReportError> {
         self.0
             .get_template(template)
             .and_then(|template| template.render(minijinja::value::Serde(view)))
@@ -42,16 +48,37 @@ fn syntax() -> Result<SyntaxConfig, ReportError> {
         .map_err(|error| failure("the templates", &error))
 }
 
-/// Escapes like minijinja does, after acting characters were made visible: the one gate through
-/// which all text passes.
-fn cleaning_formatter(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+/// Makes acting characters visible and escapes markup: the one gate through which all text passes.
+fn cleaning_formatter(
+    out: &mut Output<'_>,
+    state: &mut State<'_, '_>,
+    value: &Value,
+) -> Result<(), Error> {
     match value.as_str() {
-        Some(text) if !value.is_safe() => match text::clean(text) {
-            std::borrow::Cow::Borrowed(_) => escape_formatter(out, state, value),
-            std::borrow::Cow::Owned(clean) => escape_formatter(out, state, &Value::from(clean)),
-        },
+        Some(text) if !value.is_safe() => {
+            write_escaped(out, &text::clean(text)).map_err(Error::from)
+        }
         _ => escape_formatter(out, state, value),
     }
+}
+
+/// Writes text for an element's content or a quoted attribute.
+fn write_escaped(out: &mut Output<'_>, text: &str) -> std::fmt::Result {
+    let mut rest = text;
+    while let Some(place) = rest.find(['&', '<', '>', '"', '\'']) {
+        let (before, special) = rest.split_at(place);
+        out.write_str(before)?;
+        let mut after = special.chars();
+        out.write_str(match after.next() {
+            Some('&') => "&amp;",
+            Some('<') => "&lt;",
+            Some('>') => "&gt;",
+            Some('"') => "&quot;",
+            _ => "&#39;",
+        })?;
+        rest = after.as_str();
+    }
+    out.write_str(rest)
 }
 
 fn failure(page: &str, error: &Error) -> ReportError {
@@ -61,5 +88,8 @@ fn failure(page: &str, error: &Error) -> ReportError {
         message += &format!(": {cause}");
         source = cause.source();
     }
-    ReportError::Template { page: page.to_owned(), message }
+    ReportError::Template {
+        page: page.to_owned(),
+        message,
+    }
 }

@@ -49,7 +49,9 @@ pub(crate) fn shorten(text: &str, limit: usize) -> String {
 
 /// JSON that may stand inside a `script` element: nothing in it can close the element.
 pub(crate) fn script_json(json: &str) -> String {
-    json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+    json.replace('<', "\\u003c")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
 }
 
 /// One word of a POSIX shell, quoted only where it must be.
@@ -66,7 +68,10 @@ pub(crate) fn shell_word(text: &str) -> String {
 /// it belong to one machine.
 pub(crate) fn portable_path(path: &str) -> &str {
     if path.starts_with('/') {
-        return path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("manifest.yaml");
+        return path
+            .rsplit('/')
+            .find(|part| !part.is_empty())
+            .unwrap_or("manifest.yaml");
     }
     path
 }
@@ -91,7 +96,10 @@ mod tests {
 
     #[test]
     fn json_cannot_close_its_element() {
-        assert_eq!(script_json(r#"{"a":"</script>"}"#), r#"{"a":"\u003c/script>"}"#);
+        assert_eq!(
+            script_json(r#"{"a":"</script>"}"#),
+            r#"{"a":"\u003c/script>"}"#
+        );
     }
 
     #[test]

@@ -7,10 +7,22 @@ pub(crate) const NOTHING: &str = "–";
 const THOUSANDS: char = '\u{202f}';
 
 const TIME: &[(f64, &str)] = &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
-const BYTES: &[(f64, &str)] =
-    &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"), (1e15, "PB")];
-const PLAIN: &[(f64, &str)] =
-    &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P")];
+const BYTES: &[(f64, &str)] = &[
+    (1.0, "B"),
+    (1e3, "kB"),
+    (1e6, "MB"),
+    (1e9, "GB"),
+    (1e12, "TB"),
+    (1e15, "PB"),
+];
+const PLAIN: &[(f64, &str)] = &[
+    (1.0, ""),
+    (1e3, "k"),
+    (1e6, "M"),
+    (1e9, "G"),
+    (1e12, "T"),
+    (1e15, "P"),
+];
 
 /// A duration with three significant digits, for example `14.5 ms`.
 pub(crate) fn time(ns: f64) -> String {
@@ -62,6 +74,15 @@ pub(crate) fn rate(value: f64) -> String {
     significant(value)
 }
 
+/// A number with a fixed count of decimals.
+pub(crate) fn fixed(value: f64, decimals: usize) -> String {
+    if value.is_finite() {
+        format!("{value:.decimals$}")
+    } else {
+        NOTHING.to_owned()
+    }
+}
+
 /// A whole number with its thousands set apart.
 pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -93,6 +114,20 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{text} %")
 }
 
+/// A confidence: close to one, it keeps the digits that set it apart from one.
+pub(crate) fn confidence(share: f64) -> String {
+    if !share.is_finite() {
+        return NOTHING.to_owned();
+    }
+    let decimals = (-magnitude(1.0 - share) - 1.0).clamp(0.0, 8.0) as usize;
+    let text = format!("{:.decimals$}", share * 100.0);
+    let text = match text.split_once('.') {
+        Some(_) => text.trim_end_matches('0').trim_end_matches('.'),
+        None => &text,
+    };
+    format!("{text} %")
+}
+
 /// A small error in powers of ten, for example `3.1 × 10⁻⁷`.
 pub(crate) fn error(value: f64) -> String {
     if !value.is_finite() {
@@ -102,7 +137,9 @@ pub(crate) fn error(value: f64) -> String {
         return "0".to_owned();
     }
     let text = format!("{value:.1e}");
-    let Some((mantissa, exponent)) = text.split_once('e') else { return text };
+    let Some((mantissa, exponent)) = text.split_once('e') else {
+        return text;
+    };
     if exponent == "0" {
         return mantissa.to_owned();
     }
@@ -127,7 +164,11 @@ fn superscript(digit: char) -> char {
 /// its uncertainty.
 pub(crate) fn decimals(value: f64, half_width: f64, digits: u8) -> usize {
     let own = f64::from(digits) - 1.0 - magnitude(value);
-    let uncertain = if half_width > 0.0 { -magnitude(half_width / 2.0) } else { own };
+    let uncertain = if half_width > 0.0 {
+        -magnitude(half_width / 2.0)
+    } else {
+        own
+    };
     own.max(uncertain).clamp(0.0, 4.0) as usize
 }
 
@@ -227,6 +268,10 @@ mod tests {
         assert_eq!(percent(0.0123), "1.2 %");
         assert_eq!(percent(0.000_4), "0.04 %");
         assert_eq!(percent(0.0), "0 %");
+        assert_eq!(confidence(0.95), "95 %");
+        assert_eq!(confidence(0.996_875), "99.69 %");
+        assert_eq!(confidence(0.9999), "99.99 %");
+        assert_eq!(confidence(f64::NAN), "–");
         assert_eq!(error(3.14e-7), "3.1 × 10⁻⁷");
         assert_eq!(error(2.0), "2.0");
         assert_eq!(error(1234.0), "1.2 × 10³");

@@ -1,6 +1,9 @@
 //! What things are called on pages.
 
-use schema::{Boundary, Measure, OutcomeKind, tables::{Judgement, Verdict}};
+use schema::{
+    Boundary, Measure, OutcomeKind,
+    tables::{Judgement, Verdict},
+};
 use serde::Serialize;
 
 use crate::units;
@@ -20,7 +23,10 @@ const ENGINES: &[(&str, &str)] = &[
 pub(crate) fn value(axis: &str, value: &str) -> String {
     if axis == "engine" {
         let (engine, variant) = value.split_once('/').unwrap_or((value, ""));
-        let title = ENGINES.iter().find(|(name, _)| *name == engine).map_or(engine, |(_, title)| title);
+        let title = ENGINES
+            .iter()
+            .find(|(name, _)| *name == engine)
+            .map_or(engine, |(_, title)| title);
         return format!("{title} {variant}").trim_end().to_owned();
     }
     if value.starts_with(|c: char| c.is_ascii_digit()) {
@@ -43,35 +49,92 @@ pub(crate) struct Badge {
 
 pub(crate) const fn verdict(verdict: Verdict) -> Badge {
     match verdict {
-        Verdict::Faster => Badge { word: "faster", tone: "faster" },
-        Verdict::Slower => Badge { word: "slower", tone: "slower" },
-        Verdict::Same => Badge { word: "same", tone: "same" },
-        Verdict::Unclear => Badge { word: "too close to call", tone: "unclear" },
-        Verdict::NotMeasured => Badge { word: "not measured", tone: "absent" },
+        Verdict::Faster => Badge {
+            word: "faster",
+            tone: "faster",
+        },
+        Verdict::Slower => Badge {
+            word: "slower",
+            tone: "slower",
+        },
+        Verdict::Same => Badge {
+            word: "same",
+            tone: "same",
+        },
+        Verdict::Unclear => Badge {
+            word: "too close to call",
+            tone: "unclear",
+        },
+        Verdict::NotMeasured => Badge {
+            word: "not measured",
+            tone: "absent",
+        },
     }
 }
 
 pub(crate) const fn judgement(judgement: Judgement) -> Badge {
     match judgement {
-        Judgement::Confirmed => Badge { word: "confirmed", tone: "faster" },
-        Judgement::Contradicted => Badge { word: "contradicted", tone: "slower" },
-        Judgement::Unclear => Badge { word: "unclear", tone: "unclear" },
-        Judgement::NotMeasurableHere => Badge { word: "not measurable here", tone: "absent" },
+        Judgement::Confirmed => Badge {
+            word: "confirmed",
+            tone: "good",
+        },
+        Judgement::Contradicted => Badge {
+            word: "contradicted",
+            tone: "bad",
+        },
+        Judgement::Unclear => Badge {
+            word: "unclear",
+            tone: "unclear",
+        },
+        Judgement::NotMeasurableHere => Badge {
+            word: "not measurable here",
+            tone: "absent",
+        },
     }
 }
 
 pub(crate) const fn outcome(kind: OutcomeKind) -> Badge {
     match kind {
-        OutcomeKind::Measured => Badge { word: "measured", tone: "faster" },
-        OutcomeKind::Unstable => Badge { word: "unstable", tone: "unclear" },
-        OutcomeKind::ParityUnverified => Badge { word: "parity unverified", tone: "unclear" },
-        OutcomeKind::NotReached => Badge { word: "not reached", tone: "absent" },
-        OutcomeKind::TimedOut => Badge { word: "timed out", tone: "slower" },
-        OutcomeKind::OutOfMemory => Badge { word: "out of memory", tone: "slower" },
-        OutcomeKind::Crashed => Badge { word: "crashed", tone: "slower" },
-        OutcomeKind::ParityFailed => Badge { word: "parity failed", tone: "slower" },
-        OutcomeKind::Unsupported => Badge { word: "unsupported", tone: "absent" },
-        OutcomeKind::Unavailable => Badge { word: "unavailable", tone: "absent" },
+        OutcomeKind::Measured => Badge {
+            word: "measured",
+            tone: "good",
+        },
+        OutcomeKind::Unstable => Badge {
+            word: "unstable",
+            tone: "unclear",
+        },
+        OutcomeKind::ParityUnverified => Badge {
+            word: "parity unverified",
+            tone: "unclear",
+        },
+        OutcomeKind::NotReached => Badge {
+            word: "not reached",
+            tone: "absent",
+        },
+        OutcomeKind::TimedOut => Badge {
+            word: "timed out",
+            tone: "bad",
+        },
+        OutcomeKind::OutOfMemory => Badge {
+            word: "out of memory",
+            tone: "bad",
+        },
+        OutcomeKind::Crashed => Badge {
+            word: "crashed",
+            tone: "bad",
+        },
+        OutcomeKind::ParityFailed => Badge {
+            word: "parity failed",
+            tone: "bad",
+        },
+        OutcomeKind::Unsupported => Badge {
+            word: "unsupported",
+            tone: "absent",
+        },
+        OutcomeKind::Unavailable => Badge {
+            word: "unavailable",
+            tone: "absent",
+        },
     }
 }
 
@@ -85,11 +148,17 @@ pub(crate) const fn outcome_meaning(kind: OutcomeKind) -> &'static str {
         OutcomeKind::ParityUnverified => {
             "The outputs could not be compared, since no reference exists for this configuration. No speed is shown."
         }
-        OutcomeKind::NotReached => "It never started or was not finished: the budget ran out, or someone interrupted the run.",
+        OutcomeKind::NotReached => {
+            "It never started or was not finished: the budget ran out, or someone interrupted the run."
+        }
         OutcomeKind::TimedOut => "It exceeded its time limit.",
-        OutcomeKind::OutOfMemory => "It ran out of memory on host or device, or exceeded its limit.",
+        OutcomeKind::OutOfMemory => {
+            "It ran out of memory on host or device, or exceeded its limit."
+        }
         OutcomeKind::Crashed => "The worker died, or spoke garbage.",
-        OutcomeKind::ParityFailed => "The outputs disagree with the reference. No speed is shown for a wrong answer.",
+        OutcomeKind::ParityFailed => {
+            "The outputs disagree with the reference. No speed is shown for a wrong answer."
+        }
         OutcomeKind::Unsupported => "The engine cannot run this configuration.",
         OutcomeKind::Unavailable => "This machine lacks a library, a device or the engine.",
     }
@@ -98,7 +167,9 @@ pub(crate) const fn outcome_meaning(kind: OutcomeKind) -> &'static str {
 /// Where the clock starts and stops.
 pub(crate) const fn boundary(boundary: Boundary) -> &'static str {
     match boundary {
-        Boundary::Step => "step: inputs and outputs stay on the device, a host clock around launch and synchronise",
+        Boundary::Step => {
+            "step: inputs and outputs stay on the device, a host clock around launch and synchronise"
+        }
         Boundary::Device => "device: events on the device only",
         Boundary::Request => "request: host memory in, host memory out",
     }
@@ -112,7 +183,10 @@ pub(crate) struct Fact {
 }
 
 pub(crate) fn fact(name: impl Into<String>, value: impl Into<String>) -> Fact {
-    Fact { name: name.into(), value: value.into() }
+    Fact {
+        name: name.into(),
+        value: value.into(),
+    }
 }
 
 /// How a job was measured.
@@ -128,18 +202,45 @@ pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
         ),
         fact(
             "Round",
-            format!("at least {} and {} steps", units::span(measure.round_ns), measure.round_steps),
+            format!(
+                "at least {} and {} steps",
+                units::span(measure.round_ns),
+                measure.round_steps
+            ),
         ),
-        fact("Warm-up", format!("until steady, at most {}", units::span(measure.warm_up_ns))),
-        fact("Margin", format!("{}: smaller differences are not worth acting on", units::percent(measure.margin))),
-        fact("Target", format!("intervals of ± {} or less", units::percent(measure.target))),
+        fact(
+            "Warm-up",
+            format!("until steady, at most {}", units::span(measure.warm_up_ns)),
+        ),
+        fact(
+            "Margin",
+            format!(
+                "{}: smaller differences are not worth acting on",
+                units::percent(measure.margin)
+            ),
+        ),
+        fact(
+            "Target",
+            format!("intervals of ± {} or less", units::percent(measure.target)),
+        ),
         fact(
             "Confidence",
-            format!("{} for all intervals of a family together", units::percent(measure.confidence)),
+            format!(
+                "{} for all intervals of a family together",
+                units::percent(measure.confidence)
+            ),
         ),
         fact("Budget", units::span(measure.budget_ns)),
-        fact("Time limit", format!("{} a launch", units::span(measure.timeout_ns))),
-        fact("Memory limit", measure.memory_limit_bytes.map_or_else(|| "what the machine has".to_owned(), units::bytes)),
+        fact(
+            "Time limit",
+            format!("{} a launch", units::span(measure.timeout_ns)),
+        ),
+        fact(
+            "Memory limit",
+            measure
+                .memory_limit_bytes
+                .map_or_else(|| "what the machine has".to_owned(), units::bytes),
+        ),
     ]
 }
 

@@ -21,12 +21,12 @@
     return { type: 'line', shape: { x1, y1, x2, y2 }, style };
   }
 
-  // A datum: [centre, row, low, high, place among its neighbours from -1 to 1, shape]. An end that
+  // A datum: [centre, row, low, high, offset as a share of the row, shape]. An end that
   // is missing is unbounded: its line is dashed and runs to the edge.
   function interval(params, api) {
     const [x, middle] = api.coord([api.value(0), api.value(1)]);
     const band = api.size([0, 1])[1];
-    const y = middle + api.value(4) * Math.min(band * 0.32, 12);
+    const y = middle + api.value(4) * band;
     const area = params.coordSys;
     const colour = api.visual('color');
     const solid = { stroke: colour, lineWidth: 2 };

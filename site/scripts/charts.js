@@ -26,7 +26,8 @@
     prepared.textStyle = { fontFamily: window.getComputedStyle(document.body).fontFamily };
     // On a narrow screen the labels leave room for the picture.
     if (figure.clientWidth < 560) {
-      Object.assign(prepared.yAxis.axisLabel, { width: 120, overflow: 'break' });
+      prepared.grid.left = Math.min(prepared.grid.left, 116);
+      Object.assign(prepared.yAxis.axisLabel, { width: 106, overflow: 'break' });
       prepared.xAxis.axisLabel.hideOverlap = true;
     }
     return prepared;

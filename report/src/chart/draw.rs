@@ -41,20 +41,34 @@ pub(crate) struct Drawer {
 }
 
 impl Drawer {
-    /// The option as SVG in the colours of the page around it.
-    pub(crate) fn draw(&mut self, option: &Value, height: usize) -> Result<String, ReportError> {
+    /// The option as SVG in the colours of the page around it. `name` is unique on the page.
+    pub(crate) fn draw(
+        &mut self,
+        option: &Value,
+        height: usize,
+        name: &str,
+    ) -> Result<String, ReportError> {
         let option = option.to_string();
         let key = Digest::of_parts([option.as_bytes(), &height.to_le_bytes()]);
         if let Some(known) = self.drawn.get(&key) {
-            return Ok(known.clone());
+            return svg::rewrite(known, name, WIDTH, height);
         }
-        let colours = serde_json::to_string(&svg::sentinels()).map_err(|error| ReportError::Chart(error.to_string()))?;
-        let raw = self.context()?.with(|context| -> Result<String, ReportError> {
-            let draw: Function<'_> = context.globals().get("draw").catch(&context).map_err(failure)?;
-            draw.call((option.as_str(), colours, WIDTH, height)).catch(&context).map_err(failure)
-        })?;
-        let drawn = svg::rewrite(&raw, &key.short(), WIDTH, height)?;
-        self.drawn.insert(key, drawn.clone());
+        let colours = serde_json::to_string(&svg::sentinels())
+            .map_err(|error| ReportError::Chart(error.to_string()))?;
+        let raw = self
+            .context()?
+            .with(|context| -> Result<String, ReportError> {
+                let draw: Function<'_> = context
+                    .globals()
+                    .get("draw")
+                    .catch(&context)
+                    .map_err(failure)?;
+                draw.call((option.as_str(), colours, WIDTH, height))
+                    .catch(&context)
+                    .map_err(failure)
+            })?;
+        let drawn = svg::rewrite(&raw, name, WIDTH, height)?;
+        self.drawn.insert(key, raw);
         Ok(drawn)
     }
 
@@ -63,16 +77,23 @@ impl Drawer {
             let runtime = Runtime::new().map_err(failure)?;
             runtime.set_max_stack_size(4 << 20);
             let context = Context::full(&runtime).map_err(failure)?;
-            let kit = embed::script(embed::CHART_KIT).ok_or_else(|| ReportError::Chart("its script is missing".to_owned()))?;
+            let kit = embed::script(embed::CHART_KIT)
+                .ok_or_else(|| ReportError::Chart("its script is missing".to_owned()))?;
             context.with(|context| {
                 for source in [BROWSER, embed::ECHARTS, kit, DRAW] {
-                    context.eval::<(), _>(source).catch(&context).map_err(failure)?;
+                    context
+                        .eval::<(), _>(source)
+                        .catch(&context)
+                        .map_err(failure)?;
                 }
                 Ok::<_, ReportError>(())
             })?;
             self.engine = Some((runtime, context));
         }
-        self.engine.as_ref().map(|(_, context)| context).ok_or_else(|| ReportError::Chart("no engine".to_owned()))
+        self.engine
+            .as_ref()
+            .map(|(_, context)| context)
+            .ok_or_else(|| ReportError::Chart("no engine".to_owned()))
     }
 }
 

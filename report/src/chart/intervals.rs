@@ -3,9 +3,13 @@
 use charming::{
     Chart,
     component::{Axis as ChartAxis, Grid},
-    element::{AxisLabel, AxisLine, AxisTick, AxisType, LineStyle, NameLocation, SplitLine, Tooltip, Trigger},
+    element::{
+        AxisLabel, AxisLine, AxisTick, AxisType, LineStyle, NameLocation, SplitLine, Tooltip,
+        Trigger,
+    },
     series::Custom,
 };
+use schema::tables::Interval;
 use serde_json::{Value, json};
 
 use crate::{ReportError, marks::Mark, text};
@@ -13,6 +17,10 @@ use crate::{ReportError, marks::Mark, text};
 /// More rows than this make a list, not a picture: the table has all.
 pub(crate) const MOST_ROWS: usize = 40;
 
+/// Ratios and times beyond these are some mistake, and would break the arithmetic of an axis.
+const DRAWABLE: std::ops::Range<f64> = 1e-9..1e15;
+
+const LONGEST_LABEL: usize = 32;
 const TOP: usize = 8;
 const BOTTOM: usize = 52;
 
@@ -56,6 +64,36 @@ pub(crate) struct Axis {
     pub(crate) from_zero: bool,
 }
 
+impl Point {
+    /// An estimate in units of `scale`; `None` when it is no number that a picture can show. An
+    /// end that cannot be shown is unbounded.
+    pub(crate) fn new(row: usize, interval: &Interval, scale: f64, label: String) -> Option<Self> {
+        let centre = Some(interval.centre / scale).filter(|centre| DRAWABLE.contains(centre))?;
+        let end = |end: Option<f64>| {
+            end.map(|end| end / scale)
+                .filter(|end| DRAWABLE.contains(end))
+        };
+        Some(Self {
+            row,
+            centre,
+            low: end(interval.low).filter(|low| *low <= centre),
+            high: end(interval.high).filter(|high| *high >= centre),
+            label,
+        })
+    }
+}
+
+/// The line of no difference, and the band of this margin around it.
+pub(crate) fn no_difference(margin: f64) -> [f64; 3] {
+    let factor = 1.0
+        + if (0.0..10.0).contains(&margin) {
+            margin
+        } else {
+            0.0
+        };
+    [1.0, 1.0 / factor, factor]
+}
+
 impl Intervals {
     /// Whether there is something to draw.
     pub(crate) fn is_empty(&self) -> bool {
@@ -72,8 +110,20 @@ impl Intervals {
     pub(crate) fn option(&self) -> Result<Value, ReportError> {
         let mut chart = Chart::new()
             .animation(false)
-            .grid(Grid::new().top(TOP as f64).bottom(BOTTOM as f64 - 20.0).left(4).right(24).contain_label(true))
-            .tooltip(Tooltip::new().trigger(Trigger::Item).formatter("{b}").background_color("@raised").border_color("@rule"))
+            .grid(
+                Grid::new()
+                    .top(TOP as f64)
+                    .bottom(BOTTOM as f64)
+                    .left(self.label_width())
+                    .right(28),
+            )
+            .tooltip(
+                Tooltip::new()
+                    .trigger(Trigger::Item)
+                    .formatter("{b}")
+                    .background_color("@raised")
+                    .border_color("@rule"),
+            )
             .x_axis(self.horizontal())
             .y_axis(
                 ChartAxis::new()
@@ -82,10 +132,19 @@ impl Intervals {
                     .axis_line(AxisLine::new().show(false))
                     .axis_tick(AxisTick::new().show(false))
                     .axis_label(AxisLabel::new().color("@ink").font_size(12).interval(0))
-                    .data(self.rows.iter().map(|row| text::shorten(&text::clean(row), 34)).collect()),
+                    .data(
+                        self.rows
+                            .iter()
+                            .map(|row| text::shorten(&text::clean(row), LONGEST_LABEL))
+                            .collect(),
+                    ),
             );
         if self.reference.is_some() {
-            chart = chart.series(Custom::new().render_item("reference").item_style(charming::element::ItemStyle::new().color("@muted")));
+            chart = chart.series(
+                Custom::new()
+                    .render_item("reference")
+                    .item_style(charming::element::ItemStyle::new().color("@muted")),
+            );
         }
         for series in &self.series {
             let colour = format!("@series-{}", series.mark.colour);
@@ -96,7 +155,8 @@ impl Intervals {
                     .item_style(charming::element::ItemStyle::new().color(colour.as_str())),
             );
         }
-        let mut option = serde_json::to_value(&chart).map_err(|error| ReportError::Chart(error.to_string()))?;
+        let mut option =
+            serde_json::to_value(&chart).map_err(|error| ReportError::Chart(error.to_string()))?;
         self.patch(&mut option);
         Ok(option)
     }
@@ -106,11 +166,24 @@ impl Intervals {
             .name(self.axis.name.as_str())
             .name_location(NameLocation::Middle)
             .name_gap(30)
-            .axis_label(AxisLabel::new().color("@muted").font_size(12).formatter(format!("{{value}}{}", self.axis.suffix).as_str()))
-            .split_line(SplitLine::new().show(true).line_style(LineStyle::new().color("@rule")));
+            .axis_label(
+                AxisLabel::new()
+                    .color("@muted")
+                    .font_size(12)
+                    .formatter(format!("{{value}}{}", self.axis.suffix).as_str()),
+            )
+            .split_line(
+                SplitLine::new()
+                    .show(true)
+                    .line_style(LineStyle::new().color("@rule")),
+            );
         match self.scale() {
-            Scale::Log { base, min, max } => axis.type_(AxisType::Log).log_base(base).min(min).max(max),
-            Scale::Linear { step, min, max } => axis.type_(AxisType::Value).interval(step).min(min).max(max),
+            Scale::Log { base, min, max } => {
+                axis.type_(AxisType::Log).log_base(base).min(min).max(max)
+            }
+            Scale::Linear { step, min, max } => {
+                axis.type_(AxisType::Value).interval(step).min(min).max(max)
+            }
         }
     }
 
@@ -119,14 +192,17 @@ impl Intervals {
     fn patch(&self, option: &mut Value) {
         let data = self.series.iter().enumerate().map(|(place, series)| {
             let place = self.place(place);
-            Value::Array(series.points.iter().filter(|point| point.centre.is_finite()).map(|point| {
+            Value::Array(series.points.iter().map(|point| {
                 json!({
                     "name": text::clean(&point.label),
                     "value": [point.centre, point.row, point.low, point.high, place, series.mark.shape],
                 })
             }).collect())
         });
-        let reference = self.reference.iter().map(|reference| json!([{ "value": reference }]));
+        let reference = self
+            .reference
+            .iter()
+            .map(|reference| json!([{ "value": reference }]));
         let all: Vec<Value> = reference.chain(data).collect();
         if let Some(list) = option.get_mut("series").and_then(Value::as_array_mut) {
             for (series, data) in list.iter_mut().zip(all) {
@@ -141,7 +217,11 @@ impl Intervals {
                     series.insert("silent".to_owned(), json!(is_reference));
                     series.insert("clip".to_owned(), json!(true));
                     series.insert("emphasis".to_owned(), json!({ "disabled": true }));
-                    let encode = if is_reference { json!({ "x": [0] }) } else { json!({ "x": [0, 2, 3], "y": 1 }) };
+                    let encode = if is_reference {
+                        json!({ "x": [0] })
+                    } else {
+                        json!({ "x": [0, 2, 3], "y": 1 })
+                    };
                     series.insert("encode".to_owned(), encode);
                 }
             }
@@ -152,7 +232,11 @@ impl Intervals {
                 Value::Array(list) if list.len() == 1 => list.remove(0),
                 other => other.take(),
             }) {
-                let name = if axis.get("inverse").is_some() { "yAxis" } else { "xAxis" };
+                let name = if axis.get("inverse").is_some() {
+                    "yAxis"
+                } else {
+                    "xAxis"
+                };
                 option[name] = axis;
             }
         }
@@ -162,20 +246,31 @@ impl Intervals {
         option["tooltip"]["confine"] = json!(true);
     }
 
-    /// Where a series stands in its row, from -1 to 1.
+    /// Room for the labels of the rows. Fonts differ between machines, so it is a generous guess
+    /// and not what ECharts would measure.
+    fn label_width(&self) -> f64 {
+        let longest = self
+            .rows
+            .iter()
+            .map(|row| row.chars().count().min(LONGEST_LABEL))
+            .max()
+            .unwrap_or(0);
+        14.0 + 7.3 * longest as f64
+    }
+
+    /// How far from the middle of its row a series stands, as a share of the row's height:
+    /// closer to its own than to the next row.
     fn place(&self, series: usize) -> f64 {
-        let last = self.series.len().saturating_sub(1);
-        if last == 0 { 0.0 } else { 2.0 * series as f64 / last as f64 - 1.0 }
+        let count = self.series.len().max(1) as f64;
+        ((series as f64 - (count - 1.0) / 2.0) * 0.7 / count * 1000.0).round() / 1000.0
     }
 
     fn numbers(&self) -> impl Iterator<Item = f64> {
         self.series
             .iter()
             .flat_map(|series| &series.points)
-            .filter(|point| point.centre.is_finite())
             .flat_map(|point| [Some(point.centre), point.low, point.high])
             .flatten()
-            .filter(|number| number.is_finite())
     }
 
     fn scale(&self) -> Scale {
@@ -201,7 +296,11 @@ impl Scale {
     /// ticks; a narrow range gets a linear one with round ticks.
     fn over(low: f64, high: f64, from_zero: bool) -> Self {
         if !(low.is_finite() && high.is_finite() && low <= high) {
-            return Self::Linear { step: 1.0, min: 0.0, max: 1.0 };
+            return Self::Linear {
+                step: 1.0,
+                min: 0.0,
+                max: 1.0,
+            };
         }
         let wide = if from_zero { 12.0 } else { 3.0 };
         if low > 0.0 && high / low > wide {
@@ -217,11 +316,19 @@ impl Scale {
         let span = (high - low).max(high.abs() * 0.01).max(1e-12);
         let raw = span / 5.0;
         let power = 10_f64.powf(raw.log10().floor());
-        let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|nice| nice * power).find(|step| *step >= raw).unwrap_or(raw);
+        let step = [1.0, 2.0, 2.5, 5.0, 10.0]
+            .into_iter()
+            .map(|nice| nice * power)
+            .find(|step| *step >= raw)
+            .unwrap_or(raw);
         let (first, last) = ((low / step).floor(), (high / step).ceil());
         // Ticks are whole multiples of the step; twelve digits take the noise of binary fractions off.
         let tidy = |value: f64| format!("{value:.12e}").parse().unwrap_or(value);
-        Self::Linear { step: tidy(step), min: tidy(first * step), max: tidy(last.max(first + 1.0) * step) }
+        Self::Linear {
+            step: tidy(step),
+            min: tidy(first * step),
+            max: tidy(last.max(first + 1.0) * step),
+        }
     }
 }
 
@@ -231,12 +338,53 @@ mod tests {
 
     #[test]
     fn scales_suit_their_range() {
-        assert_eq!(Scale::over(0.22, 1.1, false), Scale::Log { base: 2.0, min: 0.125, max: 2.0 });
-        assert_eq!(Scale::over(0.96, 1.04, false), Scale::Linear { step: 0.02, min: 0.96, max: 1.04 });
-        assert_eq!(Scale::over(3.0, 18.0, true), Scale::Linear { step: 5.0, min: 0.0, max: 20.0 });
-        assert_eq!(Scale::over(1.0, 1.0, false), Scale::Linear { step: 0.002, min: 1.0, max: 1.002 });
-        assert_eq!(Scale::over(f64::INFINITY, f64::NEG_INFINITY, true), Scale::Linear { step: 1.0, min: 0.0, max: 1.0 });
-        assert!(matches!(Scale::over(1.0, 5000.0, true), Scale::Log { base: 10.0, .. }));
-        assert!(matches!(Scale::over(-1.0, 5.0, false), Scale::Linear { .. }));
+        assert_eq!(
+            Scale::over(0.22, 1.1, false),
+            Scale::Log {
+                base: 2.0,
+                min: 0.125,
+                max: 2.0
+            }
+        );
+        assert_eq!(
+            Scale::over(0.96, 1.04, false),
+            Scale::Linear {
+                step: 0.02,
+                min: 0.96,
+                max: 1.04
+            }
+        );
+        assert_eq!(
+            Scale::over(3.0, 18.0, true),
+            Scale::Linear {
+                step: 5.0,
+                min: 0.0,
+                max: 20.0
+            }
+        );
+        assert_eq!(
+            Scale::over(1.0, 1.0, false),
+            Scale::Linear {
+                step: 0.002,
+                min: 1.0,
+                max: 1.002
+            }
+        );
+        assert_eq!(
+            Scale::over(f64::INFINITY, f64::NEG_INFINITY, true),
+            Scale::Linear {
+                step: 1.0,
+                min: 0.0,
+                max: 1.0
+            }
+        );
+        assert!(matches!(
+            Scale::over(1.0, 5000.0, true),
+            Scale::Log { base: 10.0, .. }
+        ));
+        assert!(matches!(
+            Scale::over(-1.0, 5.0, false),
+            Scale::Linear { .. }
+        ));
     }
 }

@@ -12,27 +12,65 @@ use crate::ReportError;
 
 /// Colours that options name by `@`, in the style sheet `--name`.
 const COLOURS: &[&str] = &[
-    "ink", "muted", "rule", "raised", "series-0", "series-1", "series-2", "series-3", "series-4", "series-5", "series-6",
-    "series-7",
+    "ink", "muted", "rule", "raised", "series-0", "series-1", "series-2", "series-3", "series-4",
+    "series-5", "series-6", "series-7",
 ];
 
 /// Elements that a drawing may hold.
-const ELEMENTS: &[&str] =
-    &["svg", "g", "path", "rect", "circle", "line", "polyline", "polygon", "text", "tspan", "defs", "clipPath"];
+const ELEMENTS: &[&str] = &[
+    "svg", "g", "path", "rect", "circle", "line", "polyline", "polygon", "text", "tspan", "defs",
+    "clipPath",
+];
 
 /// Attributes that survive, besides what `style` holds.
 const ATTRIBUTES: &[&str] = &[
-    "d", "x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "width", "height", "points", "fill", "fill-opacity", "stroke",
-    "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linejoin", "stroke-linecap", "opacity", "transform",
-    "dominant-baseline", "text-anchor", "xml:space", "id", "clip-path",
+    "d",
+    "x",
+    "y",
+    "x1",
+    "y1",
+    "x2",
+    "y2",
+    "cx",
+    "cy",
+    "r",
+    "width",
+    "height",
+    "points",
+    "fill",
+    "fill-opacity",
+    "stroke",
+    "stroke-width",
+    "stroke-opacity",
+    "stroke-dasharray",
+    "stroke-linejoin",
+    "stroke-linecap",
+    "opacity",
+    "transform",
+    "dominant-baseline",
+    "text-anchor",
+    "xml:space",
+    "id",
+    "clip-path",
 ];
 
 /// Properties of `style` that are attributes too. Families of fonts are left to the page.
-const PROPERTIES: &[&str] = &["font-size", "font-weight", "font-style", "fill", "stroke", "opacity"];
+const PROPERTIES: &[&str] = &[
+    "font-size",
+    "font-weight",
+    "font-style",
+    "fill",
+    "stroke",
+    "opacity",
+];
 
 /// A colour of its own for each name, to be found again in the drawing.
 pub(super) fn sentinels() -> BTreeMap<&'static str, String> {
-    COLOURS.iter().enumerate().map(|(number, name)| (*name, sentinel(number))).collect()
+    COLOURS
+        .iter()
+        .enumerate()
+        .map(|(number, name)| (*name, sentinel(number)))
+        .collect()
 }
 
 fn sentinel(number: usize) -> String {
@@ -40,7 +78,12 @@ fn sentinel(number: usize) -> String {
 }
 
 /// Rewrites a drawing. `id` keeps its ids apart from those of other drawings on the page.
-pub(super) fn rewrite(raw: &str, id: &str, width: usize, height: usize) -> Result<String, ReportError> {
+pub(super) fn rewrite(
+    raw: &str,
+    id: &str,
+    width: usize,
+    height: usize,
+) -> Result<String, ReportError> {
     let mut reader = Reader::from_str(raw);
     let mut writer = Writer::new(Vec::new());
     let mut skipping = 0_usize;
@@ -50,7 +93,11 @@ pub(super) fn rewrite(raw: &str, id: &str, width: usize, height: usize) -> Resul
         let event = match event {
             Event::Eof => break,
             Event::Start(_) | Event::End(_) if skipping > 0 => {
-                if matches!(event, Event::Start(_)) { skipping += 1 } else { skipping -= 1 }
+                if matches!(event, Event::Start(_)) {
+                    skipping += 1;
+                } else {
+                    skipping -= 1;
+                }
                 continue;
             }
             _ if skipping > 0 => continue,
@@ -78,7 +125,9 @@ pub(super) fn rewrite(raw: &str, id: &str, width: usize, height: usize) -> Resul
 fn element(start: &BytesStart<'_>, id: &str) -> Result<BytesStart<'static>, ReportError> {
     let name = start.name().as_ref().to_owned();
     if !ELEMENTS.contains(&name.as_str()) {
-        return Err(ReportError::Chart(format!("unexpected element `{name}` in the drawing")));
+        return Err(ReportError::Chart(format!(
+            "unexpected element `{name}` in the drawing"
+        )));
     }
     let mut clean = BytesStart::new(name);
     for attribute in start.attributes() {
@@ -112,6 +161,7 @@ fn root(drawn: BytesStart<'static>, width: usize, height: usize) -> BytesStart<'
         ("height", height.to_string()),
         ("viewBox", format!("0 0 {width} {height}")),
         ("aria-hidden", "true".to_owned()),
+        ("preserveAspectRatio", "xMinYMid".to_owned()),
         ("focusable", "false".to_owned()),
     ] {
         root.push_attribute((key, value.as_str()));
@@ -120,7 +170,10 @@ fn root(drawn: BytesStart<'static>, width: usize, height: usize) -> BytesStart<'
 }
 
 fn value(attribute: &Attribute<'_>) -> Result<String, ReportError> {
-    attribute.normalized_value(XmlVersion::Implicit1_0).map(std::borrow::Cow::into_owned).map_err(failure)
+    attribute
+        .normalized_value(XmlVersion::Implicit1_0)
+        .map(std::borrow::Cow::into_owned)
+        .map_err(failure)
 }
 
 /// A colour of the theme for the colour that stood for it.
@@ -158,14 +211,19 @@ mod tests {
         assert_eq!(
             rewrite(raw, "abc", 20, 10).unwrap(),
             "<svg class=\"chart-static\" width=\"20\" height=\"10\" viewBox=\"0 0 20 10\" aria-hidden=\"true\" \
-             focusable=\"false\"><g clip-path=\"url(#chart-abc-c0)\"><text font-size=\"12px\" fill=\"var(--ink)\">\
+             preserveAspectRatio=\"xMinYMid\" focusable=\"false\"><g clip-path=\"url(#chart-abc-c0)\"><text font-size=\"12px\" fill=\"var(--ink)\">\
              a &lt; b</text></g></svg>"
         );
     }
 
     #[test]
     fn what_is_no_picture_is_refused() {
-        for bad in ["<svg><script>1</script></svg>", "<svg><foreignObject/></svg>", "<svg><g", "<svg></g></svg>"] {
+        for bad in [
+            "<svg><script>1</script></svg>",
+            "<svg><foreignObject/></svg>",
+            "<svg><g",
+            "<svg></g></svg>",
+        ] {
             assert!(rewrite(bad, "x", 1, 1).is_err(), "{bad}");
         }
     }

@@ -9,7 +9,8 @@ use schema::{
 use serde::Serialize;
 
 use super::{
-    cells, chrome::{self, Chrome, link},
+    cells,
+    chrome::{self, Chrome, link},
     comparison::Contender,
     downloads, job, machines, setting,
 };
@@ -134,14 +135,20 @@ struct ManifestView {
 impl CellPage {
     pub(crate) fn new(index: &Index<'_>, marks: &Marks, job: &JobTable, row: &CellRow) -> Self {
         let engine = row.cell.engine.to_string();
-        let engine = Contender { name: words::value("engine", &engine), mark: marks.of("engine", &engine) };
+        let engine = Contender {
+            name: words::value("engine", &engine),
+            mark: marks.of("engine", &engine),
+        };
         let mut coordinates = row.coordinates.clone();
         coordinates.remove("engine");
         let setting = setting::describe(&coordinates, &job.axes);
         let title = format!("{}, {setting}", engine.name);
         let crumbs = vec![
             link("Overview", "../../index.html"),
-            link(text::shorten(&job::heading(job), 60), format!("../../jobs/{}.html", job.id)),
+            link(
+                text::shorten(&job::heading(job), 60),
+                format!("../../jobs/{}.html", job.id),
+            ),
         ];
         Self {
             chrome: Chrome::new(index.tables, "../../", "jobs", &title).with_crumbs(crumbs),
@@ -153,16 +160,28 @@ impl CellPage {
             speed: row.speed.as_ref().map(speed),
             tiles: tiles(row),
             verdicts: verdicts(index, job, row),
-            strip: strip::draw(&row.launches, row.speed.as_ref().map(|speed| &speed.step_ns)),
+            strip: strip::draw(
+                &row.launches,
+                row.speed.as_ref().map(|speed| &speed.step_ns),
+            ),
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
             memory: memory(row),
             parity: row.parity.as_ref().map(parity),
             configuration: configuration(row),
             settings: settings(row),
-            versions: row.versions.iter().map(|(name, version)| fact(name, version)).collect(),
+            versions: row
+                .versions
+                .iter()
+                .map(|(name, version)| fact(name, version))
+                .collect(),
             machine: machine(index, row),
-            logs: row.launches.iter().filter(|launch| !launch.log.trim().is_empty()).map(log).collect(),
+            logs: row
+                .launches
+                .iter()
+                .filter(|launch| !launch.log.trim().is_empty())
+                .map(log)
+                .collect(),
             reproduce: reproduce(index, job),
             engine,
             setting,
@@ -177,7 +196,10 @@ fn tiles(row: &CellRow) -> Vec<Fact> {
         if let Some(p95) = cells::percentile(&speed.percentiles_ns, 95) {
             tiles.push(fact("95th percentile", units::time_ns(p95)));
         }
-        tiles.push(fact("Arithmetic", units::quantity(speed.flops_per_second, "FLOP/s")));
+        tiles.push(fact(
+            "Arithmetic",
+            units::quantity(speed.flops_per_second, "FLOP/s"),
+        ));
     }
     if let Some(memory) = &row.memory {
         tiles.push(fact("Peak memory", units::bytes(cells::peak_bytes(memory))));
@@ -192,28 +214,49 @@ fn speed(speed: &Speed) -> SpeedView {
     let mut facts = vec![fact("Smallest sample", units::time_ns(speed.min_ns))];
     let mut percentiles: Vec<_> = speed.percentiles_ns.iter().collect();
     percentiles.sort_by_key(|(name, value)| (**value, name.len()));
-    facts.extend(percentiles.into_iter().map(|(name, value)| fact(format!("Percentile {}", name.trim_start_matches('p')), units::time_ns(*value))));
+    facts.extend(percentiles.into_iter().map(|(name, value)| {
+        fact(
+            format!("Percentile {}", name.trim_start_matches('p')),
+            units::time_ns(*value),
+        )
+    }));
     facts.extend([
         fact("Largest sample", units::time_ns(speed.max_ns)),
         fact("Samples", units::count(speed.samples)),
-        fact("Spread between blocks", units::percent(speed.between_blocks)),
+        fact(
+            "Spread between blocks",
+            units::percent(speed.between_blocks),
+        ),
         fact("Spread within a round", units::percent(speed.within_round)),
     ]);
-    SpeedView { step: interval::step_time(&speed.step_ns), facts }
+    SpeedView {
+        step: interval::step_time(&speed.step_ns),
+        facts,
+    }
 }
 
 fn verdicts(index: &Index<'_>, job: &JobTable, row: &CellRow) -> Vec<VerdictLine> {
     let mut lines = Vec::new();
     for table in &job.comparisons {
-        for pair in table.rows.iter().filter(|pair| pair.contender == row.id || pair.baseline == row.id) {
-            let other = if pair.contender == row.id { &pair.baseline } else { &pair.contender };
+        for pair in table
+            .rows
+            .iter()
+            .filter(|pair| pair.contender == row.id || pair.baseline == row.id)
+        {
+            let other = if pair.contender == row.id {
+                &pair.baseline
+            } else {
+                &pair.contender
+            };
             lines.push(VerdictLine {
                 contender: words::value(&table.axis, &pair.value),
                 baseline: words::value(&table.axis, &table.baseline),
                 badge: words::verdict(pair.verdict),
                 ratio: pair.ratio.as_ref().map(interval::ratio),
                 reason: pair.reason.clone(),
-                other: index.cell(&job.id, other).map(|cell| format!("{}.html", cell.id)),
+                other: index
+                    .cell(&job.id, other)
+                    .map(|cell| format!("{}.html", cell.id)),
             });
         }
     }
@@ -226,13 +269,23 @@ fn launch(launch: &LaunchRow) -> Launch {
         block: u64::from(launch.block) + 1,
         badge: words::outcome(launch.outcome.kind),
         reason: launch.outcome.reason.clone(),
-        median: launch.median_ns.map_or_else(|| units::NOTHING.to_owned(), units::time_ns),
-        samples: format!("{} in {} rounds", units::count(samples), launch.rounds.len()),
+        median: launch
+            .median_ns
+            .map_or_else(|| units::NOTHING.to_owned(), units::time_ns),
+        samples: format!(
+            "{} in {} rounds",
+            units::count(samples),
+            launch.rounds.len()
+        ),
         warm_up: launch.warm_up.as_ref().map_or_else(
             || units::NOTHING.to_owned(),
             |done| {
                 let steady = if done.steady { "steady" } else { "not steady" };
-                format!("{} steps, {}, {steady}", units::count(done.steps), units::time_ns(done.total_ns))
+                format!(
+                    "{} steps, {}, {steady}",
+                    units::count(done.steps),
+                    units::time_ns(done.total_ns)
+                )
             },
         ),
         copy: units::time_ns(launch.canary.copy_ns),
@@ -241,7 +294,11 @@ fn launch(launch: &LaunchRow) -> Launch {
 }
 
 fn log(launch: &LaunchRow) -> Log {
-    Log { block: u64::from(launch.block) + 1, badge: words::outcome(launch.outcome.kind), text: launch.log.clone() }
+    Log {
+        block: u64::from(launch.block) + 1,
+        badge: words::outcome(launch.outcome.kind),
+        text: launch.log.clone(),
+    }
 }
 
 /// The phases of the median launch, one after another on a line of 100.
@@ -256,10 +313,18 @@ fn phases(row: &CellRow) -> Vec<Phase> {
             ("First step", loaded.first_step_ns),
         ]);
     }
-    let mut warm_ups: Vec<u64> =
-        row.launches.iter().filter_map(|launch| launch.warm_up.as_ref()).map(|done| done.total_ns).collect();
+    let mut warm_ups: Vec<u64> = row
+        .launches
+        .iter()
+        .filter_map(|launch| launch.warm_up.as_ref())
+        .map(|done| done.total_ns)
+        .collect();
     warm_ups.sort_unstable();
-    times.extend(warm_ups.get(warm_ups.len() / 2).map(|ns| ("Warm-up, median", *ns)));
+    times.extend(
+        warm_ups
+            .get(warm_ups.len() / 2)
+            .map(|ns| ("Warm-up, median", *ns)),
+    );
     let total: f64 = times.iter().map(|(_, ns)| *ns as f64).sum::<f64>().max(1.0);
     let mut before = 0.0;
     times
@@ -268,34 +333,67 @@ fn phases(row: &CellRow) -> Vec<Phase> {
             let share = |ns: f64| (ns / total * 1000.0).round() / 10.0;
             let offset = share(before);
             before += ns as f64;
-            Phase { name, time: units::time_ns(ns), offset, width: share(ns as f64).max(0.3) }
+            Phase {
+                name,
+                time: units::time_ns(ns),
+                offset,
+                width: share(ns as f64).max(0.3),
+            }
         })
         .collect()
 }
 
 fn memory(row: &CellRow) -> Vec<Fact> {
-    let Some(memory) = &row.memory else { return Vec::new() };
+    let Some(memory) = &row.memory else {
+        return Vec::new();
+    };
     let mut facts = vec![
-        fact("Resident, largest", units::bytes(memory.peak_resident_bytes)),
+        fact(
+            "Resident, largest",
+            units::bytes(memory.peak_resident_bytes),
+        ),
         fact("Resident, at the end", units::bytes(memory.resident_bytes)),
     ];
-    facts.extend(memory.peak_device_bytes.map(|bytes| fact("Device, largest", units::bytes(bytes))));
-    facts.extend(memory.device_bytes.map(|bytes| fact("Device, at the end", units::bytes(bytes))));
+    facts.extend(
+        memory
+            .peak_device_bytes
+            .map(|bytes| fact("Device, largest", units::bytes(bytes))),
+    );
+    facts.extend(
+        memory
+            .device_bytes
+            .map(|bytes| fact("Device, at the end", units::bytes(bytes))),
+    );
     facts
 }
 
 fn parity(parity: &schema::record::Parity) -> ParityView {
-    let losses = parity.losses.iter().zip(&parity.reference_losses).enumerate().map(|(step, (own, reference))| {
-        [(step + 1).to_string(), format!("{own:.6}"), format!("{reference:.6}")]
-    });
+    let losses = parity
+        .losses
+        .iter()
+        .zip(&parity.reference_losses)
+        .enumerate()
+        .map(|(step, (own, reference))| {
+            [
+                (step + 1).to_string(),
+                units::fixed(*own, 6),
+                units::fixed(*reference, 6),
+            ]
+        });
     ParityView {
         passed: parity.worst_share <= 1.0,
         facts: vec![
             fact("Reference", &parity.reference),
             fact("Relative error", units::error(parity.error)),
             fact("Largest that passes", units::error(parity.bound)),
-            fact("Share of the bound, worst tensor", units::percent(parity.worst_share)),
-            fact("Error of PyTorch eager on the same tensor", units::error(parity.eager_error)),
+            fact(
+                "Share of the bound, worst tensor",
+                units::percent(parity.worst_share),
+            ),
+            fact(
+                "Error of PyTorch eager on the same tensor",
+                units::error(parity.eager_error),
+            ),
             fact("Tensor", &parity.tensor),
         ],
         losses: losses.collect(),
@@ -308,8 +406,18 @@ fn configuration(row: &CellRow) -> Vec<Fact> {
         ModelSource::Zoo => "zoo",
         ModelSource::Onnx => "ONNX file",
     };
-    let mut facts = vec![fact("Model", &cell.model.name), fact("Source", format!("{source}, graph {}", cell.model.graph.short()))];
-    facts.extend(cell.dims.iter().map(|(name, size)| fact(format!("Dimension {name}"), units::count(*size))));
+    let mut facts = vec![
+        fact("Model", &cell.model.name),
+        fact(
+            "Source",
+            format!("{source}, graph {}", cell.model.graph.short()),
+        ),
+    ];
+    facts.extend(
+        cell.dims
+            .iter()
+            .map(|(name, size)| fact(format!("Dimension {name}"), units::count(*size))),
+    );
     facts.extend([
         fact("Precision", cell.precision.word()),
         fact("Mode", cell.mode.word()),
@@ -317,14 +425,28 @@ fn configuration(row: &CellRow) -> Vec<Fact> {
         fact("Host language", cell.host_language.word()),
         fact("Device", cell.device.to_string()),
         fact("Threads", cell.threads.to_string()),
-        fact("Strategy", format!("{}, world size {}", cell.strategy, cell.world_size)),
+        fact(
+            "Strategy",
+            format!("{}, world size {}", cell.strategy, cell.world_size),
+        ),
         fact("Boundary", words::boundary(cell.boundary)),
     ]);
-    facts.extend(cell.optimizer.as_ref().map(|optimizer| fact("Optimiser", describe_optimizer(optimizer))));
-    facts.extend(cell.factors.iter().map(|(name, value)| fact(format!("Factor {name}"), value)));
+    facts.extend(
+        cell.optimizer
+            .as_ref()
+            .map(|optimizer| fact("Optimiser", describe_optimizer(optimizer))),
+    );
+    facts.extend(
+        cell.factors
+            .iter()
+            .map(|(name, value)| fact(format!("Factor {name}"), value)),
+    );
     facts.extend([
         fact("Parameters", units::count(row.parameters)),
-        fact("Operations a step", units::quantity(row.flops as f64, "FLOP")),
+        fact(
+            "Operations a step",
+            units::quantity(row.flops as f64, "FLOP"),
+        ),
         fact("Bytes a step, at least", units::bytes(row.bytes)),
         fact("Group", &row.group),
     ]);
@@ -333,10 +455,22 @@ fn configuration(row: &CellRow) -> Vec<Fact> {
 
 fn describe_optimizer(optimizer: &Optimizer) -> String {
     match optimizer {
-        Optimizer::Sgd { learning_rate, momentum, weight_decay } => {
-            format!("SGD, learning rate {learning_rate}, momentum {momentum}, weight decay {weight_decay}")
+        Optimizer::Sgd {
+            learning_rate,
+            momentum,
+            weight_decay,
+        } => {
+            format!(
+                "SGD, learning rate {learning_rate}, momentum {momentum}, weight decay {weight_decay}"
+            )
         }
-        Optimizer::Adam { learning_rate, beta1, beta2, epsilon, weight_decay } => format!(
+        Optimizer::Adam {
+            learning_rate,
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+        } => format!(
             "Adam, learning rate {learning_rate}, β₁ {beta1}, β₂ {beta2}, ε {epsilon}, weight decay {weight_decay}"
         ),
     }
@@ -344,10 +478,23 @@ fn describe_optimizer(optimizer: &Optimizer) -> String {
 
 /// What the engine itself reported.
 fn settings(row: &CellRow) -> Vec<Fact> {
-    let Some(loaded) = &row.loaded else { return Vec::new() };
-    let threads = loaded.threads.map_or_else(|| "cannot be asked".to_owned(), |threads| threads.to_string());
-    let mut facts = vec![fact("threads in use", threads), fact("idle threads", &loaded.spin)];
-    facts.extend(loaded.settings.iter().map(|(name, value)| fact(name, value)));
+    let Some(loaded) = &row.loaded else {
+        return Vec::new();
+    };
+    let threads = loaded.threads.map_or_else(
+        || "cannot be asked".to_owned(),
+        |threads| threads.to_string(),
+    );
+    let mut facts = vec![
+        fact("threads in use", threads),
+        fact("idle threads", &loaded.spin),
+    ];
+    facts.extend(
+        loaded
+            .settings
+            .iter()
+            .map(|(name, value)| fact(name, value)),
+    );
     facts
 }
 
@@ -358,16 +505,37 @@ fn machine(index: &Index<'_>, row: &CellRow) -> Option<MachineLink> {
     for known in machines::facts(found) {
         facts.insert(known.name, known.value);
     }
-    let told = ["Processor", "Kernel", "Frequency governor", "Load over one minute, before"];
-    let mut facts: Vec<Fact> = told.into_iter().filter_map(|name| Some(fact(name, facts.remove(name)?))).collect();
-    facts.extend(row.started.as_deref().map(|started| fact("Heat began", chrome::moment(started))));
-    Some(MachineLink { name: machines::name(found), href: format!("../../machines.html#machine-{}", number + 1), facts })
+    let told = ["Processor", "Kernel", "Frequency governor"];
+    let mut facts: Vec<Fact> = told
+        .into_iter()
+        .filter_map(|name| Some(fact(name, facts.remove(name)?)))
+        .collect();
+    if let Some(load) = &row.load {
+        facts.push(fact(
+            "Load found by its heat",
+            format!("{} runnable tasks", units::fixed(load.load_1m, 2)),
+        ));
+    }
+    facts.extend(
+        row.started
+            .as_deref()
+            .map(|started| fact("Heat began", chrome::moment(started))),
+    );
+    Some(MachineLink {
+        name: machines::name(found),
+        href: format!("../../machines.html#machine-{}", number + 1),
+        facts,
+    })
 }
 
 fn reproduce(index: &Index<'_>, job: &JobTable) -> Reproduce {
     let found = excerpt::find(&index.tables.manifests, &job.id);
-    let paths: Vec<String> =
-        index.tables.manifests.iter().map(|manifest| text::shell_word(text::portable_path(&manifest.path))).collect();
+    let paths: Vec<String> = index
+        .tables
+        .manifests
+        .iter()
+        .map(|manifest| text::shell_word(text::portable_path(&manifest.path)))
+        .collect();
     let paths = match &found {
         Some((_, manifest, _)) => text::shell_word(text::portable_path(&manifest.path)),
         None => paths.join(" "),

@@ -45,11 +45,18 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
     let or_nothing = |text: Option<String>| text.unwrap_or_else(|| units::NOTHING.to_owned());
     Line {
         id: row.id.0.clone(),
-        coordinates: axes.iter().map(|axis| row.coordinates.get(axis).cloned().unwrap_or_default()).collect(),
+        coordinates: axes
+            .iter()
+            .map(|axis| row.coordinates.get(axis).cloned().unwrap_or_default())
+            .collect(),
         step: speed.map(|speed| interval::step_time(&speed.step_ns)),
-        step_value: speed.map(|speed| speed.step_ns.centre).filter(|value| value.is_finite()),
+        step_value: speed
+            .map(|speed| speed.step_ns.centre)
+            .filter(|value| value.is_finite()),
         rate: or_nothing(speed.map(|speed| units::rate(speed.items_per_second))),
-        rate_value: speed.map(|speed| speed.items_per_second).filter(|value| value.is_finite()),
+        rate_value: speed
+            .map(|speed| speed.items_per_second)
+            .filter(|value| value.is_finite()),
         p95: or_nothing(p95.map(units::time_ns)),
         p95_value: p95,
         parity: or_nothing(parity.map(units::error)),
@@ -63,12 +70,17 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
 
 /// Memory of the device where the cell ran on one, else of the host.
 pub(crate) fn peak_bytes(memory: &schema::protocol::Memory) -> u64 {
-    memory.peak_device_bytes.unwrap_or(memory.peak_resident_bytes)
+    memory
+        .peak_device_bytes
+        .unwrap_or(memory.peak_resident_bytes)
 }
 
 /// A percentile, by whichever name it goes: `p95` or `95`.
 pub(crate) fn percentile(percentiles: &BTreeMap<String, u64>, rank: u8) -> Option<u64> {
-    percentiles.get(&format!("p{rank}")).or_else(|| percentiles.get(&rank.to_string())).copied()
+    percentiles
+        .get(&format!("p{rank}"))
+        .or_else(|| percentiles.get(&rank.to_string()))
+        .copied()
 }
 
 /// Step times with their intervals, grouped by what the cells share.
@@ -78,10 +90,20 @@ pub(crate) fn draw(
     marks: &Marks,
     drawer: &mut Drawer,
 ) -> Result<Option<Picture>, ReportError> {
-    let axis = job.comparisons.first().map_or("engine", |comparison| comparison.axis.as_str());
-    let measured: Vec<(&CellRow, &schema::tables::Interval)> =
-        cells.iter().filter_map(|row| Some((*row, &row.speed.as_ref()?.step_ns))).collect();
-    let Some(unit_of) = measured.iter().map(|(_, step)| step.centre).filter(|ns| ns.is_finite()).reduce(f64::min) else {
+    let axis = job
+        .comparisons
+        .first()
+        .map_or("engine", |comparison| comparison.axis.as_str());
+    let measured: Vec<(&CellRow, &schema::tables::Interval)> = cells
+        .iter()
+        .filter_map(|row| Some((*row, &row.speed.as_ref()?.step_ns)))
+        .collect();
+    let Some(unit_of) = measured
+        .iter()
+        .map(|(_, step)| step.centre)
+        .filter(|ns| ns.is_finite() && *ns > 0.0)
+        .reduce(f64::min)
+    else {
         return Ok(None);
     };
     let (scale, unit) = units::time_unit(unit_of);
@@ -100,17 +122,23 @@ pub(crate) fn draw(
         }
         let value = row.coordinates.get(axis).map_or("", String::as_str);
         let printed = interval::step_time(step);
-        series.entry(value).or_default().push(Point {
-            row: place,
-            centre: step.centre / scale,
-            low: step.low.map(|end| end / scale),
-            high: step.high.map(|end| end / scale),
-            label: format!("{label}\n{} {} {}", words::value(axis, value), printed.centre, printed.range),
-        });
+        let label = format!(
+            "{label}\n{} {} {}",
+            words::value(axis, value),
+            printed.centre,
+            printed.range
+        );
+        series
+            .entry(value)
+            .or_default()
+            .extend(Point::new(place, step, scale, label));
     }
     let legend: Vec<Contender> = series
         .keys()
-        .map(|value| Contender { name: words::value(axis, value), mark: marks.of(axis, value) })
+        .map(|value| Contender {
+            name: words::value(axis, value),
+            mark: marks.of(axis, value),
+        })
         .collect();
     let all: Vec<&str> = labels.iter().map(String::as_str).collect();
     let (shown, cut) = picture::first_rows(&all);
@@ -119,11 +147,20 @@ pub(crate) fn draw(
         series: series
             .into_values()
             .zip(&legend)
-            .map(|(points, contender)| Series { name: contender.name.clone(), mark: contender.mark, points })
+            .map(|(points, contender)| Series {
+                name: contender.name.clone(),
+                mark: contender.mark,
+                points,
+            })
             .collect(),
-        axis: Axis { name: format!("step time in {unit}"), suffix: String::new(), from_zero: true },
+        axis: Axis {
+            name: format!("step time in {unit}"),
+            suffix: String::new(),
+            from_zero: true,
+        },
         reference: None,
     };
-    let caption = format!("Step time of each measured cell with its interval; further left is faster.{cut}");
-    picture::draw(&chart, drawer, caption, &legend)
+    let caption =
+        format!("Step time of each measured cell with its interval; further left is faster.{cut}");
+    picture::draw("cells", &chart, drawer, caption, &legend)
 }

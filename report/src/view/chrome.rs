@@ -12,7 +12,10 @@ pub(crate) struct Link {
 
 /// A link of these.
 pub(crate) fn link(label: impl Into<String>, href: impl Into<String>) -> Link {
-    Link { label: label.into(), href: href.into() }
+    Link {
+        label: label.into(),
+        href: href.into(),
+    }
 }
 
 /// The surroundings of a page.
@@ -33,7 +36,12 @@ pub(crate) struct Chrome {
 }
 
 impl Chrome {
-    pub(crate) fn new(tables: &Tables, root: &'static str, here: &'static str, title: &str) -> Self {
+    pub(crate) fn new(
+        tables: &Tables,
+        root: &'static str,
+        here: &'static str,
+        title: &str,
+    ) -> Self {
         let mut footer = Vec::new();
         if let Some((first, last)) = &tables.measured {
             footer.push(if first == last {
@@ -43,10 +51,21 @@ impl Chrome {
             });
         }
         for tool in &tables.tools {
-            let revision = tool.revision.as_deref().map(|revision| format!(", revision {revision}")).unwrap_or_default();
+            let revision = tool
+                .revision
+                .as_deref()
+                .map(|revision| format!(", revision {revision}"))
+                .unwrap_or_default();
             footer.push(format!("photofinish {}{revision}", tool.version));
         }
-        Self { site: site_title(tables), title: title.to_owned(), root, here, crumbs: Vec::new(), footer }
+        Self {
+            site: site_title(tables),
+            title: title.to_owned(),
+            root,
+            here,
+            crumbs: Vec::new(),
+            footer,
+        }
     }
 
     pub(crate) fn with_crumbs(mut self, crumbs: Vec<Link>) -> Self {
@@ -57,7 +76,11 @@ impl Chrome {
 
 /// The title of the site, never empty.
 pub(crate) fn site_title(tables: &Tables) -> String {
-    if tables.title.trim().is_empty() { "photofinish".to_owned() } else { tables.title.clone() }
+    if tables.title.trim().is_empty() {
+        "photofinish".to_owned()
+    } else {
+        tables.title.clone()
+    }
 }
 
 /// `2026-11-20T16:28:00Z` as `2026-11-20 16:28 UTC`; anything else as it is.
@@ -77,7 +100,13 @@ mod tests {
     #[test]
     fn moments_are_read_and_others_left() {
         assert_eq!(moment("2026-11-20T16:28:09.123Z"), "2026-11-20 16:28 UTC");
-        for odd in ["", "yesterday", "2026-11-20T", "2026-11-20T16:2éZ", "2026-11-20T16:28:09+02:00"] {
+        for odd in [
+            "",
+            "yesterday",
+            "2026-11-20T",
+            "2026-11-20T16:2éZ",
+            "2026-11-20T16:28:09+02:00",
+        ] {
             assert_eq!(moment(odd), odd);
         }
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::setting::Settings;
 use crate::{
     ReportError,
-    chart::{Axis, Intervals, Point, Series},
+    chart::{Axis, Intervals, Point, Series, no_difference},
     ids::Index,
     interval::{self, Estimate},
     marks::{Mark, Marks},
@@ -94,28 +94,46 @@ impl Family {
         number: usize,
         table: &ComparisonTable,
     ) -> Self {
-        let settings = Settings::of(table.rows.iter().map(|row| &row.coordinates), &job.axes, &table.axis);
-        let contender = |value: &str| Contender { name: words::value(&table.axis, value), mark: marks.of(&table.axis, value) };
+        let settings = Settings::of(
+            table.rows.iter().map(|row| &row.coordinates),
+            &job.axes,
+            &table.axis,
+        );
+        let contender = |value: &str| Contender {
+            name: words::value(&table.axis, value),
+            mark: marks.of(&table.axis, value),
+        };
         let scale = GlyphScale::over(&table.rows);
         let rows = table
             .rows
             .iter()
             .map(|row| {
-                let parity = |id| index.cell(&job.id, id).and_then(|cell| cell.parity.as_ref()).map(|parity| parity.error);
-                let page = |id: &schema::CellId| index.cell(&job.id, id).map(|cell| cell.id.0.clone());
+                let parity = |id| {
+                    index
+                        .cell(&job.id, id)
+                        .and_then(|cell| cell.parity.as_ref())
+                        .map(|parity| parity.error)
+                };
+                let page =
+                    |id: &schema::CellId| index.cell(&job.id, id).map(|cell| cell.id.0.clone());
                 let (own, base) = (parity(&row.contender), parity(&row.baseline));
                 Row {
                     setting: settings.label(&row.coordinates),
                     contender: contender(&row.value),
                     badge: words::verdict(row.verdict),
                     ratio: row.ratio.as_ref().map(interval::ratio),
-                    centre: row.ratio.map(|ratio| ratio.centre).filter(|centre| centre.is_finite()),
+                    centre: row
+                        .ratio
+                        .map(|ratio| ratio.centre)
+                        .filter(|centre| centre.is_finite()),
                     glyph: row.ratio.as_ref().and_then(|ratio| scale.place(ratio)),
                     reason: row.reason.clone(),
                     parity: own.map_or_else(|| units::NOTHING.to_owned(), units::error),
                     baseline_parity: base.map_or_else(|| units::NOTHING.to_owned(), units::error),
                     parity_value: own.filter(|error| error.is_finite()),
-                    floor: row.floor.map_or_else(|| units::NOTHING.to_owned(), units::percent),
+                    floor: row
+                        .floor
+                        .map_or_else(|| units::NOTHING.to_owned(), units::percent),
                     cell: page(&row.contender),
                     baseline_cell: page(&row.baseline),
                 }
@@ -129,7 +147,10 @@ impl Family {
             title: title(&table.axis, &contenders, &baseline),
             shared: settings.shared(),
             confidence: confidence(table, job.measure.confidence),
-            summaries: values.iter().filter_map(|value| summary(table, value, contender(value))).collect(),
+            summaries: values
+                .iter()
+                .filter_map(|value| summary(table, value, contender(value)))
+                .collect(),
             rows,
             picture: None,
             baseline,
@@ -146,7 +167,11 @@ impl Family {
     ) -> Result<(), ReportError> {
         let labels = distinct(self.rows.iter().map(|row| row.setting.as_str()));
         let (labels, cut) = picture::first_rows(&labels);
-        let places: BTreeMap<&str, usize> = labels.iter().enumerate().map(|(place, label)| (*label, place)).collect();
+        let places: BTreeMap<&str, usize> = labels
+            .iter()
+            .enumerate()
+            .map(|(place, label)| (*label, place))
+            .collect();
         let series = self
             .contenders
             .iter()
@@ -160,16 +185,15 @@ impl Family {
                     .filter(|(row, _)| row.contender.name == contender.name)
                     .filter_map(|(row, data)| {
                         let (ratio, printed) = (data.ratio?, row.ratio.as_ref()?);
-                        Some(Point {
-                            row: *places.get(row.setting.as_str())?,
-                            centre: ratio.centre,
-                            low: ratio.low,
-                            high: ratio.high,
-                            label: format!(
-                                "{}\n{} {} {}\n{}",
-                                row.setting, contender.name, printed.centre, printed.range, row.badge.word
-                            ),
-                        })
+                        let label = format!(
+                            "{}\n{} {} {}\n{}",
+                            row.setting,
+                            contender.name,
+                            printed.centre,
+                            printed.range,
+                            row.badge.word
+                        );
+                        Point::new(*places.get(row.setting.as_str())?, &ratio, 1.0, label)
                     })
                     .collect(),
             })
@@ -178,15 +202,19 @@ impl Family {
         let chart = Intervals {
             rows: labels.iter().map(|label| (*label).to_owned()).collect(),
             series,
-            axis: Axis { name: format!("time ÷ time of {}", self.baseline.name), suffix: "×".to_owned(), from_zero: false },
-            reference: Some([1.0, 1.0 / (1.0 + margin), 1.0 + margin]),
+            axis: Axis {
+                name: format!("time ÷ time of {}", self.baseline.name),
+                suffix: "×".to_owned(),
+                from_zero: false,
+            },
+            reference: Some(no_difference(margin)),
         };
         let caption = format!(
             "Time of each contender divided by that of {}, with its interval; left of the line is faster. The band is the margin of {}.{cut}",
             self.baseline.name,
             units::percent(margin),
         );
-        self.picture = picture::draw(&chart, drawer, caption, &self.contenders)?;
+        self.picture = picture::draw(&self.id, &chart, drawer, caption, &self.contenders)?;
         Ok(())
     }
 }
@@ -202,19 +230,14 @@ fn confidence(table: &ComparisonTable, together: f64) -> String {
     format!(
         "{} {} drawn together at {} confidence: each interval at {}",
         table.family,
-        if table.family == 1 { "verdict" } else { "verdicts" },
+        if table.family == 1 {
+            "verdict"
+        } else {
+            "verdicts"
+        },
         units::percent(together),
-        precise_percent(table.confidence_each),
+        units::confidence(table.confidence_each),
     )
-}
-
-/// A confidence close to one keeps the digits that set it apart from one.
-fn precise_percent(share: f64) -> String {
-    if !share.is_finite() {
-        return units::NOTHING.to_owned();
-    }
-    let text = format!("{:.2}", share * 100.0);
-    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
@@ -223,13 +246,23 @@ fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 /// The order in which a tally is told.
-const TOLD: &[Verdict] = &[Verdict::Faster, Verdict::Slower, Verdict::Same, Verdict::Unclear, Verdict::NotMeasured];
+const TOLD: &[Verdict] = &[
+    Verdict::Faster,
+    Verdict::Slower,
+    Verdict::Same,
+    Verdict::Unclear,
+    Verdict::NotMeasured,
+];
 
 fn summary(table: &ComparisonTable, value: &str, contender: Contender) -> Option<Summary> {
     let rows: Vec<&ComparisonRow> = table.rows.iter().filter(|row| row.value == value).collect();
     let count = |verdict: Verdict| rows.iter().filter(|row| row.verdict == verdict).count();
     // The earliest of equals: `max_by_key` would take the last.
-    let most = TOLD.iter().copied().rev().max_by_key(|verdict| count(*verdict))?;
+    let most = TOLD
+        .iter()
+        .copied()
+        .rev()
+        .max_by_key(|verdict| count(*verdict))?;
     let led = rows.iter().filter(|row| row.verdict == most);
     let range = match interval::hull(led.filter_map(|row| row.ratio.as_ref())) {
         Some((Some(low), Some(high))) if low.is_finite() && high.is_finite() => {
@@ -250,7 +283,13 @@ fn summary(table: &ComparisonTable, value: &str, contender: Contender) -> Option
         1 => badge.word.to_owned(),
         _ => format!("{} in {} of {total} settings", badge.word, count(most)),
     };
-    Some(Summary { contender, badge, headline, range, others: others.join(", ") })
+    Some(Summary {
+        contender,
+        badge,
+        headline,
+        range,
+        others: others.join(", "),
+    })
 }
 
 /// The common scale of a family's small drawings: the logarithm of the ratio.
@@ -262,7 +301,10 @@ struct GlyphScale {
 
 impl GlyphScale {
     fn over(rows: &[ComparisonRow]) -> Self {
-        let ends = rows.iter().filter_map(|row| row.ratio).flat_map(|ratio| [ratio.low, Some(ratio.centre), ratio.high]);
+        let ends = rows
+            .iter()
+            .filter_map(|row| row.ratio)
+            .flat_map(|ratio| [ratio.low, Some(ratio.centre), ratio.high]);
         let (mut low, mut high) = (-0.05_f64, 0.05_f64);
         for end in ends.flatten().map(f64::ln).filter(|end| end.is_finite()) {
             low = low.min(end);
@@ -274,7 +316,9 @@ impl GlyphScale {
     fn place(self, ratio: &schema::tables::Interval) -> Option<Glyph> {
         let x = |value: f64| {
             let share = (value.ln() - self.low) / (self.high - self.low);
-            share.is_finite().then(|| (60.0 + 1080.0 * share.clamp(0.0, 1.0)).round() / 10.0)
+            share
+                .is_finite()
+                .then(|| (60.0 + 1080.0 * share.clamp(0.0, 1.0)).round() / 10.0)
         };
         let low = ratio.low.and_then(x);
         let high = ratio.high.and_then(x);
@@ -301,7 +345,13 @@ mod tests {
             baseline: CellId("a".to_owned()),
             contender: CellId("b".to_owned()),
             value: "v".to_owned(),
-            ratio: ratio.map(|(low, centre, high)| Interval { low: Some(low), centre, high: Some(high), blocks: 6, confidence: 0.99 }),
+            ratio: ratio.map(|(low, centre, high)| Interval {
+                low: Some(low),
+                centre,
+                high: Some(high),
+                blocks: 6,
+                confidence: 0.99,
+            }),
             floor: None,
             verdict,
             reason: String::new(),
@@ -309,8 +359,17 @@ mod tests {
     }
 
     fn summarised(rows: Vec<ComparisonRow>) -> (String, String, String) {
-        let table = ComparisonTable { axis: "engine".to_owned(), baseline: "w".to_owned(), family: 1, confidence_each: 0.95, rows };
-        let contender = Contender { name: "V".to_owned(), mark: Mark::default() };
+        let table = ComparisonTable {
+            axis: "engine".to_owned(),
+            baseline: "w".to_owned(),
+            family: 1,
+            confidence_each: 0.95,
+            rows,
+        };
+        let contender = Contender {
+            name: "V".to_owned(),
+            mark: Mark::default(),
+        };
         let summary = summary(&table, "v", contender).unwrap();
         (summary.headline, summary.range, summary.others)
     }
@@ -332,12 +391,18 @@ mod tests {
     #[test]
     fn nothing_measured_has_no_range() {
         let (headline, range, others) = summarised(vec![row(Verdict::NotMeasured, None)]);
-        assert_eq!((headline.as_str(), range.as_str(), others.as_str()), ("not measured", "", ""));
+        assert_eq!(
+            (headline.as_str(), range.as_str(), others.as_str()),
+            ("not measured", "", "")
+        );
     }
 
     #[test]
     fn glyphs_stay_in_their_box() {
-        let rows = [row(Verdict::Faster, Some((0.0, 0.5, f64::INFINITY))), row(Verdict::Same, Some((0.9, 1.0, 1.1)))];
+        let rows = [
+            row(Verdict::Faster, Some((0.0, 0.5, f64::INFINITY))),
+            row(Verdict::Same, Some((0.9, 1.0, 1.1))),
+        ];
         let scale = GlyphScale::over(&rows);
         for row in &rows {
             let glyph = scale.place(row.ratio.as_ref().unwrap()).unwrap();

@@ -32,7 +32,10 @@ pub(crate) fn manifest_file(place: usize) -> String {
 
 impl DownloadsPage {
     pub(crate) fn new(tables: &Tables, downloads: &[Download]) -> Self {
-        let files = downloads.iter().map(|download| file(&download.file, &download.summary, &download.bytes)).collect();
+        let files = downloads
+            .iter()
+            .map(|download| file(&download.file, &download.summary, &download.bytes))
+            .collect();
         let manifests = tables
             .manifests
             .iter()
@@ -43,10 +46,15 @@ impl DownloadsPage {
             })
             .collect();
         Self {
-            chrome: Chrome::new(tables, "", "downloads", "Downloads").with_crumbs(vec![link("Overview", "index.html")]),
+            chrome: Chrome::new(tables, "", "downloads", "Downloads")
+                .with_crumbs(vec![link("Overview", "index.html")]),
             files_of_data: files,
             manifests,
-            heats: tables.heats.iter().map(|(group, digest)| (group.clone(), digest.to_string())).collect(),
+            heats: tables
+                .heats
+                .iter()
+                .map(|(group, digest)| (group.clone(), digest.to_string()))
+                .collect(),
         }
     }
 }

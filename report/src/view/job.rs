@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schema::{OutcomeKind, tables::{ClaimRow, JobTable}};
+use schema::{
+    OutcomeKind,
+    tables::{ClaimRow, JobTable},
+};
 use serde::Serialize;
 
 use super::{
@@ -75,18 +78,31 @@ pub(crate) fn tally(kinds: impl Iterator<Item = OutcomeKind>) -> Vec<Count> {
     for kind in kinds {
         *counts.entry(kind).or_default() += 1;
     }
-    counts.into_iter().map(|(kind, count)| Count { badge: words::outcome(kind), count: units::count(count) }).collect()
+    counts
+        .into_iter()
+        .map(|(kind, count)| Count {
+            badge: words::outcome(kind),
+            count: units::count(count),
+        })
+        .collect()
 }
 
 impl JobPage {
-    pub(crate) fn new(index: &Index<'_>, marks: &Marks, job: &JobTable, drawer: &mut Drawer) -> Result<Self, ReportError> {
+    pub(crate) fn new(
+        index: &Index<'_>,
+        marks: &Marks,
+        job: &JobTable,
+        drawer: &mut Drawer,
+    ) -> Result<Self, ReportError> {
         let heading = heading(job);
         let rows = index.cells_of(&job.id);
         let families = families(index, marks, job, drawer)?;
-        let engines: std::collections::BTreeSet<String> = rows.iter().map(|row| row.cell.engine.to_string()).collect();
+        let engines: std::collections::BTreeSet<String> =
+            rows.iter().map(|row| row.cell.engine.to_string()).collect();
         let axes = columns(job, rows.iter().map(|row| &row.coordinates));
         Ok(Self {
-            chrome: Chrome::new(index.tables, "../", "jobs", &heading).with_crumbs(vec![link("Overview", "../index.html")]),
+            chrome: Chrome::new(index.tables, "../", "jobs", &heading)
+                .with_crumbs(vec![link("Overview", "../index.html")]),
             id: job.id.clone(),
             mode: job.mode.word(),
             cells_root: format!("../cells/{}/", job.id),
@@ -101,7 +117,9 @@ impl JobPage {
                 .filter(|floor| engines.contains(&floor.engine))
                 .map(|floor| FloorLine {
                     engine: words::value("engine", &floor.engine),
-                    floor: floor.floor.map_or_else(|| units::NOTHING.to_owned(), units::percent),
+                    floor: floor
+                        .floor
+                        .map_or_else(|| units::NOTHING.to_owned(), units::percent),
                     ratio: floor.ratio.as_ref().map(interval::ratio),
                     pairs: floor.pairs,
                 })
@@ -122,18 +140,35 @@ impl JobPage {
 
 /// The question, or the id where there is none.
 pub(crate) fn heading(job: &JobTable) -> String {
-    if job.question.trim().is_empty() { job.id.clone() } else { job.question.clone() }
+    if job.question.trim().is_empty() {
+        job.id.clone()
+    } else {
+        job.question.clone()
+    }
 }
 
 /// The job's axes in its own order, and any that only its cells know.
-pub(crate) fn columns<'a>(job: &JobTable, rows: impl Iterator<Item = &'a BTreeMap<String, String>>) -> Vec<String> {
+pub(crate) fn columns<'a>(
+    job: &JobTable,
+    rows: impl Iterator<Item = &'a BTreeMap<String, String>>,
+) -> Vec<String> {
     let mut axes = job.axes.clone();
     let known: std::collections::BTreeSet<&String> = rows.flat_map(BTreeMap::keys).collect();
-    axes.extend(known.into_iter().filter(|axis| !job.axes.contains(axis)).cloned());
+    axes.extend(
+        known
+            .into_iter()
+            .filter(|axis| !job.axes.contains(axis))
+            .cloned(),
+    );
     axes
 }
 
-fn families(index: &Index<'_>, marks: &Marks, job: &JobTable, drawer: &mut Drawer) -> Result<Vec<Family>, ReportError> {
+fn families(
+    index: &Index<'_>,
+    marks: &Marks,
+    job: &JobTable,
+    drawer: &mut Drawer,
+) -> Result<Vec<Family>, ReportError> {
     job.comparisons
         .iter()
         .enumerate()
@@ -158,6 +193,10 @@ fn claim(row: &ClaimRow) -> Claim {
 
 /// What lint said about a job.
 fn warnings(index: &Index<'_>, job: &str) -> Vec<String> {
-    let of_job = index.tables.warnings.iter().filter(|warning| warning.job == job);
+    let of_job = index
+        .tables
+        .warnings
+        .iter()
+        .filter(|warning| warning.job == job);
     of_job.map(|warning| warning.message.clone()).collect()
 }

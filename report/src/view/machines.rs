@@ -39,13 +39,25 @@ impl MachinesPage {
                 name: name(found),
                 facts: facts(found),
                 features: found.fingerprint.cpu_features.clone(),
-                variables: found.variables.iter().map(|(name, value)| fact(name, value)).collect(),
+                variables: found
+                    .variables
+                    .iter()
+                    .map(|(name, value)| fact(name, value))
+                    .collect(),
                 cells: units::count(
-                    tables.cells.iter().filter(|row| row.environment.is_some_and(|number| number as usize == place)).count() as u64,
+                    tables
+                        .cells
+                        .iter()
+                        .filter(|row| {
+                            row.environment
+                                .is_some_and(|number| number as usize == place)
+                        })
+                        .count() as u64,
                 ),
             })
             .collect();
-        let chrome = Chrome::new(tables, "", "machines", "Machines").with_crumbs(vec![link("Overview", "index.html")]);
+        let chrome = Chrome::new(tables, "", "machines", "Machines")
+            .with_crumbs(vec![link("Overview", "index.html")]);
         Self { chrome, machines }
     }
 }
@@ -53,7 +65,11 @@ impl MachinesPage {
 /// A machine in a few words.
 pub(crate) fn name(environment: &Environment) -> String {
     let print = &environment.fingerprint;
-    let cpu = if print.cpu_model.trim().is_empty() { "an unnamed processor" } else { &print.cpu_model };
+    let cpu = if print.cpu_model.trim().is_empty() {
+        "an unnamed processor"
+    } else {
+        &print.cpu_model
+    };
     let mut name = format!("{cpu}, {} logical processors", print.logical_cpus);
     for gpu in &print.gpus {
         name += &format!(", {}", gpu.name);
@@ -65,29 +81,72 @@ pub(crate) fn name(environment: &Environment) -> String {
 pub(crate) fn facts(environment: &Environment) -> Vec<Fact> {
     let print = &environment.fingerprint;
     let unknown = || "the kernel does not tell".to_owned();
-    let yes_no = |found: Option<bool>| found.map_or_else(unknown, |on| if on { "on" } else { "off" }.to_owned());
+    let yes_no = |found: Option<bool>| {
+        found.map_or_else(unknown, |on| if on { "on" } else { "off" }.to_owned())
+    };
     let load = &environment.load;
     let mut facts = vec![
         fact("Processor", &print.cpu_model),
-        fact("Logical processors", format!("{} on {} physical cores", print.logical_cpus, print.physical_cores)),
+        fact(
+            "Logical processors",
+            format!(
+                "{} on {} physical cores",
+                print.logical_cpus, print.physical_cores
+            ),
+        ),
         fact("Memory", format!("{} GiB", units::count(print.memory_gib))),
         fact("Platform", &print.platform),
         fact("Kernel", &environment.kernel),
         fact("Distribution", &environment.distribution),
-        fact("Frequency governor", environment.governor.clone().unwrap_or_else(unknown)),
+        fact(
+            "Frequency governor",
+            environment.governor.clone().unwrap_or_else(unknown),
+        ),
         fact("Turbo", yes_no(environment.turbo)),
         fact("Simultaneous multithreading", yes_no(environment.smt)),
-        fact("Virtualization", environment.virtualization.clone().unwrap_or_else(|| "none found".to_owned())),
-        fact("Memory limit", environment.memory_limit_bytes.map_or_else(|| "none".to_owned(), units::bytes)),
-        fact("Processor limit", environment.cpu_quota.map_or_else(|| "none".to_owned(), |quota| format!("{quota:.2} processors"))),
-        fact("Load over one minute, before", format!("{:.2} runnable tasks", load.load_1m)),
-        fact("Memory available, before", units::bytes(load.available_memory_bytes)),
-        fact("Clock, before", load.clock_mhz.map_or_else(unknown, |clock| format!("{clock:.0} MHz"))),
+        fact(
+            "Virtualization",
+            environment
+                .virtualization
+                .clone()
+                .unwrap_or_else(|| "none found".to_owned()),
+        ),
+        fact(
+            "Memory limit",
+            environment
+                .memory_limit_bytes
+                .map_or_else(|| "none".to_owned(), units::bytes),
+        ),
+        fact(
+            "Processor limit",
+            environment.cpu_quota.map_or_else(
+                || "none".to_owned(),
+                |quota| format!("{} processors", units::fixed(quota, 2)),
+            ),
+        ),
+        fact(
+            "Load over one minute, before",
+            format!("{} runnable tasks", units::fixed(load.load_1m, 2)),
+        ),
+        fact(
+            "Memory available, before",
+            units::bytes(load.available_memory_bytes),
+        ),
+        fact(
+            "Clock, before",
+            load.clock_mhz
+                .map_or_else(unknown, |clock| format!("{} MHz", units::fixed(clock, 0))),
+        ),
     ];
     for (place, gpu) in print.gpus.iter().enumerate() {
         facts.push(fact(
             format!("GPU {place}"),
-            format!("{}, driver {}, {}", gpu.name, gpu.driver, units::bytes(gpu.memory_bytes)),
+            format!(
+                "{}, driver {}, {}",
+                gpu.name,
+                gpu.driver,
+                units::bytes(gpu.memory_bytes)
+            ),
         ));
     }
     facts

@@ -1,6 +1,9 @@
 //! The page that says how everything is done.
 
-use schema::{OutcomeKind, Tables, tables::{Judgement, Verdict}};
+use schema::{
+    OutcomeKind, Tables,
+    tables::{Judgement, Verdict},
+};
 use serde::Serialize;
 
 use super::chrome::{Chrome, link};
@@ -24,26 +27,60 @@ struct Meaning {
 
 impl MethodPage {
     pub(crate) fn new(tables: &Tables) -> Self {
-        let verdict = |verdict, meaning| Meaning { badge: words::verdict(verdict), meaning };
-        let judgement = |judgement, meaning| Meaning { badge: words::judgement(judgement), meaning };
+        let verdict = |verdict, meaning| Meaning {
+            badge: words::verdict(verdict),
+            meaning,
+        };
+        let judgement = |judgement, meaning| Meaning {
+            badge: words::judgement(judgement),
+            meaning,
+        };
         Self {
-            chrome: Chrome::new(tables, "", "method", "Method").with_crumbs(vec![link("Overview", "index.html")]),
+            chrome: Chrome::new(tables, "", "method", "Method")
+                .with_crumbs(vec![link("Overview", "index.html")]),
             verdicts: vec![
-                verdict(Verdict::Faster, "The whole interval lies below one, beyond the margin and beyond the machine's own noise."),
-                verdict(Verdict::Slower, "The whole interval lies above one, beyond the margin and beyond the machine's own noise."),
-                verdict(Verdict::Same, "The whole interval lies inside the margin, and so does the machine's own noise: whatever difference there is, it is not worth acting on."),
-                verdict(Verdict::Unclear, "Neither of these: the picture is not sharp enough. More blocks or a quieter machine may settle it."),
-                verdict(Verdict::NotMeasured, "One of the two has no speed, so there is nothing to compare; its outcome says why."),
+                verdict(
+                    Verdict::Faster,
+                    "The whole interval lies below one, beyond the margin and beyond the machine's own noise.",
+                ),
+                verdict(
+                    Verdict::Slower,
+                    "The whole interval lies above one, beyond the margin and beyond the machine's own noise.",
+                ),
+                verdict(
+                    Verdict::Same,
+                    "The whole interval lies inside the margin, and so does the machine's own noise: whatever difference there is, it is not worth acting on.",
+                ),
+                verdict(
+                    Verdict::Unclear,
+                    "Neither of these: the picture is not sharp enough. More blocks or a quieter machine may settle it.",
+                ),
+                verdict(
+                    Verdict::NotMeasured,
+                    "One of the two has no speed, so there is nothing to compare; its outcome says why.",
+                ),
             ],
             outcomes: OutcomeKind::ALL
                 .iter()
-                .map(|kind| Meaning { badge: words::outcome(*kind), meaning: words::outcome_meaning(*kind) })
+                .map(|kind| Meaning {
+                    badge: words::outcome(*kind),
+                    meaning: words::outcome_meaning(*kind),
+                })
                 .collect(),
             judgements: vec![
-                judgement(Judgement::Confirmed, "Every pair that the claim speaks of agrees with it."),
+                judgement(
+                    Judgement::Confirmed,
+                    "Every pair that the claim speaks of agrees with it.",
+                ),
                 judgement(Judgement::Contradicted, "A pair says the opposite."),
-                judgement(Judgement::Unclear, "The pairs neither agree with it nor say the opposite."),
-                judgement(Judgement::NotMeasurableHere, "None of its pairs could be measured on this machine."),
+                judgement(
+                    Judgement::Unclear,
+                    "The pairs neither agree with it nor say the opposite.",
+                ),
+                judgement(
+                    Judgement::NotMeasurableHere,
+                    "None of its pairs could be measured on this machine.",
+                ),
             ],
         }
     }

@@ -1,6 +1,9 @@
 //! The first page: every verdict, in a sentence made from data.
 
-use schema::{Tables, tables::{JobTable, Verdict}};
+use schema::{
+    Tables,
+    tables::{JobTable, Verdict},
+};
 use serde::Serialize;
 
 use super::{
@@ -47,7 +50,12 @@ impl Overview {
     /// `families` are those of each job, in the order of the tables.
     pub(crate) fn new(index: &Index<'_>, families: Vec<Vec<Family>>) -> Self {
         let tables = index.tables;
-        let jobs = tables.jobs.iter().zip(families).map(|(job, families)| section(index, job, families)).collect();
+        let jobs = tables
+            .jobs
+            .iter()
+            .zip(families)
+            .map(|(job, families)| section(index, job, families))
+            .collect();
         let cells = tables.cells.len() as u64;
         Self {
             chrome: Chrome::new(tables, "", "overview", ""),
@@ -55,8 +63,16 @@ impl Overview {
             verdicts: verdicts(tables),
             jobs,
             outcomes: job::tally(tables.cells.iter().map(|row| row.outcome.kind)),
-            machines: tables.environments.iter().map(|found| found.fingerprint.cpu_model.clone()).collect(),
-            cells: format!("{} {}", units::count(cells), if cells == 1 { "cell" } else { "cells" }),
+            machines: tables
+                .environments
+                .iter()
+                .map(|found| found.fingerprint.cpu_model.clone())
+                .collect(),
+            cells: format!(
+                "{} {}",
+                units::count(cells),
+                if cells == 1 { "cell" } else { "cells" }
+            ),
             warnings: tables
                 .warnings
                 .iter()
@@ -82,22 +98,52 @@ fn section(index: &Index<'_>, job: &JobTable, families: Vec<Family>) -> Section 
 }
 
 fn verdicts(tables: &Tables) -> Vec<Count> {
-    let all = [Verdict::Faster, Verdict::Slower, Verdict::Same, Verdict::Unclear, Verdict::NotMeasured];
-    let rows = || tables.jobs.iter().flat_map(|job| &job.comparisons).flat_map(|comparison| &comparison.rows);
+    let all = [
+        Verdict::Faster,
+        Verdict::Slower,
+        Verdict::Same,
+        Verdict::Unclear,
+        Verdict::NotMeasured,
+    ];
+    let rows = || {
+        tables
+            .jobs
+            .iter()
+            .flat_map(|job| &job.comparisons)
+            .flat_map(|comparison| &comparison.rows)
+    };
     all.into_iter()
-        .map(|verdict| (verdict, rows().filter(|row| row.verdict == verdict).count() as u64))
+        .map(|verdict| {
+            (
+                verdict,
+                rows().filter(|row| row.verdict == verdict).count() as u64,
+            )
+        })
         .filter(|(_, count)| *count > 0)
-        .map(|(verdict, count)| Count { badge: words::verdict(verdict), count: units::count(count) })
+        .map(|(verdict, count)| Count {
+            badge: words::verdict(verdict),
+            count: units::count(count),
+        })
         .collect()
 }
 
 fn claims(job: &JobTable) -> Vec<Count> {
     let mut counts: Vec<(words::Badge, u64)> = Vec::new();
-    for badge in job.claims.iter().map(|claim| words::judgement(claim.judgement)) {
+    for badge in job
+        .claims
+        .iter()
+        .map(|claim| words::judgement(claim.judgement))
+    {
         match counts.iter_mut().find(|(known, _)| *known == badge) {
             Some((_, count)) => *count += 1,
             None => counts.push((badge, 1)),
         }
     }
-    counts.into_iter().map(|(badge, count)| Count { badge, count: units::count(count) }).collect()
+    counts
+        .into_iter()
+        .map(|(badge, count)| Count {
+            badge,
+            count: units::count(count),
+        })
+        .collect()
 }

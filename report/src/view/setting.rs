@@ -15,7 +15,11 @@ pub(crate) struct Settings<'a> {
 
 impl<'a> Settings<'a> {
     /// Of these rows; `order` gives the order of axes, `without` one that is left out.
-    pub(crate) fn of(rows: impl Iterator<Item = &'a Coordinates> + Clone, order: &'a [String], without: &str) -> Self {
+    pub(crate) fn of(
+        rows: impl Iterator<Item = &'a Coordinates> + Clone,
+        order: &'a [String],
+        without: &str,
+    ) -> Self {
         let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         let mut count = 0_usize;
         let mut present: BTreeMap<&str, usize> = BTreeMap::new();
@@ -26,14 +30,24 @@ impl<'a> Settings<'a> {
                 *present.entry(axis).or_default() += 1;
             }
         }
-        let named = order.iter().map(String::as_str).filter(|axis| values.contains_key(axis));
-        let others = values.keys().copied().filter(|axis| !order.iter().any(|known| known == axis));
+        let named = order
+            .iter()
+            .map(String::as_str)
+            .filter(|axis| values.contains_key(axis));
+        let others = values
+            .keys()
+            .copied()
+            .filter(|axis| !order.iter().any(|known| known == axis));
         let mut varying = Vec::new();
         let mut shared = Vec::new();
         for axis in named.chain(others).filter(|axis| *axis != without) {
-            let Some(found) = values.get(axis) else { continue };
+            let Some(found) = values.get(axis) else {
+                continue;
+            };
             match found.first() {
-                Some(value) if found.len() == 1 && present.get(axis) == Some(&count) => shared.push((axis, *value)),
+                Some(value) if found.len() == 1 && present.get(axis) == Some(&count) => {
+                    shared.push((axis, *value));
+                }
                 _ => varying.push(axis),
             }
         }
@@ -46,14 +60,25 @@ impl<'a> Settings<'a> {
 
     /// What all rows share, for a heading; may be empty.
     pub(crate) fn shared(&self) -> String {
-        self.shared.iter().map(|(axis, value)| words::value(axis, value)).collect::<Vec<_>>().join(" · ")
+        self.shared
+            .iter()
+            .map(|(axis, value)| words::value(axis, value))
+            .collect::<Vec<_>>()
+            .join(" · ")
     }
 
     /// What sets a row apart.
     pub(crate) fn label(&self, row: &Coordinates) -> String {
-        let parts: Vec<String> =
-            self.varying.iter().filter_map(|axis| row.get(*axis).map(|value| words::value(axis, value))).collect();
-        if parts.is_empty() { self.shared() } else { parts.join(" · ") }
+        let parts: Vec<String> = self
+            .varying
+            .iter()
+            .filter_map(|axis| row.get(*axis).map(|value| words::value(axis, value)))
+            .collect();
+        match (parts.is_empty(), self.shared.is_empty()) {
+            (false, _) => parts.join(" · "),
+            (true, false) => self.shared(),
+            (true, true) => "the only setting".to_owned(),
+        }
     }
 }
 
@@ -61,7 +86,11 @@ impl<'a> Settings<'a> {
 pub(crate) fn describe(row: &Coordinates, order: &[String]) -> String {
     let named = order.iter().filter_map(|axis| row.get_key_value(axis));
     let others = row.iter().filter(|(axis, _)| !order.contains(axis));
-    named.chain(others).map(|(axis, value)| words::value(axis, value)).collect::<Vec<_>>().join(" · ")
+    named
+        .chain(others)
+        .map(|(axis, value)| words::value(axis, value))
+        .collect::<Vec<_>>()
+        .join(" · ")
 }
 
 #[cfg(test)]
@@ -69,21 +98,39 @@ mod tests {
     use super::*;
 
     fn row(pairs: &[(&str, &str)]) -> Coordinates {
-        pairs.iter().map(|(axis, value)| ((*axis).to_owned(), (*value).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(axis, value)| ((*axis).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]
     fn what_is_shared_is_said_once() {
         let rows = [
-            row(&[("model", "a"), ("batch", "1"), ("precision", "fp32"), ("engine", "x/y")]),
-            row(&[("model", "b"), ("batch", "8"), ("precision", "fp32"), ("engine", "x/z")]),
+            row(&[
+                ("model", "a"),
+                ("batch", "1"),
+                ("precision", "fp32"),
+                ("engine", "x/y"),
+            ]),
+            row(&[
+                ("model", "b"),
+                ("batch", "8"),
+                ("precision", "fp32"),
+                ("engine", "x/z"),
+            ]),
         ];
         let order = ["model", "batch", "precision", "engine"].map(str::to_owned);
         let settings = Settings::of(rows.iter(), &order, "engine");
         assert_eq!(settings.shared(), "fp32");
         assert_eq!(settings.label(&rows[1]), "b · batch 8");
         let single = Settings::of(rows[..1].iter(), &order, "engine");
-        assert_eq!((single.label(&rows[0]).as_str(), single.shared().as_str()), ("a", "batch 1 · fp32"));
-        assert_eq!(Settings::of([].iter(), &order, "engine").shared(), "");
+        assert_eq!(
+            (single.label(&rows[0]).as_str(), single.shared().as_str()),
+            ("a", "batch 1 · fp32")
+        );
+        let nothing = Settings::of([].iter(), &order, "engine");
+        assert_eq!(nothing.shared(), "");
+        assert_eq!(nothing.label(&Coordinates::new()), "the only setting");
     }
 }

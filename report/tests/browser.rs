@@ -1,0 +1,317 @@
+//! The site in a browser: from a disk, with and without scripts, wide and narrow, light and dark.
+
+mod fixture;
+mod support;
+
+use serde_json::json;
+
+use fixture::{hostile, realistic};
+use support::{
+    axe,
+    browser::{Browser, View, WIDE},
+    folder::Site,
+};
+
+/// Opens every page; nothing may be said on the console and nothing may be asked of the network.
+async fn open_all(site: &Site, pages: &[String], view: View) {
+    let browser = Browser::start(view).await;
+    let root = site.url("");
+    for page in pages {
+        browser.client.goto(&site.url(page)).await.expect("a page");
+        assert_eq!(
+            browser.console().await,
+            Vec::<String>::new(),
+            "console of {page}"
+        );
+        if view.scripts {
+            let asked = browser
+                .run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+                .await;
+            for name in asked
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|name| name.as_str())
+            {
+                assert!(
+                    name.starts_with(&root) || name.starts_with("data:"),
+                    "{page} asks for {name}"
+                );
+            }
+        }
+        let heading = browser
+            .client
+            .find(fantoccini::Locator::Css("main h1"))
+            .await
+            .expect("a heading");
+        assert!(!heading.text().await.expect("text").is_empty(), "{page}");
+    }
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn every_page_opens_from_a_disk() {
+    let site = Site::of(&realistic::tables());
+    open_all(&site, &site.pages(), WIDE).await;
+}
+
+#[tokio::test]
+async fn every_page_opens_without_scripts() {
+    let site = Site::of(&realistic::tables());
+    open_all(
+        &site,
+        &site.some_pages(),
+        View {
+            scripts: false,
+            ..WIDE
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn hostile_text_stays_text() {
+    let site = Site::of(&hostile::tables());
+    let pages: Vec<String> = site.some_pages();
+    open_all(&site, &pages, WIDE).await;
+    let browser = Browser::start(WIDE).await;
+    browser
+        .client
+        .goto(&site.url("index.html"))
+        .await
+        .expect("a page");
+    assert_eq!(
+        browser
+            .run("return document.querySelectorAll('img, main script:not([type])').length")
+            .await,
+        json!(0)
+    );
+    assert_eq!(
+        browser.run("return document.querySelector('h1').textContent.includes('<script>alert(1)</script>')").await,
+        json!(true)
+    );
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn charts_come_alive_and_follow_the_theme() {
+    let site = Site::of(&realistic::tables());
+    let browser = Browser::start(WIDE).await;
+    browser
+        .client
+        .goto(&site.url("index.html"))
+        .await
+        .expect("a page");
+    let height = "document.querySelector('[data-chart]').getBoundingClientRect().height";
+    browser
+        .until("document.querySelector('[data-live] canvas')")
+        .await;
+    let live = browser.run(&format!("return {height}")).await;
+    browser.run("document.querySelector('.chart-live').remove(); document.querySelector('.replaced').classList.remove('replaced')").await;
+    assert_eq!(
+        browser.run(&format!("return {height}")).await,
+        live,
+        "nothing below a chart moves"
+    );
+
+    browser
+        .client
+        .goto(&site.url("jobs/inference.html"))
+        .await
+        .expect("a page");
+    browser
+        .until("document.querySelector('[data-live] canvas')")
+        .await;
+    let picture = "return document.querySelector('[data-live] canvas').toDataURL()";
+    let light = browser.run(picture).await;
+    browser
+        .client
+        .find(fantoccini::Locator::Id("theme"))
+        .await
+        .expect("a switch")
+        .click()
+        .await
+        .expect("a click");
+    assert_eq!(
+        browser
+            .run("return document.documentElement.dataset.theme")
+            .await,
+        json!("dark")
+    );
+    assert_ne!(browser.run(picture).await, light);
+    // The choice goes along to the next page.
+    browser
+        .client
+        .goto(&site.url("method.html"))
+        .await
+        .expect("a page");
+    assert_eq!(
+        browser
+            .run("return document.documentElement.dataset.theme")
+            .await,
+        json!("dark")
+    );
+    assert_eq!(
+        browser
+            .run("return document.querySelector('#theme').textContent")
+            .await,
+        json!("Light theme")
+    );
+    assert_eq!(browser.console().await, Vec::<String>::new());
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn without_scripts_the_picture_is_there_and_the_switch_is_not() {
+    let site = Site::of(&realistic::tables());
+    let browser = Browser::start(View {
+        scripts: false,
+        ..WIDE
+    })
+    .await;
+    browser
+        .client
+        .goto(&site.url("index.html"))
+        .await
+        .expect("a page");
+    let picture = browser
+        .client
+        .find(fantoccini::Locator::Css("svg.chart-static"))
+        .await
+        .expect("a picture");
+    assert!(picture.is_displayed().await.expect("an answer"));
+    let switch = browser
+        .client
+        .find(fantoccini::Locator::Id("theme"))
+        .await
+        .expect("a switch");
+    assert!(!switch.is_displayed().await.expect("an answer"));
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn tables_sort() {
+    let site = Site::of(&realistic::tables());
+    let browser = Browser::start(WIDE).await;
+    browser
+        .client
+        .goto(&site.url("jobs/inference.html"))
+        .await
+        .expect("a page");
+    let ratios = "return [...document.querySelectorAll('table.sortable')][0].tBodies[0].rows.length && \
+        [...[...document.querySelectorAll('table.sortable')][0].tBodies[0].rows].map((row) => row.cells[3].dataset.value ?? null)";
+    let head = browser
+        .client
+        .find(fantoccini::Locator::XPath("(//th/button)[4]"))
+        .await
+        .expect("a head");
+    for ascending in [true, false] {
+        head.click().await.expect("a click");
+        let found = browser.run(ratios).await;
+        let found: Vec<Option<f64>> = found
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|value| value.as_str().map(|text| text.parse().expect("a number")))
+            .collect();
+        let numbers: Vec<f64> = found.iter().copied().flatten().collect();
+        assert!(
+            numbers.is_sorted_by(|a, b| if ascending { a <= b } else { a >= b }),
+            "{found:?}"
+        );
+        assert!(
+            found.iter().rev().take(2).all(Option::is_none),
+            "what has no number is last: {found:?}"
+        );
+    }
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn the_focus_can_be_seen_and_the_first_is_a_way_past_the_navigation() {
+    let site = Site::of(&realistic::tables());
+    let browser = Browser::start(WIDE).await;
+    browser
+        .client
+        .goto(&site.url("jobs/inference.html"))
+        .await
+        .expect("a page");
+    let body = browser
+        .client
+        .find(fantoccini::Locator::Css("body"))
+        .await
+        .expect("a body");
+    for step in 0..14 {
+        body.send_keys("\u{e004}").await.expect("a key");
+        let seen = browser
+            .run(
+                "const it = document.activeElement, style = getComputedStyle(it), box = it.getBoundingClientRect();
+                 return [it.className, style.outlineStyle, parseFloat(style.outlineWidth), box.top >= 0 && box.width > 0];",
+            )
+            .await;
+        if step == 0 {
+            assert_eq!(seen[0], json!("skip"));
+        }
+        assert_eq!(seen[1], json!("solid"), "{seen}");
+        assert!(seen[2].as_f64() >= Some(2.0), "{seen}");
+        assert_eq!(seen[3], json!(true), "{seen}");
+    }
+    browser.close().await;
+}
+
+/// What axe finds on some pages, looked at in one way.
+async fn check(site: &Site, view: View) {
+    let browser = Browser::start(view).await;
+    for page in site.some_pages() {
+        browser.client.goto(&site.url(&page)).await.expect("a page");
+        assert_eq!(
+            axe::violations(&browser).await,
+            Vec::<String>::new(),
+            "{page}, {view:?}"
+        );
+        if let Some(width) = view.phone {
+            let wide = browser
+                .run("return document.documentElement.scrollWidth")
+                .await;
+            assert!(
+                wide.as_u64() <= Some(u64::from(width)),
+                "{page} is {wide} wide on a screen of {width}"
+            );
+        }
+    }
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn pages_are_accessible_in_the_light() {
+    check(&Site::of(&realistic::tables()), WIDE).await;
+}
+
+#[tokio::test]
+async fn pages_are_accessible_in_the_dark() {
+    check(&Site::of(&realistic::tables()), View { dark: true, ..WIDE }).await;
+}
+
+#[tokio::test]
+async fn pages_are_accessible_on_a_telephone() {
+    check(
+        &Site::of(&realistic::tables()),
+        View {
+            phone: Some(360),
+            ..WIDE
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn hostile_pages_are_accessible_on_a_telephone() {
+    check(
+        &Site::of(&hostile::tables()),
+        View {
+            phone: Some(360),
+            ..WIDE
+        },
+    )
+    .await;
+}

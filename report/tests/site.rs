@@ -1,0 +1,359 @@
+//! The site as files: equal tables make equal bytes, every link leads somewhere, text stays text,
+//! and odd tables make a page or a plain refusal.
+
+mod fixture;
+mod support;
+
+use std::{fs, path::Path, process::Command};
+
+use photofinish_report::{ReportError, render};
+use schema::{CellId, Tables, tables::Download};
+
+use fixture::{hostile, large, realistic};
+use support::{
+    folder::{Site, files},
+    links,
+};
+
+#[test]
+fn equal_tables_make_equal_bytes_and_touch_nothing() {
+    let (first, second) = (
+        Site::of(&realistic::tables()),
+        Site::of(&realistic::tables()),
+    );
+    assert!(first.files() == second.files());
+    let modified = || {
+        fs::metadata(first.root().join("index.html"))
+            .and_then(|found| found.modified())
+            .unwrap()
+    };
+    let before = modified();
+    let summary = render(&realistic::tables(), &realistic::downloads(), &first.root()).unwrap();
+    assert_eq!((summary.written, summary.removed), (0, 0));
+    assert_eq!(modified(), before);
+    assert_eq!(summary.pages, first.pages().len());
+    assert_eq!(
+        summary.files + 1,
+        first.files().len(),
+        "all but the list of files"
+    );
+}
+
+const FOLDER: &str = "PHOTOFINISH_TEST_FOLDER";
+
+/// Not a test of its own: the next one runs it in other surroundings.
+#[test]
+#[ignore = "run by another test"]
+fn render_into_the_folder_that_the_environment_names() {
+    let folder = std::env::var(FOLDER).unwrap();
+    render(
+        &realistic::tables(),
+        &realistic::downloads(),
+        Path::new(&folder),
+    )
+    .unwrap();
+}
+
+#[test]
+fn neither_place_nor_time_zone_nor_language_shows() {
+    let here = Site::of(&realistic::tables());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let folder = elsewhere.path().join("ein anderer Ordner");
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--ignored",
+            "--exact",
+            "render_into_the_folder_that_the_environment_names",
+        ])
+        .env(FOLDER, &folder)
+        .env("TZ", "Pacific/Chatham")
+        .env("LC_ALL", "de_DE.UTF-8")
+        .env("LANG", "tr_TR.UTF-8")
+        .current_dir("/")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    assert!(files(&folder) == here.files());
+}
+
+#[test]
+fn what_belongs_no_more_is_removed() {
+    let site = Site::of(&realistic::tables());
+    let mut fewer = realistic::tables();
+    fewer.jobs.retain(|job| job.id != "training");
+    fewer.cells.retain(|row| row.job != "training");
+    let summary = render(&fewer, &realistic::downloads(), &site.root()).unwrap();
+    assert_eq!(summary.removed, 2);
+    assert!(!site.root().join("cells/training").exists());
+    let fresh = Site::of(&fewer);
+    assert!(fresh.files() == site.files(), "as if rendered from nothing");
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    for tables in [
+        realistic::tables(),
+        hostile::tables(),
+        large::tables(300, 12),
+        empty(),
+    ] {
+        assert_eq!(
+            links::broken(&Site::of(&tables).files()),
+            Vec::<String>::new()
+        );
+    }
+}
+
+#[test]
+fn hostile_text_is_shown_and_does_nothing() {
+    for (path, content) in Site::of(&hostile::tables())
+        .files()
+        .into_iter()
+        .filter(|(path, _)| path.ends_with(".html"))
+    {
+        let html = String::from_utf8(content).expect("UTF-8");
+        for forbidden in [
+            "<img",
+            "onerror=\"",
+            "<script>",
+            " style=\"",
+            "<style",
+            "secret-user",
+        ] {
+            assert!(!html.contains(forbidden), "{path} holds {forbidden:?}");
+        }
+        for acting in [
+            '\u{202e}', '\u{2066}', '\u{1b}', '\0', '\u{7}', '\r', '\u{85}', '\u{2028}',
+        ] {
+            assert!(!html.contains(acting), "{path} holds {acting:?}");
+        }
+        assert!(
+            !html.contains("49}}"),
+            "{path}: a template in the data was run"
+        );
+        for odd in ["NaN", ">inf<", ">-inf", "inf<", "-inf ", "Infinity"] {
+            assert!(!html.contains(odd), "{path} holds {odd:?}");
+        }
+    }
+}
+
+#[test]
+fn scripts_and_styles_come_from_files_only() {
+    for (path, content) in Site::of(&realistic::tables())
+        .files()
+        .into_iter()
+        .filter(|(path, _)| path.ends_with(".html"))
+    {
+        let html = String::from_utf8(content).expect("UTF-8");
+        assert!(
+            html.contains("default-src 'none'; script-src 'self'; style-src 'self'"),
+            "{path}"
+        );
+        assert!(
+            !html.contains(" style=") && !html.contains("<style") && !html.contains(" onclick="),
+            "{path}"
+        );
+        for script in html.split("<script").skip(1) {
+            let head = script.split_once('>').map_or("", |(head, _)| head);
+            assert!(
+                head.contains("src=\"") || head.contains("application/json"),
+                "{path}: {head}"
+            );
+        }
+        assert_eq!(
+            html.matches("http").count(),
+            2,
+            "{path}: the policy, and the namespace of the icon"
+        );
+    }
+}
+
+#[test]
+fn every_verdict_is_on_the_overview_with_its_interval() {
+    let tables = realistic::tables();
+    let html = Site::of(&tables).page("index.html");
+    for row in tables
+        .jobs
+        .iter()
+        .flat_map(|job| &job.comparisons)
+        .flat_map(|table| &table.rows)
+    {
+        let verdict = match row.verdict {
+            schema::tables::Verdict::Unclear => "Too close to call",
+            schema::tables::Verdict::NotMeasured => "not measured",
+            other => other.word(),
+        };
+        assert!(html.contains(verdict), "{verdict}");
+        assert!(
+            html.contains(&row.reason) || row.ratio.is_some_and(|ratio| ratio.low.is_some()),
+            "{}",
+            row.reason
+        );
+    }
+    let sentences = html.matches("class=\"sentence\"").count();
+    assert_eq!(sentences, 17);
+    assert_eq!(
+        html.matches(" the time of <bdi>").count(),
+        15 + 2,
+        "each measured pair, and two summaries"
+    );
+    // Only what was not measured has a sentence without an interval.
+    for sentence in html
+        .split("class=\"sentence\"")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("</p>"))
+    {
+        assert!(
+            sentence.0.contains("class=\"range\">[") || sentence.0.contains("not measured"),
+            "{}",
+            sentence.0
+        );
+    }
+}
+
+#[test]
+fn names_that_cannot_be_paths_are_refused() {
+    let refused = |change: fn(&mut Tables)| {
+        let mut tables = realistic::tables();
+        change(&mut tables);
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("site");
+        let error = render(&tables, &[], &out).unwrap_err();
+        assert!(matches!(error, ReportError::Tables(_)), "{error}");
+        assert!(!out.exists(), "nothing is left behind");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            0,
+            "nothing is left beside it"
+        );
+    };
+    refused(|tables| tables.jobs[0].id = "../../etc/cron.d/x".to_owned());
+    refused(|tables| tables.cells[0].id = CellId("/etc/passwd".to_owned()));
+    refused(|tables| tables.cells[0].id = CellId(String::new()));
+    refused(|tables| tables.cells[0].job = "unknown".to_owned());
+    refused(|tables| tables.jobs[1].id = tables.jobs[0].id.clone());
+    refused(|tables| tables.cells[1].id = tables.cells[0].id.clone());
+    refused(|tables| tables.version = 999);
+}
+
+#[test]
+fn downloads_cannot_overwrite_pages_or_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["../index.html", "manifest-1.yaml", "a/b", ""] {
+        let download = Download {
+            file: name.to_owned(),
+            summary: String::new(),
+            bytes: b"x".to_vec(),
+        };
+        let out = folder.path().join("site");
+        assert!(
+            render(&realistic::tables(), &[download], &out).is_err(),
+            "{name:?}"
+        );
+        assert!(!out.exists());
+    }
+}
+
+fn empty() -> Tables {
+    let mut tables = realistic::tables();
+    tables.jobs.clear();
+    tables.cells.clear();
+    tables.floors.clear();
+    tables.environments.clear();
+    tables.manifests.clear();
+    tables.heats.clear();
+    tables.tools.clear();
+    tables.title.clear();
+    tables.measured = None;
+    tables
+}
+
+#[test]
+fn nothing_at_all_makes_a_site() {
+    let site = Site::of(&empty());
+    let html = site.page("index.html");
+    assert!(html.contains("There is no job in these tables.") && html.contains("0 cells"));
+    assert!(site.page("machines.html").contains("Nothing was measured"));
+}
+
+#[test]
+fn only_failures_make_a_site() {
+    let mut tables = realistic::tables();
+    for row in &mut tables.cells {
+        row.speed = None;
+        row.launches.clear();
+        row.outcome =
+            schema::Outcome::new(schema::OutcomeKind::TimedOut, "exceeded 2 min in block 1");
+    }
+    for row in tables
+        .jobs
+        .iter_mut()
+        .flat_map(|job| &mut job.comparisons)
+        .flat_map(|table| &mut table.rows)
+    {
+        row.ratio = None;
+        row.verdict = schema::tables::Verdict::NotMeasured;
+    }
+    let site = Site::of(&tables);
+    assert!(!site.page("index.html").contains("class=\"chart-static\""));
+    assert!(
+        site.page("jobs/inference.html")
+            .contains("exceeded 2 min in block 1")
+    );
+    assert_eq!(links::broken(&site.files()), Vec::<String>::new());
+}
+
+#[test]
+fn dark_is_written_twice_and_equal() {
+    let css = include_str!("../../site/styles/00-tokens.css");
+    let values = |start: &str| -> Vec<String> {
+        let block = css.split_once(start).expect("a block").1;
+        let lines = block.split_once('}').expect("an end").0.lines();
+        lines
+            .map(str::trim)
+            .filter(|line| line.starts_with("--"))
+            .map(str::to_owned)
+            .collect()
+    };
+    let (system, chosen) = (
+        values(":root:not([data-theme=\"light\"]) {"),
+        values(":root[data-theme=\"dark\"] {"),
+    );
+    assert_eq!(system, chosen);
+    assert!(system.len() > 20);
+}
+
+#[test]
+fn partials_look_as_they_did() {
+    let site = Site::of(&realistic::tables());
+    let index = site.page("index.html");
+    let part = |html: &str, from: &str, to: &str| {
+        let start = html.find(from).expect("a start");
+        let end = html[start..].find(to).expect("an end");
+        html[start..start + end + to.len()].to_owned()
+    };
+    insta::assert_snapshot!(
+        "verdict",
+        part(&index, "<li class=\"verdict faster\">", "</li>")
+    );
+    insta::assert_snapshot!(
+        "verdict_unclear",
+        part(&index, "<li class=\"verdict unclear\">", "</li>")
+    );
+    insta::assert_snapshot!("summary", part(&index, "<p class=\"summary\">", "</p>"));
+    let job = site.page("jobs/inference.html");
+    insta::assert_snapshot!("verdict_row", part(&job, "<tbody>", "</tr>"));
+    insta::assert_snapshot!("chart", part(&job, "<svg class=\"chart-static\"", "</svg>"));
+    insta::assert_snapshot!(
+        "failures",
+        part(
+            &site.page("jobs/engines_that_fail.html"),
+            "<table class=\"data sortable\">\n<caption id=\"cells-caption\">",
+            "</table>"
+        )
+    );
+}
