@@ -334,3 +334,83 @@ fn agrees_on_size(
         .and_then(|()| agrees(width, columns, window_width, right, horizontal, out_width))
         .ok_or_else(|| refused(node, "PyTorch makes another number of windows than ONNX"))
 }
+
+#[cfg(test)]
+mod tests {
+    use schema::graph::{ElementType, Fill, Input};
+
+    use super::*;
+
+    fn node(name: &str, op: Op, inputs: &[&str]) -> Node {
+        Node {
+            name: name.to_owned(),
+            op,
+            inputs: inputs.iter().map(|&input| input.to_owned()).collect(),
+            outputs: vec![name.to_owned()],
+        }
+    }
+
+    fn graph(nodes: Vec<Node>) -> Graph {
+        Graph {
+            name: "g".to_owned(),
+            inputs: vec![Input {
+                name: "x".to_owned(),
+                element: ElementType::Float,
+                shape: vec![2, 2],
+                fill: Fill::Constant { value: 1.0 },
+            }],
+            parameters: vec![],
+            outputs: nodes
+                .last()
+                .map(|last| last.name.clone())
+                .into_iter()
+                .collect(),
+            nodes,
+            loss: None,
+        }
+    }
+
+    #[test]
+    fn values_are_let_go_after_their_last_reader() {
+        let graph = graph(vec![
+            node("a", Op::Gelu, &["x"]),
+            node("unread", Op::Tanh, &["a"]),
+            node("b", Op::Mul, &["a", "x"]),
+            node("c", Op::Tanh, &["b"]),
+        ]);
+        let lowered = lower(&graph, Mode::Inference).unwrap();
+        let expired: Vec<_> = lowered
+            .program
+            .steps
+            .iter()
+            .map(|step| {
+                let named = |index: &usize| {
+                    lowered
+                        .indices
+                        .iter()
+                        .find(|(_, i)| *i == index)
+                        .map(|(name, _)| name.as_str())
+                };
+                step.expired.iter().filter_map(named).collect::<Vec<_>>()
+            })
+            .collect();
+        // Neither the input, which the next step needs, nor the output is among them.
+        assert_eq!(expired, [vec![], vec!["unread"], vec!["a"], vec!["b"]]);
+    }
+
+    #[test]
+    fn numbers_are_those_that_a_user_wrote() {
+        assert_eq!(decimal(0.1), 0.1);
+        assert_eq!(decimal(1e-5), 1e-5);
+        assert_eq!(decimal(1e-12), 1e-12);
+    }
+
+    #[test]
+    fn a_value_made_twice_or_by_nothing_is_refused() {
+        let twice = graph(vec![node("x", Op::Relu, &["x"])]);
+        let from_nothing = graph(vec![node("a", Op::Relu, &["y"])]);
+        for graph in [twice, from_nothing] {
+            assert!(lower(&graph, Mode::Inference).is_err(), "{graph:?}");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Two engines that share no code but the graph agree: PyTorch in fp64, ONNX Runtime in fp32.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 mod common;
 #[path = "../../onnxruntime/tests/support/library.rs"]
 mod library;

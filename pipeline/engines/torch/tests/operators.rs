@@ -1,5 +1,7 @@
 //! Every operator against plain loops in binary64.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 mod common;
 
 use common::{Array, Operand, assert_close, operand, outputs, single};

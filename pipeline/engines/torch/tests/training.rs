@@ -1,5 +1,7 @@
 //! Training: the optimisers' arithmetic, the initial state, and every network of the zoo.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! The worker as a supervisor meets it: the conformance suite, and failures that are typed.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 mod common;
 
 use std::{
