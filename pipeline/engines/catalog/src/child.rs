@@ -53,6 +53,7 @@ pub(crate) fn run(command: &mut Command, follow: &mut dyn Follow) -> io::Result<
         .stdout(writer.try_clone()?)
         .stderr(writer)
         .process_group(0);
+    end_with_us(command);
     let mut child = command.spawn()?;
     // The command holds the writing ends, without which the output would never end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -84,6 +85,34 @@ pub(crate) fn run(command: &mut Command, follow: &mut dyn Follow) -> io::Result<
         exited = child.try_wait()?;
     }
 }
+
+/// Has the kernel kill the child when this thread dies: an installer that is killed must not leave
+/// a pip behind that goes on writing into the folder which the next installer clears.
+#[cfg(target_os = "linux")]
+#[expect(
+    unsafe_code,
+    reason = "the only way to a process's own settings before its program runs"
+)]
+fn end_with_us(command: &mut Command) {
+    let parent = nix::unistd::getpid();
+    // SAFETY: between fork and exec only async-signal-safe functions may be called and no memory
+    // may be allocated; `prctl` and `getppid` are bare system calls, and neither branch allocates
+    // (an `io::Error` from a raw code or kind holds it inline).
+    unsafe {
+        command.pre_exec(move || {
+            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)?;
+            // Killed before the line above took hold?
+            if nix::unistd::getppid() == parent {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::Interrupted.into())
+            }
+        });
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_with_us(_: &mut Command) {}
 
 /// Ends a child and the group that it leads: first with a request, then without.
 fn end(child: &mut Child) -> io::Result<()> {

@@ -36,23 +36,25 @@ impl Downloads<'_> {
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
         let kept = self.place.downloads().join(&wheel.file);
-        if kept.exists() {
-            match self.verify(&kept, wheel, observer) {
-                Err(CatalogError::WrongWheel { .. }) => remove(&kept)?,
-                other => other?,
+        let ours = self.staging.join("wheels").join(&wheel.file);
+        if link(&kept, &ours)? {
+            match self.verify(&ours, wheel, observer) {
+                Err(CatalogError::WrongWheel { .. }) => remove(&ours)?,
+                verified => return verified,
             }
         }
-        if !kept.exists() {
-            let fetched = self.download(pin, wheel, observer)?;
-            self.verify(&fetched, wheel, observer)?;
-            let folder = self.place.downloads();
-            fs::create_dir_all(&folder).map_err(CatalogError::io("make", folder))?;
-            fs::rename(&fetched, &kept).map_err(CatalogError::io("write", &kept))?;
+        let fetched = self.download(pin, wheel, observer)?;
+        self.verify(&fetched, wheel, observer)?;
+        let folder = self.place.downloads();
+        fs::create_dir_all(&folder).map_err(CatalogError::io("make", folder))?;
+        fs::rename(&fetched, &ours).map_err(CatalogError::io("write", &ours))?;
+        // A damaged wheel of that name makes room.
+        match fs::remove_file(&kept) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(CatalogError::io("remove", kept)(error))
+            }
+            _ => link(&ours, &kept).map(drop),
         }
-        let ours = self.staging.join("wheels").join(&wheel.file);
-        fs::hard_link(&kept, &ours)
-            .or_else(|_| fs::copy(&kept, &ours).map(drop))
-            .map_err(CatalogError::io("write", ours))
     }
 
     fn download(
@@ -139,6 +141,16 @@ impl Downloads<'_> {
             }
             Err(error) => Err(CatalogError::io("read", path)(error)),
         }
+    }
+}
+
+/// Gives a file a second name, or a copy where the file system knows no second names. Answers
+/// whether there is such a file.
+fn link(from: &Path, to: &Path) -> Result<bool, CatalogError> {
+    match fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(CatalogError::io("write", to)(error)),
     }
 }
 

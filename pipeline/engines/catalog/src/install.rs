@@ -3,7 +3,7 @@
 //! Everything is made in a staging folder and moved to its place as the last act, so that an
 //! installation is complete or not there. Wheels that were downloaded stay for the next attempt.
 
-use std::{fs, path::Path};
+use std::{fs, io, path::Path, thread, time::Duration};
 
 use nix::sys::statvfs::statvfs;
 
@@ -129,8 +129,20 @@ fn clear_staging(place: &Place) {
         .flatten()
     {
         if entry.file_name().to_string_lossy().starts_with(&prefix) {
-            // What cannot be removed now costs disk, and the next attempt tries again.
-            let _ = fs::remove_dir_all(entry.path());
+            remove_tree(&entry.path());
+        }
+    }
+}
+
+/// Removes a folder into which a dying process may still be writing. What cannot be removed costs
+/// disk, and the next attempt tries again.
+fn remove_tree(folder: &Path) {
+    for _ in 0..5 {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                thread::sleep(Duration::from_millis(50));
+            }
+            _ => return,
         }
     }
 }
@@ -277,7 +289,7 @@ impl Installation<'_> {
     }
 }
 
-fn free_bytes(folder: &Path) -> std::io::Result<u64> {
+fn free_bytes(folder: &Path) -> io::Result<u64> {
     let disk = statvfs(folder)?;
     Ok(disk.blocks_available().saturating_mul(disk.fragment_size()))
 }

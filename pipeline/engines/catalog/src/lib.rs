@@ -6,7 +6,7 @@
 //! they stand ([`Catalog::state`]), and how their worker is started ([`Catalog::command`]).
 //! [`Catalog::install`] brings the runtime into the user's cache, and [`Catalog::build_workers`]
 //! builds the workers when photofinish runs from its checkout.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod builtin;
 mod catalog;

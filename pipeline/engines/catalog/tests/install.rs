@@ -1,8 +1,9 @@
 //! Engines are installed whole or not at all, from the wheels that their lock file names.
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod common;
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use common::{Demo, LIBRARY, Watcher, engine, tree, wheel};
 use photofinish_catalog::{Catalog, CatalogError, EngineState, InstallEvent};
@@ -208,8 +209,7 @@ fn what_a_killed_installer_left_is_cleared_away() {
 
 #[test]
 fn damage_is_found_and_mended() {
-    let mut case = Demo::new();
-    case.settings.keep_wheels = true;
+    let case = Demo::downloaded();
     let catalog = case.catalog();
     catalog.install(&demo(), &mut Watcher::default()).unwrap();
     let whole = tree(&case.home());
@@ -275,7 +275,7 @@ fn damage_is_found_and_mended() {
 
 #[test]
 fn of_several_installers_one_works_and_the_others_wait() {
-    let case = Demo::new();
+    let case = Demo::downloaded();
     let catalog = case.catalog();
     let watchers: Vec<_> = std::thread::scope(|scope| {
         let install = || {
@@ -448,7 +448,7 @@ fn without_a_fitting_python_the_error_says_what_to_install() {
 
 #[test]
 fn a_worker_is_started_only_when_its_engine_is_there() {
-    let case = Demo::new();
+    let case = Demo::downloaded();
     let catalog = case.catalog();
     let plain = "demo/plain".parse().unwrap();
     let reason = |wanted: &schema::EngineVariant, kind| {

@@ -1,5 +1,6 @@
 //! Workers are built from the checkout with the profile of the program that asks, and only when
 //! there is something to build.
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod common;
 
@@ -53,7 +54,7 @@ fn link_of(checkout: &Path) -> std::path::PathBuf {
 
 #[test]
 fn a_worker_is_built_once_and_again_when_it_must_be() {
-    let mut case = Demo::new();
+    let mut case = Demo::downloaded();
     checkout(&mut case, DIGEST);
     let checkout = case.settings.checkout.clone().unwrap();
     let catalog = case.catalog();
@@ -105,7 +106,7 @@ fn a_worker_is_built_once_and_again_when_it_must_be() {
 
 #[test]
 fn a_worker_that_does_not_compile_shows_what_cargo_says() {
-    let mut case = Demo::new();
+    let mut case = Demo::downloaded();
     checkout(&mut case, DIGEST);
     let checkout = case.settings.checkout.clone().unwrap();
     fs::write(
@@ -124,7 +125,7 @@ fn a_worker_that_does_not_compile_shows_what_cargo_says() {
 
 #[test]
 fn a_worker_from_other_sources_than_ours_is_not_taken() {
-    let mut case = Demo::new();
+    let mut case = Demo::downloaded();
     checkout(&mut case, &DIGEST.replace('b', "c"));
     let catalog = case.catalog();
     catalog.install(&demo(), &mut Watcher::default()).unwrap();
@@ -140,7 +141,7 @@ fn a_worker_from_other_sources_than_ours_is_not_taken() {
 
 #[test]
 fn a_build_can_be_interrupted() {
-    let mut case = Demo::new();
+    let mut case = Demo::downloaded();
     checkout(&mut case, DIGEST);
     let checkout = case.settings.checkout.clone().unwrap();
     let forever = "fn main() { std::thread::sleep(std::time::Duration::from_secs(1000)); }\n";
@@ -156,7 +157,7 @@ fn a_build_can_be_interrupted() {
 
 #[test]
 fn without_a_checkout_a_worker_beside_the_program_is_taken_as_it_is() {
-    let case = Demo::new();
+    let case = Demo::downloaded();
     let catalog = case.catalog();
     let error = build(&catalog).unwrap_err();
     assert!(
@@ -170,7 +171,7 @@ fn without_a_checkout_a_worker_beside_the_program_is_taken_as_it_is() {
 
 #[test]
 fn a_folder_of_the_users_is_not_replaced_by_a_link() {
-    let mut case = Demo::new();
+    let mut case = Demo::downloaded();
     checkout(&mut case, DIGEST);
     let theirs = case
         .settings

@@ -41,10 +41,12 @@ struct Stamp {
 impl Wanted {
     pub(super) fn of(engine: &Engine, built_in: &BuiltIn, home: Option<PathBuf>) -> Self {
         let folder = built_in.worker.library_path.first();
+        // A worker's build script names the real folder, links resolved.
         let linked = home
             .as_ref()
             .zip(folder)
-            .map(|(home, folder)| packages(home).join(folder));
+            .map(|(home, folder)| packages(home).join(folder))
+            .map(|folder| folder.canonicalize().unwrap_or(folder));
         Self {
             engine: engine.name().to_owned(),
             worker: engine.worker(),

@@ -1,5 +1,9 @@
 //! A package index of hand-made wheels, and an engine that is installed from them.
-#![allow(dead_code, reason = "each test file uses its share")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test file uses its share, and a helper that fails fails its test"
+)]
 
 use std::{
     collections::BTreeMap,
@@ -166,6 +170,18 @@ impl Demo {
 
     pub(crate) fn lock(&self) -> String {
         self.wheels.iter().map(Wheel::lock).collect()
+    }
+
+    /// With the wheels downloaded already, and kept: for tests of what comes after.
+    pub(crate) fn downloaded() -> Self {
+        let mut case = Self::new();
+        case.settings.keep_wheels = true;
+        let downloads = case.settings.engines.join("downloads");
+        fs::create_dir_all(&downloads).unwrap();
+        for wheel in &case.wheels {
+            fs::copy(&wheel.file, downloads.join(wheel.file.file_name().unwrap())).unwrap();
+        }
+        case
     }
 
     pub(crate) fn engine(&self) -> Engine {
