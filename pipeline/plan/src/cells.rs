@@ -113,24 +113,27 @@ pub(crate) fn resolve(
             }
         }
     }
+    if !refused.is_empty() {
+        return None;
+    }
     refuse_idle_axes(context, axes, &cells);
-    refused.is_empty().then_some(cells)
+    Some(cells)
 }
 
 /// An axis that no model and no engine of the job knows varies nothing.
 fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
     for axis in axes {
         let (owner, what) = match axis.kind {
-            AxisKind::Dimension => ("model", "dimension"),
-            AxisKind::Factor => ("engine", "factor"),
+            AxisKind::Dimension => ("a model", "dimension"),
+            AxisKind::Factor => ("an engine", "factor"),
             _ => continue,
         };
         let is_known = |cell: &PlannedCell| cell.coordinates.contains_key(&axis.name);
         if !cells.cells.iter().any(is_known) {
             context.error_with_help(
                 &[key("matrix"), name(&axis.name)],
-                format!("no {owner} of this job has the {what} `{}`", axis.name),
-                format!("leave the axis out, or add a {owner} that has it"),
+                format!("the job lacks {owner} with the {what} `{}`", axis.name),
+                format!("leave the axis out, or add {owner} that has it"),
             );
         }
     }

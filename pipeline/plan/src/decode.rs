@@ -146,6 +146,20 @@ impl<'de> Deserializer<'de> for &'de Node {
         .map_err(|fault: Fault| fault.at(&self.span))
     }
 
+    /// A list is no mapping, though `serde` would fill fields from it in order.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        if matches!(self.kind, Kind::List(_)) {
+            let fault: Fault = de::Error::invalid_type(de::Unexpected::Seq, &visitor);
+            return Err(fault.at(&self.span));
+        }
+        self.deserialize_any(visitor)
+    }
+
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -156,7 +170,7 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct
-        seq tuple tuple_struct map struct identifier ignored_any
+        seq tuple tuple_struct map identifier ignored_any
     }
 }
 

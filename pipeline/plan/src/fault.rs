@@ -70,11 +70,11 @@ impl de::Error for Fault {
             de::Unexpected::Float(number) => format!("the number `{number}`"),
             other => other.to_string(),
         };
-        Self::nowhere(format!("expected {expected}, found {found}"))
+        Self::nowhere(format!("expected {}, found {found}", in_words(expected)))
     }
 
     fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::nowhere(format!("expected {expected}, found {found}"))
+        Self::nowhere(format!("expected {}, found {found}", in_words(expected)))
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
@@ -102,5 +102,15 @@ impl de::Error for Fault {
 
     fn duplicate_field(field: &'static str) -> Self {
         Self::nowhere(format!("the key `{field}` is there twice"))
+    }
+}
+
+/// What was expected, without the names of Rust's types.
+fn in_words(expected: &dyn de::Expected) -> String {
+    match expected.to_string().as_str() {
+        "u32" => "a whole number up to 4294967295".to_owned(),
+        "u64" => "a whole number".to_owned(),
+        "f64" => "a number".to_owned(),
+        other => other.to_owned(),
     }
 }

@@ -22,9 +22,10 @@ pub(crate) fn among<'a>(
         list.push_str(", …");
     }
     match nearest(word, &known) {
-        Some(name) => format!("did you mean `{name}`? {title}: {list}"),
+        Some(name) if known.len() > 1 => format!("did you mean `{name}`? {title}: {list}"),
+        Some(name) if known.len() == 1 => format!("did you mean `{name}`?"),
         None if list.is_empty() => format!("{title}: none"),
-        None => format!("{title}: {list}"),
+        _ => format!("{title}: {list}"),
     }
 }
 

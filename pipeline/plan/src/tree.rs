@@ -295,7 +295,7 @@ impl<'a> Places<'a> {
 
     fn byte(&self, index: usize) -> usize {
         let end = self.text.len();
-        if self.text.is_ascii() {
+        if self.bytes.is_empty() {
             return index.min(end);
         }
         self.bytes.get(index).map_or(end, |at| *at as usize)

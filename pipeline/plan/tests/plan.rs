@@ -1,0 +1,450 @@
+//! What a plan holds: cells, groups, twins, keys, statuses, warnings.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use photofinish_plan::{ManifestFile, World, explain, plan};
+use schema::{
+    Availability, Digest, OutcomeKind, Plan,
+    machine::Gpu,
+    plan::{KnownHeat, KnownState, PlannedHeat, Relation, Status},
+};
+
+mod support;
+
+fn planned(jobs: &str, world: &World) -> Plan {
+    let text = format!("version: 1\njobs:\n{jobs}");
+    let file = ManifestFile::from_text("test.yaml", &text)
+        .unwrap_or_else(|found| panic!("{}", found[0].render(false)));
+    plan(&[file], world).unwrap_or_else(|found| panic!("{}", found[0].render(false)))
+}
+
+const RACE: &str = "  - id: race
+    matrix: { model: [resnet18, bert_tiny], batch: [1, 8], engine: [pytorch/eager, onnxruntime/cpu] }
+    compare: { axis: engine, baseline: pytorch/eager }
+";
+
+/// Keeps a text as a snapshot, without what the zoo's own figures decide.
+fn snapshot(name: &str, text: &str) {
+    let hidden = vec![
+        (r"\b[0-9a-f]{12}\b", "[cell]"),
+        (r" *\b[0-9]+(\.[0-9])? (µs|ms|s|min|h)\b", " [time]"),
+        (r" *\b[0-9]+(\.[0-9])? [MG]iB\b", " [size]"),
+    ];
+    insta::with_settings!({ filters => hidden, omit_expression => true }, {
+        insta::assert_snapshot!(name, text);
+    });
+}
+
+fn heat<'a>(plan: &'a Plan, group: &str) -> &'a PlannedHeat {
+    plan.heats
+        .iter()
+        .find(|heat| heat.group == group)
+        .unwrap_or_else(|| {
+            let groups: Vec<&str> = plan.heats.iter().map(|heat| heat.group.as_str()).collect();
+            panic!("no group {group} in {groups:?}")
+        })
+}
+
+fn sealed(heat: &PlannedHeat, started: &str) -> KnownHeat {
+    KnownHeat {
+        group: heat.group.clone(),
+        key: heat.key,
+        key_parts: heat.key_parts.clone(),
+        state: KnownState::Sealed(Digest::of_bytes(started.as_bytes())),
+        started: started.to_owned(),
+    }
+}
+
+#[test]
+fn cells_leave_nothing_implicit() {
+    let plan = planned(
+        "  - id: a\n    mode: training\n    matrix: { model: resnet18, engine: pytorch/eager }\n",
+        &support::world(),
+    );
+    let mut cell = plan.heats[0].cells[0].cell.clone();
+    cell.model.graph = Digest::of_bytes(b"whatever the zoo builds");
+    insta::assert_json_snapshot!(cell);
+}
+
+#[test]
+fn compared_cells_share_a_heat_and_one_twin() {
+    let plan = planned(RACE, &support::world());
+    let groups: Vec<&str> = plan.heats.iter().map(|heat| heat.group.as_str()).collect();
+    assert_eq!(
+        groups,
+        [
+            "race/batch=1,model=resnet18",
+            "race/batch=8,model=resnet18",
+            "race/batch=1,model=bert_tiny",
+            "race/batch=8,model=bert_tiny"
+        ]
+    );
+    let mut engines = BTreeSet::new();
+    for heat in &plan.heats {
+        let twins: Vec<_> = heat
+            .cells
+            .iter()
+            .filter_map(|cell| Some((cell, cell.twin_of?)))
+            .collect();
+        let [(twin, slot)] = twins.as_slice() else {
+            panic!("{} has {} twins", heat.group, twins.len());
+        };
+        let original = &heat.cells[*slot as usize];
+        assert_eq!((&original.id, &original.cell), (&twin.id, &twin.cell));
+        engines.insert(twin.cell.engine.to_string());
+    }
+    assert_eq!(engines.len(), 2, "every engine gets a noise floor");
+    assert_eq!(plan.cell_count(), 8);
+    let pairs = &plan.jobs[0].comparisons[0].pairs;
+    assert!(
+        pairs
+            .iter()
+            .all(|pair| pair.value == "onnxruntime/cpu" && pair.coordinates.len() == 2)
+    );
+    for pair in pairs {
+        let ids: Vec<_> = heat(&plan, &pair.group)
+            .cells
+            .iter()
+            .map(|cell| &cell.id)
+            .collect();
+        assert!(ids.contains(&&pair.baseline) && ids.contains(&&pair.contender));
+    }
+}
+
+#[test]
+fn without_comparison_each_cell_is_a_heat_without_twin() {
+    let plan = planned(
+        "  - id: a\n    matrix: { model: resnet18, batch: [1, 2, 3], engine: pytorch/eager }\n",
+        &support::world(),
+    );
+    assert_eq!(plan.heats.len(), 3);
+    assert!(plan.heats.iter().all(|heat| heat.cells.len() == 1));
+}
+
+#[test]
+fn adding_to_a_matrix_leaves_other_groups_as_they_are() {
+    let world = support::world();
+    let few = planned(RACE, &world);
+    let many = planned(&RACE.replace("batch: [1, 8]", "batch: [1, 4, 8]"), &world);
+    for old in &few.heats {
+        assert_eq!(heat(&many, &old.group).key, old.key, "{}", old.group);
+    }
+}
+
+/// An axis that an engine does not know does not multiply its cells, and each of the other's
+/// values is held against it.
+#[test]
+fn a_factor_multiplies_only_the_engines_that_know_it() {
+    let plan = planned("  - id: a
+    matrix: { model: [resnet18, bert_tiny], seq: [16, 32], layout: [nchw, channels_last], engine: [pytorch/eager, onnxruntime/cpu] }
+    compare: { axis: engine, baseline: onnxruntime/cpu }
+", &support::world());
+    assert_eq!(plan.cell_count(), (2 + 1) + 2 * (2 + 1));
+    assert_eq!(plan.heats.len(), 3);
+    let layouts: Vec<_> = plan.jobs[0].comparisons[0]
+        .pairs
+        .iter()
+        .map(|pair| pair.coordinates["layout"].as_str())
+        .collect();
+    assert_eq!(
+        layouts,
+        [
+            "nchw",
+            "channels_last",
+            "nchw",
+            "channels_last",
+            "nchw",
+            "channels_last"
+        ]
+    );
+}
+
+#[test]
+fn two_comparisons_make_two_families_in_one_heat() {
+    let plan = planned(
+        "  - id: a
+    matrix: { model: resnet18, precision: [fp32, fp16], engine: [pytorch/eager, onnxruntime/cpu] }
+    compare: [{ axis: engine }, { axis: precision, baseline: fp32 }]
+",
+        &support::world(),
+    );
+    assert_eq!((plan.heats.len(), plan.cell_count()), (1, 4));
+    let families: Vec<_> = plan.jobs[0]
+        .comparisons
+        .iter()
+        .map(|family| {
+            (
+                family.axis.as_str(),
+                family.baseline.as_str(),
+                family.pairs.len(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        families,
+        [("engine", "pytorch/eager", 2), ("precision", "fp32", 2)]
+    );
+}
+
+#[test]
+fn include_adds_and_exclude_removes() {
+    let plan = planned(
+        "  - id: a
+    matrix: { model: [resnet18, bert_tiny], batch: [1, 8], engine: pytorch/eager }
+    exclude: { model: bert*, batch: 8 }
+    include: [{ model: vgg16, batch: 2 }, { model: bert_tiny, batch: [8, 16] }]
+",
+        &support::world(),
+    );
+    let cells: Vec<_> = plan.heats.iter().map(|heat| heat.group.as_str()).collect();
+    assert_eq!(
+        cells,
+        [
+            "a/batch=1,engine=pytorch/eager,model=resnet18",
+            "a/batch=8,engine=pytorch/eager,model=resnet18",
+            "a/batch=1,engine=pytorch/eager,model=bert_tiny",
+            "a/batch=8,engine=pytorch/eager,model=bert_tiny",
+            "a/batch=16,engine=pytorch/eager,model=bert_tiny",
+            "a/batch=2,engine=pytorch/eager,model=vgg16",
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_run_is_planned_with_its_reason() {
+    let mut world = support::world();
+    let jobs = "  - id: a
+    matrix: { model: resnet18, precision: [fp32, bf16, fp16, tf32], device: [cpu, cuda], engine: [pytorch/eager, onnxruntime/cpu] }
+    compare: { axis: engine }
+";
+    snapshot("what_cannot_run", &explain(&planned(jobs, &world), false));
+    world.fingerprint.gpus.push(Gpu {
+        name: "A GPU".into(),
+        driver: "1".into(),
+        memory_bytes: 1 << 34,
+    });
+    let missing = Availability {
+        missing: Some("it is not installed".into()),
+        ..world.availability["onnxruntime"].clone()
+    };
+    world.availability.insert("onnxruntime".into(), missing);
+    let plan = planned(jobs, &world);
+    let mut outcomes: BTreeMap<String, OutcomeKind> = BTreeMap::new();
+    for cell in plan
+        .heats
+        .iter()
+        .flat_map(|heat| &heat.cells)
+        .filter(|cell| cell.twin_of.is_none())
+    {
+        let c = &cell.coordinates;
+        let name = format!("{} {} {}", c["engine"], c["device"], c["precision"]);
+        outcomes.insert(
+            name,
+            cell.obstacle
+                .as_ref()
+                .map_or(OutcomeKind::Measured, |outcome| outcome.kind),
+        );
+    }
+    assert_eq!(outcomes["pytorch/eager cuda:0 fp32"], OutcomeKind::Measured);
+    assert_eq!(
+        outcomes["pytorch/eager cuda:0 tf32"],
+        OutcomeKind::Unsupported
+    );
+    assert_eq!(
+        outcomes["onnxruntime/cpu cpu fp32"],
+        OutcomeKind::Unavailable
+    );
+    assert_eq!(
+        outcomes["onnxruntime/cpu cuda:0 fp32"],
+        OutcomeKind::Unsupported
+    );
+}
+
+#[test]
+fn a_heat_is_cached_stale_open_or_new() {
+    let mut world = support::world();
+    let first = planned(RACE, &world);
+    assert!(first.heats.iter().all(|heat| heat.status == Status::New));
+
+    world.known = first
+        .heats
+        .iter()
+        .map(|heat| sealed(heat, "2026-01-01T00:00:00Z"))
+        .collect();
+    world
+        .known
+        .push(sealed(&first.heats[0], "2026-02-01T00:00:00Z"));
+    let second = planned(RACE, &world);
+    let newest = Digest::of_bytes(b"2026-02-01T00:00:00Z");
+    assert_eq!(second.heats[0].status, Status::Cached { heat: newest });
+    assert!(
+        second
+            .heats
+            .iter()
+            .all(|heat| matches!(heat.status, Status::Cached { .. }))
+    );
+
+    world.fresh = true;
+    let Status::Stale { changed } = &planned(RACE, &world).heats[0].status else {
+        panic!("fresh measures again");
+    };
+    assert_eq!(changed, &["nothing: a fresh heat was asked for"]);
+    world.fresh = false;
+
+    let mut open = sealed(&first.heats[1], "2026-03-01T00:00:00Z");
+    open.state = KnownState::Open(4);
+    world.known = vec![open];
+    assert_eq!(
+        planned(RACE, &world).heats[1].status,
+        Status::Open { blocks: 4 }
+    );
+}
+
+#[test]
+fn what_changed_in_a_key_is_told_in_words() {
+    let mut world = support::world();
+    world.known = planned(RACE, &world)
+        .heats
+        .iter()
+        .map(|heat| sealed(heat, "2026-01-01T00:00:00Z"))
+        .collect();
+    let changed = |plan: &Plan| match &heat(plan, "race/batch=1,model=resnet18").status {
+        Status::Stale { changed } => changed.join("\n"),
+        other => panic!("{other:?}"),
+    };
+    let budget = RACE.replace("compare:", "measure: { budget: 1h }\n    compare:");
+    assert!(
+        matches!(
+            planned(&budget, &world).heats[0].status,
+            Status::Cached { .. }
+        ),
+        "the budget is no part of the key"
+    );
+
+    let blocks = RACE.replace("compare:", "measure: { blocks: 12 }\n    compare:");
+    assert_eq!(
+        changed(&planned(&blocks, &world)),
+        "measure: blocks was 6, is 12"
+    );
+
+    let threads = planned(&RACE.replace("matrix:", "threads: 2\n    matrix:"), &world);
+    assert!(
+        changed(&threads).starts_with("cells: added resnet18 batch=1 image=224 fp32 inference on "),
+        "{}",
+        changed(&threads)
+    );
+
+    let mut other = world.clone();
+    other.availability.get_mut("onnxruntime").unwrap().worker = Digest::of_bytes(b"another");
+    assert_eq!(
+        changed(&planned(RACE, &other)),
+        "worker onnxruntime changed"
+    );
+    other = world.clone();
+    other.availability.get_mut("pytorch").unwrap().lock = None;
+    assert_eq!(
+        changed(&planned(RACE, &other)),
+        "engine pytorch changed\nreference changed"
+    );
+    other = world.clone();
+    other.fingerprint.cpu_model = "Another processor".into();
+    assert_eq!(
+        changed(&planned(RACE, &other)),
+        r#"machine: cpu_model was "A processor", is "Another processor""#
+    );
+    other = world.clone();
+    other.fingerprint.gpus.push(Gpu {
+        name: "A GPU".into(),
+        driver: "1".into(),
+        memory_bytes: 1,
+    });
+    assert!(
+        matches!(planned(RACE, &other).heats[0].status, Status::Cached { .. }),
+        "a GPU that is not used is no part of the key"
+    );
+}
+
+#[test]
+fn claims_and_rules_are_resolved() {
+    let plan = planned("  - id: a
+    matrix: { model: [resnet18, bert_tiny], batch: [1, 8], engine: [pytorch/eager, onnxruntime/cpu] }
+    compare: { axis: engine }
+    allow: [{ engine: onnxruntime/*, batch: [1, 8], outcome: [crashed, timed_out] }, { outcome: unavailable }]
+    claims: { id: c, source: s, states: t, expect: 'pytorch/eager > onnxruntime/cpu at batch 1, model resnet18' }
+", &support::world());
+    let job = &plan.jobs[0];
+    let expect = &job.claims[0].expect;
+    assert_eq!(
+        (expect.axis.as_str(), expect.relation),
+        ("engine", Relation::Greater)
+    );
+    assert_eq!(
+        expect.at,
+        BTreeMap::from([
+            ("batch".into(), "1".into()),
+            ("model".into(), "resnet18".into())
+        ])
+    );
+    assert_eq!(job.allow.len(), 5);
+    assert!(
+        plan.heats
+            .iter()
+            .flat_map(|heat| &heat.cells)
+            .all(|cell| job.allow[4].covers(&cell.coordinates))
+    );
+}
+
+#[test]
+fn lint_warns_before_the_run() {
+    let plan = planned(
+        "  - id: a
+    threads: 64
+    measure: { blocks: 3, budget: 1s }
+    matrix: { model: [resnet18, vgg16], batch: [1, 4096], engine: [pytorch/eager, onnxruntime/cpu] }
+    exclude: { model: resnet18, batch: 1, engine: pytorch/eager }
+    compare: { axis: engine }
+    allow: { engine: tensorrt/*, outcome: unavailable }
+",
+        &support::world(),
+    );
+    let notes: Vec<&str> = plan
+        .warnings
+        .iter()
+        .map(|warning| warning.message.as_str())
+        .collect();
+    snapshot("warnings", &notes.join("\n"));
+}
+
+#[test]
+fn plans_are_equal_byte_for_byte_and_explained_within_the_width() {
+    let world = support::world();
+    let (first, second) = (planned(RACE, &world), planned(RACE, &world));
+    assert_eq!(
+        serde_json::to_vec(&first).unwrap(),
+        serde_json::to_vec(&second).unwrap()
+    );
+    let text = explain(&first, true);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    snapshot("explained", &text);
+}
+
+/// Only that it is done; the time is what the example `plan_manifests` tells.
+#[test]
+fn ten_thousand_cells_are_planned() {
+    let numbers = |count: u32| {
+        (1..=count)
+            .map(|number| number.to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let jobs = format!(
+        "  - id: large\n    matrix: {{ model: [resnet18, bert_tiny], batch: [{}], threads: [{}], precision: [fp32, fp16], engine: [pytorch/eager, onnxruntime/cpu] }}\n    compare: {{ axis: engine }}\n",
+        numbers(25),
+        numbers(50)
+    );
+    let plan = planned(&jobs, &support::world());
+    assert_eq!((plan.cell_count(), plan.heats.len()), (10_000, 5_000));
+}
