@@ -288,7 +288,8 @@ impl GraphBuilder {
         self.node(name, Op::Add, &[a, b])
     }
 
-    /// Declares an output and gives the value its lasting name.
+    /// Declares an output and gives the value its lasting name. The handle `value` is stale
+    /// afterwards, so outputs come last.
     pub fn output(&mut self, value: &Value, name: &str) {
         if self.scope.get(name).is_some() {
             let reason = "an output's name is taken by another value".to_owned();

@@ -283,3 +283,19 @@ fn resnet_50_steps_on_the_middle_convolution() {
     assert_eq!(strides("layer2.0.conv1"), [1, 1]);
     assert_eq!(strides("layer2.0.conv2"), [2, 2]);
 }
+
+/// A graph's hash is part of the identity of every measurement of it: a change must be meant.
+#[test]
+fn graphs_change_only_on_purpose() {
+    let lines: Vec<String> = zoo::names()
+        .into_iter()
+        .flat_map(|name| [Mode::Inference, Mode::Training].map(|mode| (name, mode)))
+        .map(|(name, mode)| {
+            let graph = zoo::build_for(name, &dims(&[("batch", 2)]), mode).unwrap();
+            let (nodes, parameters) = (graph.nodes.len(), graph.parameters.len());
+            let hash = Digest::of_value(&graph).short();
+            format!("{name} {mode}: {nodes} nodes, {parameters} parameters, {hash}")
+        })
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
