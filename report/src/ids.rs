@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     CellId, Tables,
-    tables::{CellRow, Download},
+    tables::{CellRow, ComparisonRow, ComparisonTable, Download},
 };
 
 use crate::ReportError;
@@ -18,7 +18,11 @@ pub(crate) struct Index<'a> {
     pub(crate) tables: &'a Tables,
     cells: BTreeMap<(&'a str, &'a CellId), &'a CellRow>,
     by_job: BTreeMap<&'a str, Vec<&'a CellRow>>,
+    pairs: BTreeMap<(&'a str, &'a CellId), Vec<Pair<'a>>>,
 }
+
+/// A pair with the family that it belongs to.
+pub(crate) type Pair<'a> = (&'a ComparisonTable, &'a ComparisonRow);
 
 impl<'a> Index<'a> {
     /// Checks every name that will be a path, and that jobs and cells are unique and related.
@@ -61,6 +65,7 @@ impl<'a> Index<'a> {
             tables,
             cells,
             by_job,
+            pairs: pairs(tables),
         })
     }
 
@@ -69,10 +74,32 @@ impl<'a> Index<'a> {
         self.cells.get(&(job, id)).copied()
     }
 
+    /// The pairs that a cell has a part in.
+    pub(crate) fn pairs_of(&self, job: &str, id: &CellId) -> &[Pair<'a>] {
+        self.pairs.get(&(job, id)).map_or(&[], Vec::as_slice)
+    }
+
     /// The cells of a job in the order of its matrix.
     pub(crate) fn cells_of(&self, job: &str) -> &[&'a CellRow] {
         self.by_job.get(job).map_or(&[], Vec::as_slice)
     }
+}
+
+fn pairs(tables: &Tables) -> BTreeMap<(&str, &CellId), Vec<Pair<'_>>> {
+    let mut pairs: BTreeMap<_, Vec<Pair<'_>>> = BTreeMap::new();
+    for job in &tables.jobs {
+        for table in &job.comparisons {
+            for row in &table.rows {
+                for id in [&row.baseline, &row.contender] {
+                    pairs
+                        .entry((job.id.as_str(), id))
+                        .or_default()
+                        .push((table, row));
+                }
+            }
+        }
+    }
+    pairs
 }
 
 /// Whether the downloads' names are plain file names, each once.

@@ -52,7 +52,10 @@ fn print(interval: &Interval, scale: f64, unit: &str, digits: u8) -> Estimate {
     };
     let centre = interval.centre / scale;
     let decimals = units::decimals(centre, half, digits);
-    let number = |value: f64| format!("{:.decimals$}", value / scale);
+    let number = |value: f64| match value / scale {
+        huge if huge.abs() >= 1e7 => format!("{huge:.1e}"),
+        value => format!("{value:.decimals$}"),
+    };
     let range = match (low, high) {
         (Some(low), Some(high)) => format!("[{}, {}]", number(low), number(high)),
         (Some(low), None) => format!("[{}, unbounded]", number(low)),

@@ -98,13 +98,14 @@ pub(crate) fn count(value: u64) -> String {
 
 /// A share as a percentage with at most two significant decimals, for example `1.2 %`.
 pub(crate) fn percent(share: f64) -> String {
-    if !share.is_finite() {
+    let value = share * 100.0;
+    if !value.is_finite() {
         return NOTHING.to_owned();
     }
-    let value = share * 100.0;
     let text = match value.abs() {
         0.0..0.095 => format!("{value:.2}"),
         0.095..9.95 => format!("{value:.1}"),
+        1e7.. => format!("{value:.1e}"),
         _ => format!("{value:.0}"),
     };
     let text = match text.strip_suffix(".0").or_else(|| text.strip_suffix(".00")) {
@@ -217,7 +218,8 @@ fn significant(value: f64) -> String {
         size if size < 0.9995 => format!("{value:.3}"),
         size if size < 9.995 => format!("{value:.2}"),
         size if size < 99.95 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
+        size if size < 1e7 => format!("{value:.0}"),
+        _ => format!("{value:.1e}"),
     }
 }
 
@@ -260,6 +262,7 @@ mod tests {
         assert_eq!(rate(12_345.6), "12\u{202f}346");
         assert_eq!(quantity(1.82e9, "FLOP/s"), "1.82 GFLOP/s");
         assert_eq!(rate(f64::NEG_INFINITY), "–");
+        assert_eq!(quantity(f64::MAX, "FLOP/s"), "1.8e293 PFLOP/s");
     }
 
     #[test]
@@ -268,6 +271,8 @@ mod tests {
         assert_eq!(percent(0.0123), "1.2 %");
         assert_eq!(percent(0.000_4), "0.04 %");
         assert_eq!(percent(0.0), "0 %");
+        assert_eq!(percent(f64::MAX), "–");
+        assert_eq!(percent(1e300), "1.0e302 %");
         assert_eq!(confidence(0.95), "95 %");
         assert_eq!(confidence(0.996_875), "99.69 %");
         assert_eq!(confidence(0.9999), "99.99 %");

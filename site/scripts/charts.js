@@ -27,7 +27,7 @@
     // On a narrow screen the labels leave room for the picture.
     if (figure.clientWidth < 560) {
       prepared.grid.left = Math.min(prepared.grid.left, 116);
-      Object.assign(prepared.yAxis.axisLabel, { width: 106, overflow: 'break' });
+      Object.assign(prepared.yAxis.axisLabel, { width: 106, overflow: 'break', lineHeight: 14 });
       prepared.xAxis.axisLabel.hideOverlap = true;
     }
     return prepared;

@@ -312,7 +312,13 @@ impl Scale {
                 max: base.powf((exponent(high) + 1e-9).ceil()),
             };
         }
-        let low = if from_zero { low.min(0.0) } else { low };
+        // Nothing sits on the edge.
+        let room = (high - low) * 0.04;
+        let (low, high) = if from_zero {
+            (low.min(0.0), high + room)
+        } else {
+            (low - room, high + room)
+        };
         let span = (high - low).max(high.abs() * 0.01).max(1e-12);
         let raw = span / 5.0;
         let power = 10_f64.powf(raw.log10().floor());
@@ -350,8 +356,8 @@ mod tests {
             Scale::over(0.96, 1.04, false),
             Scale::Linear {
                 step: 0.02,
-                min: 0.96,
-                max: 1.04
+                min: 0.94,
+                max: 1.06,
             }
         );
         assert_eq!(

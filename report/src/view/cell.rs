@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     excerpt,
-    ids::Index,
+    ids::{Index, Pair},
     interval::{self, Estimate},
     marks::Marks,
     strip::{self, Strip},
@@ -236,31 +236,24 @@ fn speed(speed: &Speed) -> SpeedView {
 }
 
 fn verdicts(index: &Index<'_>, job: &JobTable, row: &CellRow) -> Vec<VerdictLine> {
-    let mut lines = Vec::new();
-    for table in &job.comparisons {
-        for pair in table
-            .rows
-            .iter()
-            .filter(|pair| pair.contender == row.id || pair.baseline == row.id)
-        {
-            let other = if pair.contender == row.id {
-                &pair.baseline
-            } else {
-                &pair.contender
-            };
-            lines.push(VerdictLine {
-                contender: words::value(&table.axis, &pair.value),
-                baseline: words::value(&table.axis, &table.baseline),
-                badge: words::verdict(pair.verdict),
-                ratio: pair.ratio.as_ref().map(interval::ratio),
-                reason: pair.reason.clone(),
-                other: index
-                    .cell(&job.id, other)
-                    .map(|cell| format!("{}.html", cell.id)),
-            });
+    let line = |(table, pair): &Pair<'_>| {
+        let other = if pair.contender == row.id {
+            &pair.baseline
+        } else {
+            &pair.contender
+        };
+        VerdictLine {
+            contender: words::value(&table.axis, &pair.value),
+            baseline: words::value(&table.axis, &table.baseline),
+            badge: words::verdict(pair.verdict),
+            ratio: pair.ratio.as_ref().map(interval::ratio),
+            reason: pair.reason.clone(),
+            other: index
+                .cell(&job.id, other)
+                .map(|cell| format!("{}.html", cell.id)),
         }
-    }
-    lines
+    };
+    index.pairs_of(&job.id, &row.id).iter().map(line).collect()
 }
 
 fn launch(launch: &LaunchRow) -> Launch {

@@ -48,8 +48,10 @@ pub(crate) struct Summary {
     pub(crate) badge: Badge,
     /// For example `faster in 5 of 6 settings`.
     pub(crate) headline: String,
-    /// For example `between 0.20× and 0.55× the time`; holds for all those pairs together.
+    /// For example `between 0.20× and 0.55×`; holds for all those pairs together.
     pub(crate) range: String,
+    /// Whether there are ratios, and too few blocks to bound them.
+    pub(crate) unbounded: bool,
     /// The other verdicts, for example `1 too close to call`.
     pub(crate) others: String,
 }
@@ -264,13 +266,13 @@ fn summary(table: &ComparisonTable, value: &str, contender: Contender) -> Option
         .rev()
         .max_by_key(|verdict| count(*verdict))?;
     let led = rows.iter().filter(|row| row.verdict == most);
-    let range = match interval::hull(led.filter_map(|row| row.ratio.as_ref())) {
+    let hull = interval::hull(led.filter_map(|row| row.ratio.as_ref()));
+    let range = match hull {
         Some((Some(low), Some(high))) if low.is_finite() && high.is_finite() => {
             let decimals = units::decimals(low, (high - low) / 2.0, 2);
-            format!("between {low:.decimals$}× and {high:.decimals$}× the time")
+            format!("between {low:.decimals$}× and {high:.decimals$}×")
         }
-        Some(_) => "at a ratio that too few blocks bound".to_owned(),
-        None => String::new(),
+        _ => String::new(),
     };
     let total = rows.len();
     let others: Vec<String> = TOLD
@@ -287,6 +289,7 @@ fn summary(table: &ComparisonTable, value: &str, contender: Contender) -> Option
         contender,
         badge,
         headline,
+        unbounded: hull.is_some() && range.is_empty(),
         range,
         others: others.join(", "),
     })
@@ -384,7 +387,7 @@ mod tests {
         ];
         let (headline, range, others) = summarised(rows);
         assert_eq!(headline, "faster in 2 of 4 settings");
-        assert_eq!(range, "between 0.20× and 0.56× the time");
+        assert_eq!(range, "between 0.20× and 0.56×");
         assert_eq!(others, "1 too close to call, 1 not measured");
     }
 
