@@ -32,6 +32,10 @@ const ROUND_SAMPLES: u64 = 10_000;
 const BLOCK_SAMPLES: u64 = 4_000_000;
 const HEAT_SAMPLES: u64 = 16_000_000;
 
+/// Versions and settings that are kept of a worker, and their length.
+const WORDS: usize = 200;
+const WORD_CHARS: usize = 400;
+
 /// One cell in one block.
 pub(crate) struct Lane<'a> {
     planned: &'a PlannedCell,
@@ -93,7 +97,7 @@ impl<'a> Lane<'a> {
         let Some((hello, start_ns)) = self.attempt(context, |worker| worker.hello(cell))? else {
             return Ok(());
         };
-        self.launch.versions = hello.versions;
+        self.launch.versions = tidy(hello.versions);
         self.launch.start_ns = Some(start_ns);
         context.tell(&Event::Launch {
             cell,
@@ -104,7 +108,11 @@ impl<'a> Lane<'a> {
             return Ok(());
         };
         self.step_ns = loaded.first_step_ns.max(1);
-        self.launch.loaded = Some(loaded);
+        self.launch.loaded = Some(protocol::Loaded {
+            spin: shorten(&loaded.spin),
+            settings: tidy(loaded.settings),
+            ..loaded
+        });
         context.tell(&Event::Launch {
             cell,
             phase: Phase::WarmUp,
@@ -215,6 +223,19 @@ impl<'a> Lane<'a> {
     }
 }
 
+/// What a worker says about itself, cut to what a page can show: it may say anything.
+fn tidy(words: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    words
+        .into_iter()
+        .take(WORDS)
+        .map(|(name, value)| (shorten(&name), shorten(&value)))
+        .collect()
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(WORD_CHARS).collect()
+}
+
 /// What a round asks for.
 fn request(setting: &Setting<'_>, step_ns: u64) -> protocol::Measure {
     let measure = &setting.header.measure;
@@ -237,4 +258,49 @@ fn most_samples(measure: &plan::Measure, cells: usize) -> u64 {
         .min(BLOCK_SAMPLES / in_block)
         .min(HEAT_SAMPLES / in_heat)
         .max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_talkative_worker_is_cut_short() {
+        let words = (0..1000).map(|number| (format!("{number}"), "ä".repeat(10_000)));
+        let tidied = tidy(words.collect());
+        assert_eq!(tidied.len(), WORDS);
+        assert!(
+            tidied
+                .values()
+                .all(|value| value.chars().count() == WORD_CHARS)
+        );
+    }
+
+    #[test]
+    fn samples_of_a_heat_fit_into_the_store() {
+        let mut measure = plan::Measure {
+            target: 0.03,
+            margin: 0.05,
+            budget_ns: 1,
+            boundary: schema::Boundary::Step,
+            blocks: 6,
+            rounds: 5,
+            round_ns: 1,
+            round_steps: 1,
+            warm_up_ns: 1,
+            timeout_ns: 1,
+            memory_limit_bytes: None,
+            confidence: 0.95,
+        };
+        assert_eq!(most_samples(&measure, 3), ROUND_SAMPLES);
+        for (blocks, rounds, cells) in [(48, 5, 40), (1, 1000, 100), (u32::MAX, u32::MAX, 9)] {
+            (measure.blocks, measure.rounds) = (blocks, rounds);
+            let most = most_samples(&measure, cells);
+            let launches = u64::from(rounds).saturating_mul(cells as u64);
+            assert!(most == 1 || most * launches <= BLOCK_SAMPLES);
+            assert!(most == 1 || most * launches * u64::from(blocks) <= HEAT_SAMPLES);
+        }
+        (measure.blocks, measure.rounds) = (0, 0);
+        assert_eq!(most_samples(&measure, 0), ROUND_SAMPLES);
+    }
 }

@@ -226,7 +226,7 @@ fn relative(reference: &Outputs, sums: &[Sums], roundoff: f64) -> Vec<Distance> 
             let least = roundoff * (mean_square * sum.count as f64).sqrt();
             let error = quotient(sum.difference.sqrt(), sum.reference.sqrt().max(least));
             Distance {
-                name: tensor.name.clone(),
+                name: shorten(&tensor.name),
                 error,
             }
         })

@@ -6,6 +6,7 @@ mod common;
 
 use std::{
     collections::BTreeMap,
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::PathBuf,
     process::{Command, Stdio},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -42,19 +43,26 @@ fn progress(track: &Track) -> BTreeMap<String, u32> {
 
 #[test]
 fn kills_at_random_moments_lose_no_block() {
-    use std::os::unix::process::CommandExt;
-
-    let track = Track::new();
-    let mark = track.folder.path().display().to_string();
-    let mut before = BTreeMap::new();
     // Where the kills fall is up to chance; what must hold does not depend on it.
-    let mut chance = SystemTime::now()
+    let chance = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap()
         .subsec_nanos();
-    println!("seed {chance}");
-    let (mut killed, mut completed) = (0, 0);
-    while completed == 0 || killed < kills() {
+    println!("chance {chance}");
+    let mut dice = Dice(chance);
+    let mut left = kills();
+    while left > 0 {
+        left -= sweep_under_fire(left, &mut dice);
+    }
+}
+
+/// Starts a run until it comes to its end, killing it at most so many times; tells how many times
+/// it was killed.
+fn sweep_under_fire(kills: u32, dice: &mut Dice) -> u32 {
+    let track = Track::new();
+    let mark = track.folder.path().display().to_string();
+    let (mut killed, mut before) = (0, BTreeMap::new());
+    loop {
         let mut child = Command::new(sweep())
             .arg(track.store.path())
             .args([binary().to_str().unwrap(), &mark, "long"])
@@ -62,18 +70,16 @@ fn kills_at_random_moments_lose_no_block() {
             .process_group(0)
             .spawn()
             .unwrap();
-        if killed < kills() {
-            chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            std::thread::sleep(Duration::from_millis(u64::from(chance >> 8) % 1500));
+        if killed < kills {
+            std::thread::sleep(Duration::from_millis(dice.below(1500)));
             // Itself and all that is in its group; its workers are in groups of their own.
             killpg(
                 Pid::from_raw(i32::try_from(child.id()).unwrap()),
                 Signal::SIGKILL,
             )
             .unwrap();
-            killed += 1;
         }
-        completed += u32::from(child.wait().unwrap().success());
+        let status = child.wait().unwrap();
         track.assert_deserted();
         let after = progress(&track);
         for (group, blocks) in &before {
@@ -84,7 +90,17 @@ fn kills_at_random_moments_lose_no_block() {
             );
         }
         before = after;
+        if status.success() {
+            check_complete(&track);
+            return killed.max(1);
+        }
+        assert_eq!(status.signal(), Some(Signal::SIGKILL as i32), "{status}");
+        killed += 1;
     }
+}
+
+/// Every cell of every heat was measured once a block.
+fn check_complete(track: &Track) {
     let (_, record) = track.store.latest_run().unwrap().unwrap();
     let plan = long_plan();
     assert_eq!(record.heats.len(), plan.heats.len());
@@ -97,14 +113,22 @@ fn kills_at_random_moments_lose_no_block() {
         for block in &measured.blocks {
             let mut slots: Vec<u32> = block.launches.iter().map(|launch| launch.slot).collect();
             slots.sort_unstable();
-            assert_eq!(slots, [0, 1, 2], "each cell measured once a block");
+            assert_eq!(slots, [0, 1, 2]);
         }
     }
-    let sealed = track
-        .files()
-        .into_keys()
-        .filter(|path| path.to_string_lossy().ends_with(".heat.zst"));
+    let files = track.files().into_keys();
+    let sealed = files.filter(|path| path.to_string_lossy().ends_with(".heat.zst"));
     assert_eq!(sealed.count(), plan.heats.len(), "each heat measured once");
+}
+
+/// A linear congruential generator (Numerical Recipes, 3rd edition, section 7.1).
+struct Dice(u32);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        u64::from(self.0 >> 8) % bound
+    }
 }
 
 #[test]

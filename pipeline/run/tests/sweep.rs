@@ -390,6 +390,24 @@ fn cells_that_do_not_fit_together_take_turns() {
 }
 
 #[test]
+fn a_device_takes_one_worker_at_a_time() {
+    let track = Track::new();
+    let on_device = |variant: &str| {
+        let mut cell = cell(variant, 1);
+        cell.device = schema::Device::Cuda(0);
+        planned(cell)
+    };
+    let cells = vec![on_device("steady"), on_device("noop")];
+    let (record, diary) = track.run(&plan(measure(), vec![("g", cells)]));
+    assert_eq!(diary.count("note: a device takes one worker at a time"), 2);
+    let heat = track.heat(&record, 0);
+    assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 2]);
+    // The reference is always that of the CPU.
+    let parity = heat.reference.parity[0].as_ref().unwrap();
+    assert_eq!(parity.reference, "pytorch/eager fp64 on cpu");
+}
+
+#[test]
 fn a_plan_that_contradicts_itself_is_an_error() {
     let track = Track::new();
     let mut plan = plan(measure(), vec![("g", cells(&["noop"]))]);

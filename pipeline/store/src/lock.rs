@@ -3,8 +3,10 @@
 use std::{
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
-    io::{Read, Seek, Write},
+    io::{self, Read, Seek, Write},
     ops::Deref,
+    path::Path,
+    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,10 @@ use crate::{Store, StoreError, now};
 
 /// Longest command that a lock names, in characters.
 const COMMAND_CHARS: usize = 200;
+
+/// How long the lock of a writer that was killed may outlive it: a worker that it was just
+/// starting has a copy until it becomes another program.
+const LAST_BREATH: Duration = Duration::from_secs(2);
 
 /// The right to write to a store, held until dropped. The system takes it back when the process
 /// dies, however it dies.
@@ -31,6 +37,20 @@ pub struct Holder {
     pub command: String,
     /// Since when, RFC 3339 in UTC.
     pub since: String,
+}
+
+impl Holder {
+    /// Whether its process has ended: it may be a zombie, or no more.
+    fn is_gone(&self) -> bool {
+        match fs::read_to_string(format!("/proc/{}/stat", self.pid)) {
+            // The state follows the program's name, which may hold anything (man 5 proc).
+            Ok(stat) => stat
+                .rsplit(')')
+                .next()
+                .is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])),
+            Err(error) => self.pid != 0 && error.kind() == io::ErrorKind::NotFound,
+        }
+    }
 }
 
 impl fmt::Display for Holder {
@@ -60,17 +80,7 @@ impl Store {
             .write(true)
             .open(&path)
             .map_err(StoreError::io("open", &path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let holder = read_holder(&mut file);
-                return Err(StoreError::Locked {
-                    path: self.path().to_owned(),
-                    holder,
-                });
-            }
-            Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", path)(error)),
-        }
+        take(&mut file, self, &path)?;
         self.create()?;
         write_holder(&mut file).map_err(StoreError::io("write", &path))?;
         let lock = WriterLock {
@@ -129,8 +139,28 @@ impl Drop for WriterLock {
     }
 }
 
+/// Takes the lock of the file.
+fn take(file: &mut File, store: &Store, path: &Path) -> Result<(), StoreError> {
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", path)(error)),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        let holder = read_holder(file);
+        if !holder.is_gone() || began.elapsed() > LAST_BREATH {
+            let path = store.path().to_owned();
+            return Err(StoreError::Locked { path, holder });
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn read_holder(file: &mut File) -> Holder {
     let mut text = String::new();
+    // An earlier look may have left the cursor behind the text.
+    let _ = file.rewind();
     let unknown = Holder {
         pid: 0,
         command: String::new(),
@@ -142,7 +172,7 @@ fn read_holder(file: &mut File) -> Holder {
     }
 }
 
-fn write_holder(file: &mut File) -> std::io::Result<()> {
+fn write_holder(file: &mut File) -> io::Result<()> {
     let words: Vec<String> = std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
@@ -152,7 +182,7 @@ fn write_holder(file: &mut File) -> std::io::Result<()> {
         command,
         since: now(),
     };
-    let text = serde_json::to_string(&holder).map_err(std::io::Error::other)?;
+    let text = serde_json::to_string(&holder).map_err(io::Error::other)?;
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{text}")
@@ -174,6 +204,25 @@ mod tests {
         );
         drop(lock);
         store.lock().unwrap();
+    }
+
+    #[test]
+    fn a_writer_that_is_gone_is_waited_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let lock = store.lock().unwrap();
+        // As if the writer had been killed while it started a worker, which lives a moment longer.
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        let text = format!("{{\"pid\":{pid},\"command\":\"x\",\"since\":\"y\"}}");
+        fs::write(folder.path().join("lock"), text).unwrap();
+        let copy = lock.file.try_clone().unwrap();
+        std::mem::forget(lock);
+        let waiter = std::thread::spawn(move || store.lock().map(drop));
+        std::thread::sleep(Duration::from_millis(50));
+        copy.unlock().unwrap();
+        waiter.join().unwrap().unwrap();
     }
 
     #[test]
