@@ -6,6 +6,21 @@
 //! they stand ([`Catalog::state`]), and how their worker is started ([`Catalog::command`]).
 //! [`Catalog::install`] brings the runtime into the user's cache, and [`Catalog::build_workers`]
 //! builds the workers when photofinish runs from its checkout.
+//!
+//! To add an engine, add a folder with a worker's package and an `engine.toml`, and write its lock
+//! file: `cargo run -p photofinish-catalog --example lock -- <folder>`. The same command updates a
+//! lock file after a change of `requirements`.
+//!
+//! ```text
+//! $PHOTOFINISH_ENGINES                         shared by all checkouts
+//! ├── pytorch-4f722f1ac838/                    engine and lock hash; whole, or not there
+//! │   ├── complete.json  files.json            what it must consist of
+//! │   ├── site-packages/                       the unpacked wheels
+//! │   └── libtorch/                            links and files of engine.toml
+//! ├── pytorch-4f722f1ac838.lock                held by who installs it
+//! ├── downloads/                               whole wheels, until they are unpacked
+//! └── staging/                                 attempts under way
+//! ```
 #![deny(unsafe_code)]
 
 mod builtin;

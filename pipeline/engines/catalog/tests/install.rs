@@ -365,6 +365,24 @@ fn another_package_index_can_be_named() {
 }
 
 #[test]
+fn without_a_network_the_error_says_so_and_what_else_to_do() {
+    let mut case = Demo::new();
+    case.settings.pip.find_links.clear();
+    // The port of the discard service, where nothing listens.
+    case.settings.pip.index_url = Some(String::from("http://127.0.0.1:9/simple"));
+    let error = case
+        .catalog()
+        .install(&demo(), &mut Watcher::default())
+        .unwrap_err();
+    let CatalogError::Pip { hint, log, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(hint.starts_with("check the network; "), "{hint}\n{log}");
+    assert!(!case.home().exists());
+    assert!(case.left_in_staging().is_empty());
+}
+
+#[test]
 fn wheels_are_kept_when_the_user_says_so() {
     let mut case = Demo::new();
     case.settings.keep_wheels = true;
