@@ -18,11 +18,14 @@ pub(crate) struct Index<'a> {
     pub(crate) tables: &'a Tables,
     cells: BTreeMap<(&'a str, &'a CellId), &'a CellRow>,
     by_job: BTreeMap<&'a str, Vec<&'a CellRow>>,
-    pairs: BTreeMap<(&'a str, &'a CellId), Vec<Pair<'a>>>,
+    pairs: Pairs<'a>,
 }
 
 /// A pair with the family that it belongs to.
 pub(crate) type Pair<'a> = (&'a ComparisonTable, &'a ComparisonRow);
+
+/// By job and cell.
+type Pairs<'a> = BTreeMap<&'a str, BTreeMap<&'a CellId, Vec<Pair<'a>>>>;
 
 impl<'a> Index<'a> {
     /// Checks every name that will be a path, and that jobs and cells are unique and related.
@@ -76,7 +79,10 @@ impl<'a> Index<'a> {
 
     /// The pairs that a cell has a part in.
     pub(crate) fn pairs_of(&self, job: &str, id: &CellId) -> &[Pair<'a>] {
-        self.pairs.get(&(job, id)).map_or(&[], Vec::as_slice)
+        self.pairs
+            .get(job)
+            .and_then(|pairs| pairs.get(id))
+            .map_or(&[], Vec::as_slice)
     }
 
     /// The cells of a job in the order of its matrix.
@@ -85,16 +91,14 @@ impl<'a> Index<'a> {
     }
 }
 
-fn pairs(tables: &Tables) -> BTreeMap<(&str, &CellId), Vec<Pair<'_>>> {
-    let mut pairs: BTreeMap<_, Vec<Pair<'_>>> = BTreeMap::new();
+fn pairs(tables: &Tables) -> Pairs<'_> {
+    let mut pairs = Pairs::new();
     for job in &tables.jobs {
+        let of_job = pairs.entry(job.id.as_str()).or_default();
         for table in &job.comparisons {
             for row in &table.rows {
                 for id in [&row.baseline, &row.contender] {
-                    pairs
-                        .entry((job.id.as_str(), id))
-                        .or_default()
-                        .push((table, row));
+                    of_job.entry(id).or_default().push((table, row));
                 }
             }
         }

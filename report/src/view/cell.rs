@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use schema::{
-    ModelSource, Optimizer,
-    tables::{CellRow, JobTable, LaunchRow, Speed},
-};
+use schema::tables::{CellRow, JobTable, LaunchRow, Speed};
 use serde::Serialize;
 
 use super::{
     cells,
     chrome::{self, Chrome, link},
     comparison::Contender,
-    downloads, job, machines, setting,
+    configuration, downloads, job, machines, setting,
 };
 use crate::{
     excerpt,
@@ -166,10 +163,10 @@ impl CellPage {
             ),
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
-            memory: memory(row),
+            memory: configuration::memory(row),
             parity: row.parity.as_ref().map(parity),
-            configuration: configuration(row),
-            settings: settings(row),
+            configuration: configuration::resolved(row),
+            settings: configuration::reported(row),
             versions: row
                 .versions
                 .iter()
@@ -336,30 +333,6 @@ fn phases(row: &CellRow) -> Vec<Phase> {
         .collect()
 }
 
-fn memory(row: &CellRow) -> Vec<Fact> {
-    let Some(memory) = &row.memory else {
-        return Vec::new();
-    };
-    let mut facts = vec![
-        fact(
-            "Resident, largest",
-            units::bytes(memory.peak_resident_bytes),
-        ),
-        fact("Resident, at the end", units::bytes(memory.resident_bytes)),
-    ];
-    facts.extend(
-        memory
-            .peak_device_bytes
-            .map(|bytes| fact("Device, largest", units::bytes(bytes))),
-    );
-    facts.extend(
-        memory
-            .device_bytes
-            .map(|bytes| fact("Device, at the end", units::bytes(bytes))),
-    );
-    facts
-}
-
 fn parity(parity: &schema::record::Parity) -> ParityView {
     let losses = parity
         .losses
@@ -391,104 +364,6 @@ fn parity(parity: &schema::record::Parity) -> ParityView {
         ],
         losses: losses.collect(),
     }
-}
-
-fn configuration(row: &CellRow) -> Vec<Fact> {
-    let cell = &row.cell;
-    let source = match cell.model.source {
-        ModelSource::Zoo => "zoo",
-        ModelSource::Onnx => "ONNX file",
-    };
-    let mut facts = vec![
-        fact("Model", &cell.model.name),
-        fact(
-            "Source",
-            format!("{source}, graph {}", cell.model.graph.short()),
-        ),
-    ];
-    facts.extend(
-        cell.dims
-            .iter()
-            .map(|(name, size)| fact(format!("Dimension {name}"), units::count(*size))),
-    );
-    facts.extend([
-        fact("Precision", cell.precision.word()),
-        fact("Mode", cell.mode.word()),
-        fact("Engine", cell.engine.to_string()),
-        fact("Host language", cell.host_language.word()),
-        fact("Device", cell.device.to_string()),
-        fact("Threads", cell.threads.to_string()),
-        fact(
-            "Strategy",
-            format!("{}, world size {}", cell.strategy, cell.world_size),
-        ),
-        fact("Boundary", words::boundary(cell.boundary)),
-    ]);
-    facts.extend(
-        cell.optimizer
-            .as_ref()
-            .map(|optimizer| fact("Optimiser", describe_optimizer(optimizer))),
-    );
-    facts.extend(
-        cell.factors
-            .iter()
-            .map(|(name, value)| fact(format!("Factor {name}"), value)),
-    );
-    facts.extend([
-        fact("Parameters", units::count(row.parameters)),
-        fact(
-            "Operations a step",
-            units::quantity(row.flops as f64, "FLOP"),
-        ),
-        fact("Bytes a step, at least", units::bytes(row.bytes)),
-        fact("Group", &row.group),
-    ]);
-    facts
-}
-
-fn describe_optimizer(optimizer: &Optimizer) -> String {
-    match optimizer {
-        Optimizer::Sgd {
-            learning_rate,
-            momentum,
-            weight_decay,
-        } => {
-            format!(
-                "SGD, learning rate {learning_rate}, momentum {momentum}, weight decay {weight_decay}"
-            )
-        }
-        Optimizer::Adam {
-            learning_rate,
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-        } => format!(
-            "Adam, learning rate {learning_rate}, β₁ {beta1}, β₂ {beta2}, ε {epsilon}, weight decay {weight_decay}"
-        ),
-    }
-}
-
-/// What the engine itself reported.
-fn settings(row: &CellRow) -> Vec<Fact> {
-    let Some(loaded) = &row.loaded else {
-        return Vec::new();
-    };
-    let threads = loaded.threads.map_or_else(
-        || "cannot be asked".to_owned(),
-        |threads| threads.to_string(),
-    );
-    let mut facts = vec![
-        fact("threads in use", threads),
-        fact("idle threads", &loaded.spin),
-    ];
-    facts.extend(
-        loaded
-            .settings
-            .iter()
-            .map(|(name, value)| fact(name, value)),
-    );
-    facts
 }
 
 fn machine(index: &Index<'_>, row: &CellRow) -> Option<MachineLink> {

@@ -4,6 +4,7 @@ pub(crate) mod cell;
 pub(crate) mod cells;
 pub(crate) mod chrome;
 pub(crate) mod comparison;
+pub(crate) mod configuration;
 pub(crate) mod downloads;
 pub(crate) mod job;
 pub(crate) mod machines;
