@@ -13,6 +13,14 @@ pub(crate) fn status_bytes(status: &str, field: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
+/// The resident set of a process.
+pub(crate) fn resident_bytes(pid: Pid) -> Option<u64> {
+    status_bytes(
+        &fs::read_to_string(format!("/proc/{pid}/status")).ok()?,
+        "VmRSS",
+    )
+}
+
 /// All processes that can be seen.
 pub(crate) fn processes() -> impl Iterator<Item = Pid> {
     fs::read_dir("/proc")
@@ -83,6 +91,7 @@ mod tests {
         let me = getpid();
         assert!(processes().any(|pid| pid == me));
         assert_eq!(group(me), Some(getpgrp()));
+        assert!(resident_bytes(me).unwrap() > 0);
         assert!(unshared_pages(me).unwrap() > 0);
         assert!(!has_in_environment(me, b"PHOTOFINISH_NO_SUCH_VARIABLE=1"));
     }

@@ -6,10 +6,14 @@ use std::{
 };
 
 use models::zoo;
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::{TimeVal, TimeValLike},
+};
 use schema::{
     Boundary, Cell, Device, Digest, EngineVariant, HostLanguage, Mode, Model, ModelSource, Outcome,
     Precision, Strategy,
-    protocol::{Load, Measure, Reply, Request},
+    protocol::{Load, Measure, Reply, Request, WarmUp},
 };
 use worker::{
     WorkerCommand,
@@ -32,6 +36,7 @@ pub(crate) fn run() -> Result<String, String> {
     let mut host =
         Host::start(&command, &Limits::default(), &interrupt).map_err(|outcome| outcome.reason)?;
     let costs_ns = costs(&mut host).map_err(|outcome| outcome.reason)?;
+    let share = supervisor_share(&mut host).map_err(|outcome| outcome.reason)?;
     let _ = host.finish(soon());
     let median = |values: &mut Vec<f64>| {
         values.sort_by(f64::total_cmp);
@@ -40,9 +45,11 @@ pub(crate) fn run() -> Result<String, String> {
     let (mut whole, mut sample): (Vec<_>, Vec<_>) = costs_ns.into_iter().unzip();
     Ok(format!(
         "the harness costs {:.0} ns a step, its sample's way to the supervisor included; a sample \
-         of a step that does nothing is {:.0} ns (medians of {REPEATS}, {MANY_STEPS} steps)",
+         of a step that does nothing is {:.0} ns (medians of {REPEATS}, {MANY_STEPS} steps); the supervisor takes {:.3} % of a processor \
+         while its worker measures",
         median(&mut whole),
-        median(&mut sample)
+        median(&mut sample),
+        share * 100.0
     ))
 }
 
@@ -67,6 +74,30 @@ fn costs(host: &mut Host) -> Result<Vec<(f64, f64)>, Outcome> {
             ))
         })
         .collect()
+}
+
+/// Processor time of this process while the worker is busy, as a share of that time.
+fn supervisor_share(host: &mut Host) -> Result<f64, Outcome> {
+    let busy = Request::WarmUp(WarmUp {
+        min_steps: 0,
+        max_ns: 5_000_000_000,
+        // Never steady, so that it takes its whole time, and its answer is short.
+        tolerance: f64::MIN,
+    });
+    let (start, before) = (Instant::now(), processor_time());
+    host.request(&busy, soon())?;
+    let spent = processor_time().saturating_sub(before);
+    Ok(spent.as_secs_f64() / start.elapsed().as_secs_f64())
+}
+
+fn processor_time() -> Duration {
+    let spent = |time: TimeVal| {
+        let microseconds = u64::try_from(time.num_microseconds()).unwrap_or(0);
+        Duration::from_micros(microseconds)
+    };
+    getrusage(UsageWho::RUSAGE_SELF)
+        .map(|usage| spent(usage.user_time()) + spent(usage.system_time()))
+        .unwrap_or_default()
 }
 
 fn measure(host: &mut Host, steps: u64) -> Result<(Duration, Vec<u64>), Outcome> {

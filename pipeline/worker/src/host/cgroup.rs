@@ -10,6 +10,14 @@ use std::{
     time::Duration,
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// What the names of our groups begin with; supervisor and number follow.
+const PREFIX: &str = "photofinish-";
+
 /// Numbers the groups of this process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -45,7 +53,8 @@ impl Cgroup {
         limit_bytes: u64,
     ) -> io::Result<(Self, OwnedFd)> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = parent.join(format!("photofinish-{}-{number}", std::process::id()));
+        let folder = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        remove_abandoned(parent);
         if hierarchy == Hierarchy::V2 {
             // Without this, children of the group have no memory controller; where it is not set,
             // setting it is tried, which works unless the group itself holds processes.
@@ -96,6 +105,28 @@ impl Cgroup {
     }
 }
 
+impl Cgroup {
+    /// Kills all members but `spared`, and waits a moment until they are gone.
+    pub(super) fn kill_all(&self, spared: Pid) {
+        for _ in 0..100 {
+            let members = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
+            // A member in another namespace of process numbers shows as 0.
+            let mut members = members
+                .lines()
+                .filter_map(|line| line.parse().ok())
+                .filter(|&pid| pid > 1 && pid != spared.as_raw())
+                .peekable();
+            if members.peek().is_none() {
+                return;
+            }
+            for pid in members {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
 impl Drop for Cgroup {
     fn drop(&mut self) {
         // A group can be removed a moment after its last process is reaped.
@@ -108,6 +139,21 @@ impl Drop for Cgroup {
             }
         }
     }
+}
+
+/// Removes groups whose supervisor was killed. The kernel removes none that is in use.
+fn remove_abandoned(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let supervisor = entry.file_name().to_str().and_then(supervisor);
+        if supervisor.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// The process that made the group of this name.
+fn supervisor(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok()
 }
 
 fn set(path: &Path, value: &str) -> io::Result<()> {
@@ -210,6 +256,14 @@ mod tests {
         );
         assert_eq!(places(mounts, "4:memory:/../../elsewhere\n"), []);
         assert_eq!(places("nonsense\n", "nonsense\n4:memory\n"), []);
+    }
+
+    #[test]
+    fn a_group_names_its_supervisor() {
+        assert_eq!(supervisor("photofinish-12-0"), Some(12));
+        for other in ["photofinish-12", "photofinish-a-0", "user.slice", ""] {
+            assert_eq!(supervisor(other), None);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub struct Limits {
     /// Most bytes that it may write to its log (standard error, and stray standard output).
     pub log_bytes: u64,
     /// Whether the memory limit may be a control group of the worker's own, where this process is
-    /// permitted to make one. The resident memory is watched in any case.
+    /// permitted to make one; else the resident memory is watched.
     pub cgroup: bool,
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Process {
     pid: Pid,
     pidfd: OwnedFd,
     mark: String,
+    /// Whether it was ended; its number may be another's by now.
+    over: bool,
     /// How it ended, once it is reaped.
     reaped: Option<(WaitStatus, Usage)>,
 }
@@ -70,8 +72,8 @@ impl Process {
         let mut child = Command::new(&command.program);
         child
             .args(&command.args)
-            .env_remove(CONTROL_VARIABLE)
-            .envs(&command.env);
+            .envs(&command.env)
+            .env_remove(CONTROL_VARIABLE);
         child.env(MARK_VARIABLE, &mark).process_group(0);
         child
             .stdin(streams.stdin)
@@ -100,6 +102,7 @@ impl Process {
             pid,
             pidfd,
             mark,
+            over: false,
             reaped: None,
         })
     }
@@ -132,13 +135,22 @@ impl Process {
         }
     }
 
+    /// Whether it was ended and reaped, or given up.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
     /// Kills what is left of the group and of the launch, and reaps the child.
     pub(super) fn end(&mut self) {
-        if self.reaped.is_some() {
+        if std::mem::replace(&mut self.over, true) {
             return;
         }
-        // The child is not reaped yet, so its number cannot name a group of strangers.
-        let _ = killpg(self.pid, Signal::SIGKILL);
+        let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        // As long as the child is not reaped, its number cannot name a group of strangers; where
+        // the kernel reaps by itself (SIGCHLD ignored), it may.
+        if waitid(Id::Pid(self.pid), peek) != Err(Errno::ECHILD) {
+            let _ = killpg(self.pid, Signal::SIGKILL);
+        }
         if self.wait_for_death(Instant::now() + PATIENCE) {
             self.end_strays();
             self.reaped = sys::reap(self.pid).ok();

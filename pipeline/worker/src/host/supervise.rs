@@ -9,6 +9,7 @@ use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, poll},
     sys::wait::WaitStatus,
+    unistd::getpid,
 };
 use schema::{Outcome, OutcomeKind, protocol::MAX_MESSAGE_BYTES};
 
@@ -22,7 +23,7 @@ use super::{
     stream::{Look, Stream},
     watch::Watch,
 };
-use crate::WorkerCommand;
+use crate::{WorkerCommand, procfs};
 
 /// How often memory and log are looked at.
 const TICK: Duration = Duration::from_millis(200);
@@ -88,7 +89,7 @@ impl Supervised {
         let confined = limits.memory_bytes.filter(|_| limits.cgroup);
         let (cgroup, join) = confined.and_then(Cgroup::create).unzip();
         let machine_kills = machine_kills();
-        let forked_bytes = Watch::new(nix::unistd::getpid()).look();
+        let forked_bytes = procfs::resident_bytes(getpid()).unwrap_or(0);
         let process = Process::start(command, streams, address.as_deref(), join)?;
         let watch = Watch::new(process.pid());
         Ok(Self {
@@ -110,7 +111,7 @@ impl Supervised {
 
     /// Takes note of the memory that a worker holds while it can still be seen.
     pub(super) fn note_memory(&mut self) {
-        self.watch.look();
+        self.watch.look_at_leader();
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -273,19 +274,21 @@ impl Supervised {
             let reason = format!("the worker flooded its log with more than {limit}");
             return Err(self.give_up(OutcomeKind::Crashed, reason));
         }
-        if self.memory_evidence().in_group {
+        if self.killed_in_group() {
             // The worker may live on without the child that the kernel took.
             return Err(self.died("while it was running"));
         }
+        let Some(limit_bytes) = self.limits.memory_bytes.filter(|_| self.cgroup.is_none()) else {
+            self.watch.look_at_leader();
+            return Ok(());
+        };
         let resident_bytes = self.watch.look();
-        match self.limits.memory_bytes {
-            Some(limit_bytes) if resident_bytes > limit_bytes => {
-                let (held, limit) = (bytes(resident_bytes), bytes(limit_bytes));
-                let reason = format!("the worker held {held}, more than its limit of {limit}");
-                Err(self.give_up(OutcomeKind::OutOfMemory, reason))
-            }
-            _ => Ok(()),
+        if resident_bytes <= limit_bytes {
+            return Ok(());
         }
+        let (held, limit) = (bytes(resident_bytes), bytes(limit_bytes));
+        let reason = format!("the worker held {held}, more than its limit of {limit}");
+        Err(self.give_up(OutcomeKind::OutOfMemory, reason))
     }
 
     /// Kills the worker for this reason.
@@ -406,18 +409,34 @@ impl Supervised {
     }
 
     fn end(&mut self) {
-        if self.process.reaped().is_none() {
+        if !self.process.is_over() {
             // While it lives, its peak can be seen; a moment later no more.
-            self.watch.look();
+            self.watch.look_at_leader();
+            // A group of its own also holds what left process group and environment behind.
+            self.empty_cgroup();
             self.process.end();
+            self.empty_cgroup();
         }
-        while self.log.drain() > 0 {}
+        // Bounded: something that escaped all of this may still be writing.
+        for _ in 0..4 {
+            self.log.drain();
+        }
+    }
+
+    fn empty_cgroup(&self) {
+        if let Some(group) = &self.cgroup {
+            group.kill_all(self.process.pid());
+        }
+    }
+
+    fn killed_in_group(&self) -> bool {
+        self.cgroup.as_ref().is_some_and(|group| group.kills() > 0)
     }
 
     fn memory_evidence(&self) -> MemoryEvidence {
         MemoryEvidence {
             limit_bytes: self.limits.memory_bytes,
-            in_group: self.cgroup.as_ref().is_some_and(|group| group.kills() > 0),
+            in_group: self.killed_in_group(),
             on_machine: machine_kills() > self.machine_kills,
         }
     }

@@ -42,6 +42,11 @@ impl Watch {
             self.others_bytes = self.others();
         }
         self.ticks = self.ticks.wrapping_add(1);
+        self.look_at_leader().saturating_add(self.others_bytes)
+    }
+
+    /// Looks at the worker alone; gives what it holds now, in bytes.
+    pub(super) fn look_at_leader(&mut self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.leader));
         let field = |name| {
             status
@@ -51,7 +56,7 @@ impl Watch {
                 .unwrap_or(0)
         };
         self.peak_bytes = self.peak_bytes.max(field("VmHWM"));
-        field("VmRSS").saturating_add(self.others_bytes)
+        field("VmRSS")
     }
 
     /// The worker's own largest resident set, as far as it was seen; 0 for never.

@@ -141,6 +141,8 @@ fn read_all(mut stream: impl Read, sender: &SyncSender<Incoming>, cancelled: &At
 mod tests {
     use std::io::{Cursor, Write};
 
+    use proptest::prelude::*;
+
     use super::*;
 
     fn messages(stream: impl Read + Send + 'static) -> Vec<Result<Request, String>> {
@@ -201,5 +203,22 @@ mod tests {
         };
         assert!(inbox.cancelled(1).is_set());
         assert!(!inbox.cancelled(2).is_set());
+    }
+
+    proptest! {
+        /// Whatever comes, there is one answer to each line that is neither blank nor `cancel`.
+        #[test]
+        fn every_line_has_its_answer(
+            lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20),
+        ) {
+            let lines: Vec<Vec<u8>> = lines
+                .into_iter()
+                .map(|line| line.into_iter().filter(|&byte| byte != b'\n').collect())
+                .collect();
+            let expected = lines.iter().filter(|line| !line.trim_ascii().is_empty()).count();
+            let stream = lines.join(&b'\n');
+            let all = messages(Cursor::new([stream, b"\n".to_vec()].concat()));
+            prop_assert_eq!(all.len(), expected);
+        }
     }
 }

@@ -144,3 +144,147 @@ impl Windows {
         self.total_ns = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, thread};
+
+    use schema::OutcomeKind;
+
+    use super::*;
+    use crate::ParityData;
+
+    /// Counts its steps, and fails at one of them.
+    #[derive(Default)]
+    struct Counter {
+        steps: u64,
+        fails_at: u64,
+        pause: Duration,
+    }
+
+    impl Session for Counter {
+        fn step(&mut self) -> Result<(), Outcome> {
+            self.steps += 1;
+            thread::sleep(self.pause);
+            if self.steps == self.fails_at {
+                return Err(Outcome::new(OutcomeKind::OutOfMemory, "full"));
+            }
+            Ok(())
+        }
+
+        fn parity(&mut self, _: u32) -> Result<ParityData, Outcome> {
+            Ok(ParityData::default())
+        }
+
+        fn reset(&mut self) -> Result<(), Outcome> {
+            Ok(())
+        }
+
+        fn device_memory(&mut self) -> Option<(u64, u64)> {
+            None
+        }
+    }
+
+    fn limits(discard: u64, min_steps: u64, min_ns: u64, max_steps: u64) -> Measure {
+        Measure {
+            discard,
+            min_steps,
+            min_ns,
+            max_steps,
+        }
+    }
+
+    #[test]
+    fn both_minima_or_the_maximum_end_a_measurement() {
+        let mut session = Counter::default();
+        let mut count = |limits: Measure| {
+            let samples = measure(&mut session, &limits, || false).unwrap();
+            assert!(!samples.cancelled && !samples.samples_ns.contains(&0));
+            samples.samples_ns.len()
+        };
+        assert_eq!(count(limits(2, 5, 0, 100)), 5);
+        assert_eq!(count(limits(0, 5, u64::MAX, 7)), 7);
+        assert_eq!(count(limits(0, 9, 0, 7)), 7);
+        assert_eq!(count(limits(0, 0, 0, 7)), 0);
+        assert_eq!(session.steps, 2 + 5 + 7 + 7);
+    }
+
+    #[test]
+    fn time_is_the_sum_of_the_samples() {
+        let mut session = Counter {
+            pause: Duration::from_millis(2),
+            ..Counter::default()
+        };
+        let samples = measure(&mut session, &limits(0, 1, 5_000_000, 1000), || false).unwrap();
+        let (last, before) = samples.samples_ns.split_last().unwrap();
+        let before: u64 = before.iter().sum();
+        assert!(before < 5_000_000 && before + last >= 5_000_000);
+    }
+
+    #[test]
+    fn a_cancel_is_heard_between_steps() {
+        let mut session = Counter::default();
+        let looks = Cell::new(0);
+        let third = || looks.replace(looks.get() + 1) >= 3;
+        let samples = measure(&mut session, &limits(0, 9, 0, 9), third).unwrap();
+        assert!(samples.cancelled);
+        assert_eq!(samples.samples_ns.len(), 3);
+        let samples = measure(&mut session, &limits(9, 9, 0, 9), || true).unwrap();
+        assert!(samples.cancelled && samples.samples_ns.is_empty());
+        assert_eq!(session.steps, 3);
+    }
+
+    #[test]
+    fn a_failing_step_fails_the_request() {
+        for discard in [0, 3] {
+            let mut session = Counter {
+                fails_at: 2,
+                ..Counter::default()
+            };
+            let error = measure(&mut session, &limits(discard, 9, 0, 9), || false).unwrap_err();
+            assert_eq!(error.reason, "full");
+        }
+    }
+
+    #[test]
+    fn a_warm_up_keeps_to_its_limits() {
+        let mut session = Counter::default();
+        let limits = WarmUp {
+            min_steps: 12,
+            max_ns: 0,
+            tolerance: 0.0,
+        };
+        let done = warm_up(&mut session, &limits, || false).unwrap();
+        assert_eq!((done.steps, done.steady), (12, false));
+        let done = warm_up(&mut session, &limits, || true).unwrap();
+        assert_eq!((done.steps, session.steps), (0, 12));
+    }
+
+    #[test]
+    fn steady_is_what_the_last_two_windows_agree_on() {
+        const SLOW_NS: u64 = 10_000_000;
+        let mut windows = Windows::new(0.1);
+        let mut window = |sample_ns: u64| {
+            (0..WINDOW_STEPS).for_each(|_| windows.push(sample_ns));
+            windows.steady()
+        };
+        assert!(!window(SLOW_NS), "one window has nothing to agree with");
+        assert!(window(SLOW_NS * 11 / 10), "a tenth is within the tolerance");
+        assert!(!window(SLOW_NS * 2));
+        assert!(window(SLOW_NS * 2));
+        assert!(!window(SLOW_NS), "faster is as unsteady as slower");
+    }
+
+    #[test]
+    fn a_window_is_neither_a_moment_nor_an_age() {
+        let mut windows = Windows::new(0.1);
+        (0..2 * WINDOW_MAX_STEPS - 1).for_each(|_| windows.push(20));
+        assert!(!windows.steady());
+        windows.push(20);
+        assert!(windows.steady());
+        // No tolerance makes sense of what is not a number: nothing is steady then.
+        let mut windows = Windows::new(f64::NAN);
+        (0..2 * WINDOW_MAX_STEPS).for_each(|_| windows.push(20));
+        assert!(!windows.steady());
+    }
+}
