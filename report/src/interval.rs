@@ -16,18 +16,29 @@ pub(crate) struct Estimate {
     pub(crate) basis: String,
 }
 
-/// A ratio of step times.
-pub(crate) fn ratio(interval: &Interval) -> Estimate {
-    print(interval, 1.0, "×", 2)
+/// A ratio of step times. Each end is printed with as many digits as it takes to stay on its side
+/// of every limit, so that no interval seems to contradict its verdict.
+pub(crate) fn ratio(interval: &Interval, limits: &[f64]) -> Estimate {
+    print(interval, 1.0, "×", 2, limits)
 }
 
 /// A step time.
 pub(crate) fn step_time(interval: &Interval) -> Estimate {
     let (scale, unit) = units::time_unit(interval.centre);
-    print(interval, scale, &format!("\u{a0}{unit}"), 3)
+    print(interval, scale, &format!("\u{a0}{unit}"), 3, &[])
 }
 
-fn print(interval: &Interval, scale: f64, unit: &str, digits: u8) -> Estimate {
+/// Both sides of "no difference" at these relative differences.
+pub(crate) fn limits(differences: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let sides = |difference: f64| [1.0 / (1.0 + difference), 1.0 + difference];
+    differences
+        .into_iter()
+        .flat_map(sides)
+        .chain([1.0])
+        .collect()
+}
+
+fn print(interval: &Interval, scale: f64, unit: &str, digits: u8, limits: &[f64]) -> Estimate {
     let basis = format!(
         "{} confidence over {} {}",
         units::confidence(interval.confidence),
@@ -38,34 +49,70 @@ fn print(interval: &Interval, scale: f64, unit: &str, digits: u8) -> Estimate {
             "blocks"
         }
     );
-    if !interval.centre.is_finite() {
+    let finite = |value: f64| Some(value / scale).filter(|value| value.is_finite());
+    let Some(centre) = finite(interval.centre) else {
         return Estimate {
             centre: units::NOTHING.to_owned(),
-            range: "[unbounded]".to_owned(),
+            range: "[0, ∞]".to_owned(),
             basis,
         };
-    }
-    let [low, high] = [interval.low, interval.high].map(|end| end.filter(|end| end.is_finite()));
-    let half = match (low, high) {
-        (Some(low), Some(high)) => (high - low) / 2.0 / scale,
-        _ => 0.0,
     };
-    let centre = interval.centre / scale;
-    let decimals = units::decimals(centre, half, digits);
-    let number = |value: f64| match value / scale {
-        huge if huge.abs() >= 1e7 => format!("{huge:.1e}"),
-        value => format!("{value:.decimals$}"),
-    };
-    let range = match (low, high) {
-        (Some(low), Some(high)) => format!("[{}, {}]", number(low), number(high)),
-        (Some(low), None) => format!("[{}, unbounded]", number(low)),
-        (None, Some(high)) => format!("[unbounded, {}]", number(high)),
-        (None, None) => "[unbounded]".to_owned(),
+    let (low, high) = (
+        interval.low.and_then(finite),
+        interval.high.and_then(finite),
+    );
+    let half = low.zip(high).map_or(0.0, |(low, high)| (high - low) / 2.0);
+    let ends: Vec<f64> = low.into_iter().chain(high).collect();
+    let decimals = faithful(units::decimals(centre, half, digits), &ends, limits);
+    let end = |end: Option<f64>, unbounded: &str| {
+        end.map_or_else(|| unbounded.to_owned(), |end| number(end, decimals))
     };
     Estimate {
-        centre: format!("{}{unit}", number(interval.centre)),
-        range,
+        centre: format!("{}{unit}", number(centre, decimals)),
+        range: format!("[{}, {}]", end(low, "0"), end(high, "∞")),
         basis,
+    }
+}
+
+/// The extent of several ratios in words, for example `between 0.20× and 0.55×`; `None` when an
+/// end is unbounded.
+pub(crate) fn between(low: f64, high: f64, limits: &[f64]) -> Option<String> {
+    if !low.is_finite() || !high.is_finite() {
+        return None;
+    }
+    let decimals = faithful(
+        units::decimals(low, (high - low) / 2.0, 2),
+        &[low, high],
+        limits,
+    );
+    Some(format!(
+        "between {}× and {}×",
+        number(low, decimals),
+        number(high, decimals)
+    ))
+}
+
+/// The fewest decimals, from `start` on, with which every end compares to every limit as it does
+/// with all of its digits.
+fn faithful(start: usize, ends: &[f64], limits: &[f64]) -> usize {
+    let stays = |decimals: usize| {
+        ends.iter().all(|end| {
+            let shown: f64 = number(*end, decimals).parse().unwrap_or(*end);
+            limits
+                .iter()
+                .all(|limit| shown.partial_cmp(limit) == end.partial_cmp(limit))
+        })
+    };
+    (start..start + 6)
+        .find(|decimals| stays(*decimals))
+        .unwrap_or(start)
+}
+
+fn number(value: f64, decimals: usize) -> String {
+    if value.abs() >= 1e7 {
+        format!("{value:.1e}")
+    } else {
+        format!("{value:.decimals$}")
     }
 }
 
@@ -99,21 +146,38 @@ mod tests {
 
     #[test]
     fn ratios_carry_their_interval() {
-        let estimate = ratio(&interval(Some(0.51), 0.53, Some(0.55)));
+        let estimate = ratio(&interval(Some(0.51), 0.53, Some(0.55)), &[]);
         assert_eq!(
             (estimate.centre.as_str(), estimate.range.as_str()),
             ("0.53×", "[0.51, 0.55]")
         );
         assert_eq!(estimate.basis, "95 % confidence over 6 blocks");
         assert_eq!(
-            ratio(&interval(Some(0.9991), 1.0002, Some(1.0013))).range,
+            ratio(&interval(Some(0.9991), 1.0002, Some(1.0013)), &[]).range,
             "[0.9991, 1.0013]"
         );
         assert_eq!(
-            ratio(&interval(Some(11.8), 12.5, Some(13.4))).range,
+            ratio(&interval(Some(11.8), 12.5, Some(13.4)), &[]).range,
             "[11.8, 13.4]"
         );
-        assert_eq!(ratio(&interval(None, 0.5, None)).range, "[unbounded]");
+        assert_eq!(ratio(&interval(None, 0.5, None), &[]).range, "[0, ∞]");
+    }
+
+    #[test]
+    fn no_interval_seems_to_cross_a_limit_that_it_does_not() {
+        let limits = limits([0.05]);
+        let print =
+            |low, centre, high| ratio(&interval(Some(low), centre, Some(high)), &limits).range;
+        // 1 ÷ 1.05 is 0.95238: with two decimals both would print as 0.95.
+        assert_eq!(print(0.80, 0.88, 0.9523), "[0.80, 0.95]");
+        assert_eq!(print(0.80, 0.88, 0.953), "[0.800, 0.953]");
+        assert_eq!(print(1.0002, 1.02, 1.04), "[1.0002, 1.0400]");
+        assert_eq!(print(0.80, 0.88, 0.93), "[0.80, 0.93]");
+        assert_eq!(
+            between(0.2, 0.953, &limits).unwrap(),
+            "between 0.200× and 0.953×"
+        );
+        assert_eq!(between(0.2, f64::INFINITY, &limits), None);
     }
 
     #[test]
@@ -127,10 +191,13 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_not_printed() {
-        let estimate = ratio(&interval(Some(f64::NAN), f64::NAN, Some(f64::INFINITY)));
+        let estimate = ratio(
+            &interval(Some(f64::NAN), f64::NAN, Some(f64::INFINITY)),
+            &[],
+        );
         assert_eq!(
             (estimate.centre.as_str(), estimate.range.as_str()),
-            ("–", "[unbounded]")
+            ("–", "[0, ∞]")
         );
     }
 

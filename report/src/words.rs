@@ -143,7 +143,7 @@ pub(crate) const fn outcome_meaning(kind: OutcomeKind) -> &'static str {
     match kind {
         OutcomeKind::Measured => "Samples were taken, and the outputs agree with the reference.",
         OutcomeKind::Unstable => {
-            "Samples were taken, but the machine disturbed them beyond the bound; the speed is shown, the verdict is not."
+            "Samples were taken, but the machine disturbed them beyond the bound; the speed is shown, and no verdict rests on it."
         }
         OutcomeKind::ParityUnverified => {
             "The outputs could not be compared, since no reference exists for this configuration. No speed is shown."

@@ -315,3 +315,24 @@ async fn hostile_pages_are_accessible_on_a_telephone() {
     )
     .await;
 }
+
+/// Not a test: takes the picture of the README.
+///
+/// `PHOTOFINISH_PICTURE=docs/site.png cargo test -p photofinish-report --test browser -- --ignored`;
+/// `PHOTOFINISH_SITE` names a rendered site, without it a site made by hand is shown.
+#[tokio::test]
+#[ignore = "writes a picture"]
+async fn take_a_picture() {
+    let made = Site::of(&realistic::tables());
+    let root = std::env::var_os("PHOTOFINISH_SITE").map_or_else(|| made.root(), Into::into);
+    let picture =
+        std::env::var_os("PHOTOFINISH_PICTURE").expect("PHOTOFINISH_PICTURE names a file");
+    let page = std::path::absolute(root.join("index.html")).expect("a path");
+    let browser = Browser::start(WIDE).await;
+    let page = url::Url::from_file_path(page).expect("an absolute path");
+    browser.client.goto(page.as_str()).await.expect("a page");
+    browser.until("!document.querySelector('[data-chart]') || document.querySelector('[data-live] canvas')").await;
+    let png = browser.client.screenshot().await.expect("a picture");
+    std::fs::write(picture, png).expect("a file");
+    browser.close().await;
+}

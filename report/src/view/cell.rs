@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     cells,
     chrome::{self, Chrome, link},
-    comparison::Contender,
+    comparison::{self, Contender},
     configuration, downloads, job, machines, setting,
 };
 use crate::{
@@ -243,7 +243,10 @@ fn verdicts(index: &Index<'_>, job: &JobTable, row: &CellRow) -> Vec<VerdictLine
             contender: words::value(&table.axis, &pair.value),
             baseline: words::value(&table.axis, &table.baseline),
             badge: words::verdict(pair.verdict),
-            ratio: pair.ratio.as_ref().map(interval::ratio),
+            ratio: pair
+                .ratio
+                .as_ref()
+                .map(|ratio| interval::ratio(ratio, &comparison::limits(job, pair))),
             reason: pair.reason.clone(),
             other: index
                 .cell(&job.id, other)

@@ -110,7 +110,12 @@ pub(crate) fn draw(
     let settings = Settings::of(cells.iter().map(|row| &row.coordinates), &job.axes, axis);
     let mut labels: Vec<String> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let mut series: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
+    // The baseline comes first.
+    let baseline = job
+        .comparisons
+        .first()
+        .map_or("", |comparison| comparison.baseline.as_str());
+    let mut series: BTreeMap<(bool, &str), Vec<Point>> = BTreeMap::new();
     for (row, step) in measured {
         let label = settings.label(&row.coordinates);
         let place = *places.entry(label.clone()).or_insert_with(|| {
@@ -129,13 +134,13 @@ pub(crate) fn draw(
             printed.range
         );
         series
-            .entry(value)
+            .entry((value != baseline, value))
             .or_default()
             .extend(Point::new(place, step, scale, label));
     }
     let legend: Vec<Contender> = series
         .keys()
-        .map(|value| Contender {
+        .map(|(_, value)| Contender {
             name: words::value(axis, value),
             mark: marks.of(axis, value),
         })

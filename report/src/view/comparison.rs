@@ -123,7 +123,10 @@ impl Family {
                     setting: settings.label(&row.coordinates),
                     contender: contender(&row.value),
                     badge: words::verdict(row.verdict),
-                    ratio: row.ratio.as_ref().map(interval::ratio),
+                    ratio: row
+                        .ratio
+                        .as_ref()
+                        .map(|ratio| interval::ratio(ratio, &limits(job, row))),
                     centre: row
                         .ratio
                         .map(|ratio| ratio.centre)
@@ -151,7 +154,7 @@ impl Family {
             confidence: confidence(table, job.measure.confidence),
             summaries: values
                 .iter()
-                .filter_map(|value| summary(table, value, contender(value)))
+                .filter_map(|value| summary(table, value, contender(value), job.measure.margin))
                 .collect(),
             rows,
             picture: None,
@@ -221,6 +224,11 @@ impl Family {
     }
 }
 
+/// What a pair's interval was held against.
+pub(crate) fn limits(job: &JobTable, row: &ComparisonRow) -> Vec<f64> {
+    interval::limits([job.measure.margin].into_iter().chain(row.floor))
+}
+
 fn title(axis: &str, contenders: &[Contender], baseline: &Contender) -> String {
     match contenders {
         [one] => format!("{} against {}", one.name, baseline.name),
@@ -229,16 +237,16 @@ fn title(axis: &str, contenders: &[Contender], baseline: &Contender) -> String {
 }
 
 fn confidence(table: &ComparisonTable, together: f64) -> String {
-    format!(
-        "{} {} drawn together at {} confidence: each interval at {}",
-        table.family,
-        if table.family == 1 {
-            "verdict"
-        } else {
-            "verdicts"
-        },
-        units::percent(together),
+    let (together, each) = (
+        units::confidence(together),
         units::confidence(table.confidence_each),
+    );
+    if table.family == 1 {
+        return format!("One verdict, at {each} confidence");
+    }
+    format!(
+        "{} verdicts drawn together at {together} confidence: each interval at {each}",
+        table.family
     )
 }
 
@@ -256,7 +264,12 @@ const TOLD: &[Verdict] = &[
     Verdict::NotMeasured,
 ];
 
-fn summary(table: &ComparisonTable, value: &str, contender: Contender) -> Option<Summary> {
+fn summary(
+    table: &ComparisonTable,
+    value: &str,
+    contender: Contender,
+    margin: f64,
+) -> Option<Summary> {
     let rows: Vec<&ComparisonRow> = table.rows.iter().filter(|row| row.value == value).collect();
     let count = |verdict: Verdict| rows.iter().filter(|row| row.verdict == verdict).count();
     // The earliest of equals: `max_by_key` would take the last.
@@ -267,11 +280,13 @@ fn summary(table: &ComparisonTable, value: &str, contender: Contender) -> Option
         .max_by_key(|verdict| count(*verdict))?;
     let led = rows.iter().filter(|row| row.verdict == most);
     let hull = interval::hull(led.filter_map(|row| row.ratio.as_ref()));
+    let limits = interval::limits(
+        [margin]
+            .into_iter()
+            .chain(rows.iter().filter_map(|row| row.floor)),
+    );
     let range = match hull {
-        Some((Some(low), Some(high))) if low.is_finite() && high.is_finite() => {
-            let decimals = units::decimals(low, (high - low) / 2.0, 2);
-            format!("between {low:.decimals$}× and {high:.decimals$}×")
-        }
+        Some((Some(low), Some(high))) => interval::between(low, high, &limits).unwrap_or_default(),
         _ => String::new(),
     };
     let total = rows.len();
@@ -373,7 +388,7 @@ mod tests {
             name: "V".to_owned(),
             mark: Mark::default(),
         };
-        let summary = summary(&table, "v", contender).unwrap();
+        let summary = summary(&table, "v", contender, 0.05).unwrap();
         (summary.headline, summary.range, summary.others)
     }
 

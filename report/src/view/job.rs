@@ -12,6 +12,7 @@ use super::{
     cells::{self, Line},
     chrome::{Chrome, link},
     comparison::Family,
+    setting::Settings,
 };
 use crate::{
     ReportError,
@@ -40,7 +41,9 @@ pub(crate) struct JobPage {
     warnings: Vec<String>,
     floors: Vec<FloorLine>,
     tally_counts: Vec<Count>,
+    /// Columns of the table of cells, and what all cells share.
     axes: Vec<String>,
+    shared: String,
     cells: Vec<Line>,
     picture_of_cells: Option<Picture>,
 }
@@ -99,7 +102,8 @@ impl JobPage {
         let families = families(index, marks, job, drawer)?;
         let engines: std::collections::BTreeSet<String> =
             rows.iter().map(|row| row.cell.engine.to_string()).collect();
-        let axes = columns(job, rows.iter().map(|row| &row.coordinates));
+        let settings = Settings::of(rows.iter().map(|row| &row.coordinates), &job.axes, "");
+        let axes: Vec<String> = settings.varying().map(str::to_owned).collect();
         Ok(Self {
             chrome: Chrome::new(index.tables, "../", "jobs", &heading)
                 .with_crumbs(vec![link("Overview", "../index.html")]),
@@ -120,7 +124,10 @@ impl JobPage {
                     floor: floor
                         .floor
                         .map_or_else(|| units::NOTHING.to_owned(), units::percent),
-                    ratio: floor.ratio.as_ref().map(interval::ratio),
+                    ratio: floor
+                        .ratio
+                        .as_ref()
+                        .map(|ratio| interval::ratio(ratio, &interval::limits(floor.floor))),
                     pairs: floor.pairs,
                 })
                 .collect(),
@@ -128,6 +135,7 @@ impl JobPage {
             cells: rows.iter().map(|row| cells::line(row, &axes)).collect(),
             picture_of_cells: cells::draw(job, rows, marks, drawer)?,
             axes,
+            shared: settings.shared(),
             heading,
         })
     }
@@ -145,22 +153,6 @@ pub(crate) fn heading(job: &JobTable) -> String {
     } else {
         job.question.clone()
     }
-}
-
-/// The job's axes in its own order, and any that only its cells know.
-pub(crate) fn columns<'a>(
-    job: &JobTable,
-    rows: impl Iterator<Item = &'a BTreeMap<String, String>>,
-) -> Vec<String> {
-    let mut axes = job.axes.clone();
-    let known: std::collections::BTreeSet<&String> = rows.flat_map(BTreeMap::keys).collect();
-    axes.extend(
-        known
-            .into_iter()
-            .filter(|axis| !job.axes.contains(axis))
-            .cloned(),
-    );
-    axes
 }
 
 fn families(

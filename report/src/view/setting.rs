@@ -58,6 +58,11 @@ impl<'a> Settings<'a> {
         Self { varying, shared }
     }
 
+    /// The axes along which rows differ.
+    pub(crate) fn varying(&self) -> impl Iterator<Item = &'a str> {
+        self.varying.iter().copied()
+    }
+
     /// What all rows share, for a heading; may be empty.
     pub(crate) fn shared(&self) -> String {
         self.shared
