@@ -35,7 +35,7 @@ fn main() {
     let began = Instant::now();
     match read(&paths).and_then(|files| plan(&files, &support::world())) {
         Ok(plan) if paths.is_empty() => {
-            println!("{} cells in {:?}", plan.cell_count(), began.elapsed())
+            println!("{} cells in {:?}", plan.cell_count(), began.elapsed());
         }
         Ok(plan) => println!("{}planned in {:?}", explain(&plan, true), began.elapsed()),
         Err(diagnostics) => {

@@ -11,7 +11,7 @@ use crate::{
     tree::Step,
 };
 
-/// Most rules that one entry may stand for: its lists multiply.
+/// Most rules of a job: an entry's lists multiply.
 const RULE_LIMIT: usize = 1000;
 
 /// The rules of the job, one for each combination of an entry's lists.
@@ -26,10 +26,10 @@ pub(crate) fn resolve(context: &mut Context<'_>, axes: &[Axis]) -> Vec<Allow> {
             .try_fold(allow.outcome.len(), |count, (_, _, values)| {
                 count.checked_mul(values.len())
             });
-        if count.is_none_or(|count| count > RULE_LIMIT) {
+        if count.is_none_or(|count| count > RULE_LIMIT - rules.len().min(RULE_LIMIT)) {
             context.error_with_help(
                 &root,
-                "the lists of this entry multiply to too many rules",
+                "the lists of this entry bring the job to more than 1,000 rules",
                 "use a pattern such as `tensorrt/*`",
             );
             continue;

@@ -249,8 +249,23 @@ fn unique<T>(
         );
         return None;
     }
+    let limit = context.world.cell_limit;
+    if values.len() > limit {
+        context.error_with_help(
+            steps,
+            format!(
+                "{} values bring the plan over the limit of {limit} combinations",
+                values.len()
+            ),
+            "name fewer values or raise the limit",
+        );
+        return None;
+    }
     let (mut found, mut seen, mut wrong) = (Vec::new(), BTreeMap::new(), false);
     for (index, value) in values.iter().enumerate() {
+        if !context.has_room() {
+            break;
+        }
         let mut steps = steps.to_vec();
         steps.push(Step::Index(index));
         let Some((text, typed)) = read(context, value, &steps) else {

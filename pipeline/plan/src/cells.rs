@@ -107,7 +107,11 @@ pub(crate) fn resolve(
                     .push(draft.planned(context.world, mode, shared, &network));
             }
             Err(reason) => {
-                if refused.insert((draft.model.clone(), draft.dims.clone())) {
+                let is_news = refused.insert((draft.model.clone(), draft.dims.clone()));
+                if !context.has_room() {
+                    return None;
+                }
+                if is_news {
                     refuse(context, axes, &draft, &reason, networks);
                 }
             }

@@ -4,6 +4,9 @@ use schema::manifest::Job;
 
 use crate::{ManifestFile, World, fault::Fault, tree::Step};
 
+/// Most errors noted for one job: more would flood the terminal, and take time to word.
+const FAULT_LIMIT: usize = 30;
+
 /// A job with its file and the faults found so far.
 pub(crate) struct Context<'a> {
     pub(crate) world: &'a World,
@@ -48,8 +51,15 @@ impl<'a> Context<'a> {
 
     /// Notes an error at something of the job.
     pub(crate) fn error(&mut self, steps: &[Step], message: impl Into<String>) {
-        let fault = self.file.fault(&self.path(steps), message);
-        self.faults.push(fault);
+        if self.has_room() {
+            let fault = self.file.fault(&self.path(steps), message);
+            self.faults.push(fault);
+        }
+    }
+
+    /// Whether one more error would be noted.
+    pub(crate) fn has_room(&self) -> bool {
+        self.faults.len() < FAULT_LIMIT
     }
 
     /// Notes an error with what would be right.
@@ -59,7 +69,9 @@ impl<'a> Context<'a> {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        let fault = self.file.fault(&self.path(steps), message).help(help);
-        self.faults.push(fault);
+        if self.has_room() {
+            let fault = self.file.fault(&self.path(steps), message).help(help);
+            self.faults.push(fault);
+        }
     }
 }

@@ -11,6 +11,12 @@ use crate::{
     tree::Step,
 };
 
+/// Most entries of `exclude`, `include` and the like.
+const ENTRY_LIMIT: usize = 1000;
+
+/// Most values that all entries of such a list name together.
+const VALUE_LIMIT: usize = 10_000;
+
 /// For each axis of the job the index of a value.
 pub(crate) type Point = Vec<u32>;
 
@@ -22,6 +28,10 @@ pub(crate) fn expand(
     room: usize,
 ) -> Option<Vec<Point>> {
     let before = context.faults.len();
+    bound(context);
+    if context.faults.len() > before {
+        return None;
+    }
     let exclude: Vec<_> = (0..context.job.exclude.len())
         .map(|entry| excluded(context, axes, entry))
         .collect();
@@ -36,7 +46,7 @@ pub(crate) fn expand(
         .into_iter()
         .chain(&include)
         .map(|choices| product(choices))
-        .fold(Some(0_usize), |sum, count| sum?.checked_add(count?));
+        .try_fold(0_usize, |sum, count| sum.checked_add(count?));
     if count.is_none_or(|count| count > room) {
         over_the_limit(context, axes, count);
         return None;
@@ -72,6 +82,32 @@ pub(crate) fn expand(
         );
     }
     (context.faults.len() == before).then(|| points.into_iter().collect())
+}
+
+/// Each value of these lists is looked for among the axis's, and each entry in every combination.
+fn bound(context: &mut Context<'_>) {
+    let job = context.job;
+    let lists = [
+        ("exclude", Some(&job.exclude), job.exclude.len()),
+        ("include", Some(&job.include), job.include.len()),
+        ("compare", None, job.compare.len()),
+        ("allow", None, job.allow.len()),
+        ("claims", None, job.claims.len()),
+    ];
+    for (list, entries, count) in lists {
+        let values = entries.into_iter().flat_map(|entries| entries.iter());
+        let values: usize = values
+            .flat_map(|entry| entry.0.values())
+            .map(|values| values.len())
+            .sum();
+        if count > ENTRY_LIMIT || values > VALUE_LIMIT {
+            context.error_with_help(
+                &[name(list)],
+                format!("this list is longer than {ENTRY_LIMIT} entries or {VALUE_LIMIT} values"),
+                "a pattern such as `bert*` covers many values",
+            );
+        }
+    }
 }
 
 fn over_the_limit(context: &mut Context<'_>, axes: &[Axis], count: Option<usize>) {
@@ -132,7 +168,7 @@ fn excluded(context: &mut Context<'_>, axes: &[Axis], entry: usize) -> Selector 
         let mut wanted = BTreeSet::new();
         for (index, value) in values.iter().enumerate() {
             let found = matching(axis, value);
-            if found.is_empty() {
+            if found.is_empty() && context.has_room() {
                 let steps = [
                     root[0].clone(),
                     root[1].clone(),

@@ -109,7 +109,7 @@ pub fn read_manifests(paths: &[PathBuf]) -> Result<Vec<ManifestFile>, Vec<Diagno
     for path in paths {
         match find(path) {
             Ok(found) => files.extend(found),
-            Err(diagnostic) => diagnostics.push(diagnostic),
+            Err(found) => diagnostics.extend(found),
         }
     }
     let mut seen = std::collections::BTreeSet::new();
@@ -129,11 +129,12 @@ pub fn read_manifests(paths: &[PathBuf]) -> Result<Vec<ManifestFile>, Vec<Diagno
 }
 
 /// The manifests that a path stands for.
-fn find(path: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
+fn find(path: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let trouble = |message: &str, help| Diagnostic::of_file(&path.to_string_lossy(), message, help);
+    let trouble =
+        |message: &str, help| vec![Diagnostic::of_file(&path.to_string_lossy(), message, help)];
     let mut found = Vec::new();
     for (count, entry) in WalkDir::new(path)
         .sort_by_file_name()

@@ -13,6 +13,9 @@ use crate::{
     tree::Step,
 };
 
+/// Errors after which the rest is not looked at: fixing these comes first.
+const SHOWN: usize = 50;
+
 /// Decides everything that a run will do, and changes nothing.
 ///
 /// # Errors
@@ -30,6 +33,9 @@ pub fn plan(files: &[ManifestFile], world: &World) -> Result<Plan, Vec<Diagnosti
             diagnostics.push(file.diagnostic(&fault));
         }
         for index in 0..file.manifest.jobs.len() {
+            if diagnostics.len() >= SHOWN {
+                break;
+            }
             match job::plan(world, file, index, room, &mut networks, &known) {
                 Ok(job) => {
                     room = room.saturating_sub(job.combinations);
@@ -97,5 +103,6 @@ fn duplicates(files: &[ManifestFile]) -> Vec<Diagnostic> {
             }
         }
     }
+    found.truncate(SHOWN);
     found
 }

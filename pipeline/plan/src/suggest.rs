@@ -3,13 +3,16 @@
 /// Words longer than this are not compared: no known word is.
 const WORD_LIMIT: usize = 64;
 
+/// Most words that are compared.
+const KNOWN_LIMIT: usize = 1000;
+
 /// A help line: the nearest of `known`, and all of them where they are few.
 pub(crate) fn among<'a>(
     word: &str,
     known: impl IntoIterator<Item = &'a str>,
     title: &str,
 ) -> String {
-    let mut known: Vec<&str> = known.into_iter().collect();
+    let mut known: Vec<&str> = known.into_iter().take(KNOWN_LIMIT).collect();
     known.sort_unstable();
     known.dedup();
     let mut list = known

@@ -8,7 +8,8 @@ use photofinish_plan::{Diagnostic, plan, read_manifests};
 mod support;
 
 fn refusal(path: PathBuf) -> Vec<Diagnostic> {
-    let planned = read_manifests(&[path.clone()]).and_then(|files| plan(&files, &support::world()));
+    let planned = read_manifests(std::slice::from_ref(&path))
+        .and_then(|files| plan(&files, &support::world()));
     match planned {
         Ok(_) => panic!("{} was accepted", path.display()),
         Err(diagnostics) => diagnostics,

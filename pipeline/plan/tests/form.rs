@@ -1,5 +1,7 @@
 //! The JSON Schema for editors: kept equal to the types, and true of what is read.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 use std::path::{Path, PathBuf};
 
 use photofinish_plan::{ManifestFile, manifest_schema, manifest_schema_text, plan, read_manifests};

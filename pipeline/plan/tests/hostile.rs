@@ -96,7 +96,7 @@ fn a_megabyte_of_anything_is_answered() {
 #[test]
 fn aliases_are_counted_as_what_they_stand_for() {
     let mut bomb = String::from("version: 1\na: &a [x, x, x, x, x, x, x, x, x, x]\n");
-    for (before, after) in ('a'..'z').zip('b'..='z') {
+    for (before, after) in ('a'..='y').zip('b'..='z') {
         let uses = vec![format!("*{before}"); 10].join(", ");
         bomb.push_str(&format!("{after}: &{after} [{uses}]\n"));
     }
@@ -251,7 +251,7 @@ proptest! {
                 prop_assert!(diagnostic.line.is_some());
                 let shown = diagnostic.render(false);
                 prop_assert!(shown.contains('^'), "{}", shown);
-                diagnostic.render(true);
+                prop_assert!(diagnostic.render(true).len() >= shown.len());
             }
         }
     }

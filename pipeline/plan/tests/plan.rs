@@ -352,7 +352,7 @@ fn what_changed_in_a_key_is_told_in_words() {
         changed(&planned(RACE, &other)),
         r#"machine: cpu_model was "A processor", is "Another processor""#
     );
-    other = world.clone();
+    other = world;
     other.fingerprint.gpus.push(Gpu {
         name: "A GPU".into(),
         driver: "1".into(),
