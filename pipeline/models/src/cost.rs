@@ -3,7 +3,7 @@
 //! # Arithmetic
 //! A multiplication, an addition, a comparison, a division, an exponential each count one
 //! floating-point operation; a multiply-add counts two (published figures in multiply-adds are
-//! half of ours). [`work`] holds the rule of each operator.
+//! half of ours). `cost/work.rs` holds the rule of each operator.
 //!
 //! Training counts the forward pass, the backward pass and the optimiser. Backward, an operator
 //! with weights (convolution, linear map, matrix product) costs its forward pass twice, once for the
