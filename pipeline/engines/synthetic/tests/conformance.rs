@@ -120,7 +120,7 @@ fn nothing_is_tried_without_a_handshake() {
 
 #[test]
 fn leaving_is_demanded() {
-    let patience = Duration::from_secs(4);
+    let patience = Duration::from_secs(6);
     let report = examine(&command(&["--variant", "ignores_bye"]), "steady", patience);
     assert!(
         failures(&report)["bye"].contains("did not leave"),

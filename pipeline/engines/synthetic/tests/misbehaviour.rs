@@ -34,12 +34,13 @@ impl Launch {
     }
 }
 
-/// Starts a worker, takes it as far as it goes, and makes sure that nothing is left of it.
+/// Starts a worker, takes it as far as it goes with this patience for each message, and makes
+/// sure that nothing is left of it.
 fn launch(
     arguments: &[&str],
     variant: &str,
     limits: &Limits,
-    patience: impl Fn() -> Instant,
+    patience: impl Fn(&str) -> Instant,
 ) -> Launch {
     let interrupt = Interrupt::new().unwrap();
     let scratch = tempfile::tempdir().unwrap();
@@ -50,16 +51,14 @@ fn launch(
         .env
         .insert("SYNTHETIC_TEST".to_owned(), mark.clone());
     let mut host = Host::start(&command, limits, &interrupt).unwrap();
-    let result = host.hello(patience()).and_then(|_| {
-        host.request(
-            &Request::Load(Box::new(load(variant, scratch.path()))),
-            patience(),
-        )?;
-        host.request(&MEASURE, patience())?;
+    let result = host.hello(patience("hello")).and_then(|_| {
+        let load = Request::Load(Box::new(load(variant, scratch.path())));
+        host.request(&load, patience("load"))?;
+        host.request(&MEASURE, patience("measure"))?;
         // What comes after the answer is found when the next question is asked.
-        host.request(&Request::Memory, patience())
+        host.request(&Request::Memory, patience("memory"))
     });
-    let ended = host.finish(patience());
+    let ended = host.finish(patience("bye"));
     assert_eq!(left_of(&mark), Vec::<String>::new());
     Launch {
         error: result.err(),
@@ -85,7 +84,7 @@ fn left_of(mark: &str) -> Vec<String> {
 }
 
 fn plain(variant: &str) -> Launch {
-    launch(&[], variant, &Limits::default(), || within(60))
+    launch(&[], variant, &Limits::default(), |_| within(60))
 }
 
 #[test]
@@ -131,7 +130,7 @@ fn leaving_early_is_a_crash() {
         &["--variant", "exit_at_start"],
         "steady",
         &Limits::default(),
-        || within(60),
+        |_| within(60),
     )
     .expect(
         OutcomeKind::Crashed,
@@ -172,7 +171,7 @@ fn a_flood_of_the_log_is_stopped() {
         log_bytes: 8 << 20,
         ..Limits::default()
     };
-    let launch = launch(&[], "flood_stderr", &limits, || within(60));
+    let launch = launch(&[], "flood_stderr", &limits, |_| within(60));
     launch.expect(OutcomeKind::Crashed, "flooded its log with more than 8 MiB");
     assert!(launch.ended.log.len() <= 16 << 10);
     assert!(
@@ -209,7 +208,7 @@ fn another_version_is_told_apart() {
         &["--variant", "wrong_version"],
         "steady",
         &Limits::default(),
-        || within(60),
+        |_| within(60),
     )
     .expect(
         OutcomeKind::Crashed,
@@ -219,18 +218,25 @@ fn another_version_is_told_apart() {
 
 #[test]
 fn silence_is_timed_out() {
-    for (arguments, variant, doing) in [
+    for (arguments, variant, phase, doing) in [
         (
             &["--variant", "mute"][..],
             "steady",
+            "hello",
             "before it said `hello`",
         ),
-        (&[], "hang_at_load", "before it answered `load`"),
-        (&[], "hang_at_measure", "before it answered `measure`"),
-        (&[], "stubborn", "before it answered `measure`"),
+        (&[], "hang_at_load", "load", "before it answered `load`"),
+        (
+            &[],
+            "hang_at_measure",
+            "measure",
+            "before it answered `measure`",
+        ),
+        (&[], "stubborn", "measure", "before it answered `measure`"),
     ] {
-        launch(arguments, variant, &Limits::default(), || within(1))
-            .expect(OutcomeKind::TimedOut, doing);
+        let patience = |now: &str| within(if now == phase { 1 } else { 60 });
+        let launch = launch(arguments, variant, &Limits::default(), patience);
+        launch.expect(OutcomeKind::TimedOut, doing);
     }
 }
 
@@ -240,18 +246,19 @@ fn a_slow_start_is_not_a_failure() {
         &["--variant", "slow_start"],
         "slow_start",
         &Limits::default(),
-        || within(60),
+        |_| within(60),
     );
     assert_eq!(launch.error, None);
 }
 
 #[test]
 fn a_worker_that_stays_after_bye_is_killed() {
+    let patience = |now: &str| within(if now == "bye" { 2 } else { 60 });
     let launch = launch(
         &["--variant", "ignores_bye"],
         "steady",
         &Limits::default(),
-        || within(2),
+        patience,
     );
     assert_eq!(launch.error, None);
     let outcome = launch.ended.outcome.unwrap();
@@ -304,7 +311,7 @@ fn memory_is_limited() {
             cgroup,
             ..Limits::default()
         };
-        let launch = launch(&[], variant, &limits, || within(60));
+        let launch = launch(&[], variant, &limits, |_| within(60));
         launch.expect(OutcomeKind::OutOfMemory, "its limit of 200 MiB");
     }
 }

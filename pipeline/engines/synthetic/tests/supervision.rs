@@ -239,8 +239,6 @@ fn a_worker_does_not_outlive_its_supervisor() {
             None => thread::sleep(Duration::from_millis(1)),
         }
     };
-    // Long enough for the worker to be bound, which happens before its program begins.
-    while fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|_| state(child).is_none()) {}
     supervisor.kill().unwrap();
     assert_eq!(supervisor.wait().unwrap().signal(), Some(9));
     let deadline = within(60);

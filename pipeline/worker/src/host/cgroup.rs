@@ -106,24 +106,31 @@ impl Cgroup {
 }
 
 impl Cgroup {
+    /// Whether a process is a member.
+    pub(super) fn holds(&self, pid: Pid) -> bool {
+        self.members().contains(&pid)
+    }
+
     /// Kills all members but `spared`, and waits a moment until they are gone.
     pub(super) fn kill_all(&self, spared: Pid) {
         for _ in 0..100 {
-            let members = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
-            // A member in another namespace of process numbers shows as 0.
-            let mut members = members
-                .lines()
-                .filter_map(|line| line.parse().ok())
-                .filter(|&pid| pid > 1 && pid != spared.as_raw())
-                .peekable();
-            if members.peek().is_none() {
+            let mut members = self.members();
+            members.retain(|&pid| pid != spared);
+            if members.is_empty() {
                 return;
             }
             for pid in members {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+                let _ = kill(pid, Signal::SIGKILL);
             }
             thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    fn members(&self) -> Vec<Pid> {
+        let members = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
+        // A member in another namespace of process numbers shows as 0.
+        let numbers = members.lines().filter_map(|line| line.parse().ok());
+        numbers.filter(|&pid| pid > 1).map(Pid::from_raw).collect()
     }
 }
 

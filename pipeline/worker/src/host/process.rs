@@ -151,6 +151,8 @@ impl Process {
         if waitid(Id::Pid(self.pid), peek) != Err(Errno::ECHILD) {
             let _ = killpg(self.pid, Signal::SIGKILL);
         }
+        // It may have left the group that bears its number.
+        let _ = sys::pidfd_signal(self.pidfd.as_fd(), Signal::SIGKILL);
         if self.wait_for_death(Instant::now() + PATIENCE) {
             self.end_strays();
             self.reaped = sys::reap(self.pid).ok();

@@ -91,6 +91,7 @@ impl Supervised {
         let machine_kills = machine_kills();
         let forked_bytes = procfs::resident_bytes(getpid()).unwrap_or(0);
         let process = Process::start(command, streams, address.as_deref(), join)?;
+        let cgroup = cgroup.filter(|group| group.holds(process.pid()));
         let watch = Watch::new(process.pid());
         Ok(Self {
             process,

@@ -28,7 +28,7 @@ use nix::{
 const OOM_SCORE: &[u8] = b"500";
 
 /// Prepares a command so that its process dies with the thread that starts it, leaves no core
-/// file, and is in the control group whose `cgroup.procs` is given before its program begins.
+/// file, and joins the control group whose `cgroup.procs` is given, before its program begins.
 #[expect(unsafe_code, reason = "a hook between fork and exec")]
 pub(super) fn bind_to_supervisor(command: &mut Command, group: Option<OwnedFd>) {
     let supervisor = getpid();
@@ -44,7 +44,9 @@ pub(super) fn bind_to_supervisor(command: &mut Command, group: Option<OwnedFd>) 
             let _ = write(&score, OOM_SCORE);
         }
         if let Some(group) = &group {
-            write(group, b"0")?;
+            // Whether it is in is looked at afterwards: there may be a right to make a group, and
+            // none to move a process into it.
+            let _ = write(group, b"0");
         }
         Ok(())
     };
