@@ -9,6 +9,12 @@ use crate::{
     view::comparison::Contender,
 };
 
+/// More rows than this make a list, not a picture.
+const MOST_ROWS: usize = 40;
+
+/// More contenders than this cannot be told apart.
+const MOST_SERIES: usize = 12;
+
 /// A chart, drawn.
 #[derive(Debug, Serialize)]
 pub(crate) struct Picture {
@@ -42,17 +48,29 @@ pub(crate) fn draw(
     }))
 }
 
-/// The rows that a picture has room for, and a sentence about the rest.
-pub(crate) fn first_rows<'a>(labels: &[&'a str]) -> (Vec<&'a str>, String) {
-    let most = crate::chart::MOST_ROWS;
-    let shown: Vec<&str> = labels.iter().take(most).copied().collect();
-    let cut = if labels.len() > most {
+/// What a picture has room for, and a sentence about the rest.
+#[derive(Debug)]
+pub(crate) struct Room<'a> {
+    /// Labels of the rows that are drawn.
+    pub(crate) rows: Vec<&'a str>,
+    /// How many contenders are drawn.
+    pub(crate) series: usize,
+    /// Empty when everything is.
+    pub(crate) cut: String,
+}
+
+/// The first rows and the first contenders: a picture of thousands shows nothing.
+pub(crate) fn room<'a>(labels: &[&'a str], contenders: usize) -> Room<'a> {
+    let rows: Vec<&str> = labels.iter().take(MOST_ROWS).copied().collect();
+    let series = contenders.min(MOST_SERIES);
+    let cut = if rows.len() < labels.len() || series < contenders {
         format!(
-            " Drawn are the first {most} of {} settings; the table has all.",
+            " Drawn are the first {} of {} settings and {series} of {contenders} contenders; the table has all.",
+            rows.len(),
             labels.len()
         )
     } else {
         String::new()
     };
-    (shown, cut)
+    Room { rows, series, cut }
 }

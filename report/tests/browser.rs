@@ -329,6 +329,11 @@ async fn take_a_picture() {
         std::env::var_os("PHOTOFINISH_PICTURE").expect("PHOTOFINISH_PICTURE names a file");
     let page = std::path::absolute(root.join("index.html")).expect("a path");
     let browser = Browser::start(WIDE).await;
+    browser
+        .client
+        .set_window_size(1280, 1320)
+        .await
+        .expect("a window");
     let page = url::Url::from_file_path(page).expect("an absolute path");
     browser.client.goto(page.as_str()).await.expect("a page");
     browser.until("!document.querySelector('[data-chart]') || document.querySelector('[data-live] canvas')").await;

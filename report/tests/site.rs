@@ -283,6 +283,34 @@ fn nothing_at_all_makes_a_site() {
 }
 
 #[test]
+fn a_picture_of_hundreds_is_cut_and_says_so() {
+    let mut tables = realistic::tables();
+    let table = &mut tables.jobs[0].comparisons[0];
+    let row = table.rows[0].clone();
+    table.rows = (0..900)
+        .map(|number| {
+            let mut row = row.clone();
+            row.value = format!("engine-{}/x", number % 30);
+            row.coordinates
+                .insert("batch".to_owned(), (number / 30).to_string());
+            row.coordinates
+                .insert("model".to_owned(), format!("m{}", number / 15));
+            row
+        })
+        .collect();
+    let html = Site::of(&tables).page("jobs/inference.html");
+    assert!(html.contains(
+        "Drawn are the first 40 of 60 settings and 12 of 30 contenders; the table has all."
+    ));
+    let svg = html
+        .split_once("<svg class=\"chart-static\"")
+        .and_then(|(_, rest)| rest.split_once("</svg>"))
+        .expect("a chart")
+        .0;
+    assert_eq!(svg.matches("· batch").count(), 40);
+}
+
+#[test]
 fn only_failures_make_a_site() {
     let mut tables = realistic::tables();
     for row in &mut tables.cells {

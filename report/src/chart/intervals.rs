@@ -14,9 +14,6 @@ use serde_json::{Value, json};
 
 use crate::{ReportError, marks::Mark, text};
 
-/// More rows than this make a list, not a picture: the table has all.
-pub(crate) const MOST_ROWS: usize = 40;
-
 /// Ratios and times beyond these are some mistake, and would break the arithmetic of an axis.
 const DRAWABLE: std::ops::Range<f64> = 1e-9..1e15;
 
@@ -102,7 +99,7 @@ impl Intervals {
 
     /// The height that the rows need, in pixels.
     pub(crate) fn height(&self) -> usize {
-        let row = 24 + 13 * self.series.len().saturating_sub(1).min(4);
+        let row = 24 + 11 * self.series.len().saturating_sub(1);
         TOP + BOTTOM + row * self.rows.len().max(1)
     }
 

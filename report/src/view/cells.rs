@@ -1,17 +1,12 @@
-//! The table of a job's cells, and their chart.
+//! The table of a job's cells.
 
 use std::collections::BTreeMap;
 
-use schema::tables::{CellRow, JobTable};
+use schema::tables::CellRow;
 use serde::Serialize;
 
-use super::{comparison::Contender, setting::Settings};
 use crate::{
-    ReportError,
-    chart::{Axis, Drawer, Intervals, Point, Series},
     interval::{self, Estimate},
-    marks::Marks,
-    picture::{self, Picture},
     units,
     words::{self, Badge},
 };
@@ -81,91 +76,4 @@ pub(crate) fn percentile(percentiles: &BTreeMap<String, u64>, rank: u8) -> Optio
         .get(&format!("p{rank}"))
         .or_else(|| percentiles.get(&rank.to_string()))
         .copied()
-}
-
-/// Step times with their intervals, grouped by what the cells share.
-pub(crate) fn draw(
-    job: &JobTable,
-    cells: &[&CellRow],
-    marks: &Marks,
-    drawer: &mut Drawer,
-) -> Result<Option<Picture>, ReportError> {
-    let axis = job
-        .comparisons
-        .first()
-        .map_or("engine", |comparison| comparison.axis.as_str());
-    let measured: Vec<(&CellRow, &schema::tables::Interval)> = cells
-        .iter()
-        .filter_map(|row| Some((*row, &row.speed.as_ref()?.step_ns)))
-        .collect();
-    let Some(unit_of) = measured
-        .iter()
-        .map(|(_, step)| step.centre)
-        .filter(|ns| ns.is_finite() && *ns > 0.0)
-        .reduce(f64::min)
-    else {
-        return Ok(None);
-    };
-    let (scale, unit) = units::time_unit(unit_of);
-    let settings = Settings::of(cells.iter().map(|row| &row.coordinates), &job.axes, axis);
-    let mut labels: Vec<String> = Vec::new();
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    // The baseline comes first.
-    let baseline = job
-        .comparisons
-        .first()
-        .map_or("", |comparison| comparison.baseline.as_str());
-    let mut series: BTreeMap<(bool, &str), Vec<Point>> = BTreeMap::new();
-    for (row, step) in measured {
-        let label = settings.label(&row.coordinates);
-        let place = *places.entry(label.clone()).or_insert_with(|| {
-            labels.push(label.clone());
-            labels.len() - 1
-        });
-        if place >= crate::chart::MOST_ROWS {
-            continue;
-        }
-        let value = row.coordinates.get(axis).map_or("", String::as_str);
-        let printed = interval::step_time(step);
-        let label = format!(
-            "{label}\n{} {} {}",
-            words::value(axis, value),
-            printed.centre,
-            printed.range
-        );
-        series
-            .entry((value != baseline, value))
-            .or_default()
-            .extend(Point::new(place, step, scale, label));
-    }
-    let legend: Vec<Contender> = series
-        .keys()
-        .map(|(_, value)| Contender {
-            name: words::value(axis, value),
-            mark: marks.of(axis, value),
-        })
-        .collect();
-    let all: Vec<&str> = labels.iter().map(String::as_str).collect();
-    let (shown, cut) = picture::first_rows(&all);
-    let chart = Intervals {
-        rows: shown.iter().map(|label| (*label).to_owned()).collect(),
-        series: series
-            .into_values()
-            .zip(&legend)
-            .map(|(points, contender)| Series {
-                name: contender.name.clone(),
-                mark: contender.mark,
-                points,
-            })
-            .collect(),
-        axis: Axis {
-            name: format!("step time in {unit}"),
-            suffix: String::new(),
-            from_zero: true,
-        },
-        reference: None,
-    };
-    let caption =
-        format!("Step time of each measured cell with its interval; further left is faster.{cut}");
-    picture::draw("cells", &chart, drawer, caption, &legend)
 }

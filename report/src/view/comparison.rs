@@ -1,18 +1,14 @@
 //! A family of verdicts: sentences, rows, tally and chart.
 
-use std::collections::BTreeMap;
-
 use schema::tables::{ComparisonRow, ComparisonTable, JobTable, Verdict};
 use serde::Serialize;
 
 use super::setting::Settings;
 use crate::{
-    ReportError,
-    chart::{Axis, Intervals, Point, Series, no_difference},
     ids::Index,
     interval::{self, Estimate},
     marks::{Mark, Marks},
-    picture::{self, Picture},
+    picture::Picture,
     units,
     words::{self, Badge},
 };
@@ -162,66 +158,6 @@ impl Family {
             contenders,
         }
     }
-
-    /// Draws the chart: ratios with their intervals, a row a setting.
-    pub(crate) fn draw(
-        &mut self,
-        job: &JobTable,
-        table: &ComparisonTable,
-        drawer: &mut crate::chart::Drawer,
-    ) -> Result<(), ReportError> {
-        let labels = distinct(self.rows.iter().map(|row| row.setting.as_str()));
-        let (labels, cut) = picture::first_rows(&labels);
-        let places: BTreeMap<&str, usize> = labels
-            .iter()
-            .enumerate()
-            .map(|(place, label)| (*label, place))
-            .collect();
-        let series = self
-            .contenders
-            .iter()
-            .map(|contender| Series {
-                name: contender.name.clone(),
-                mark: contender.mark,
-                points: self
-                    .rows
-                    .iter()
-                    .zip(&table.rows)
-                    .filter(|(row, _)| row.contender.name == contender.name)
-                    .filter_map(|(row, data)| {
-                        let (ratio, printed) = (data.ratio?, row.ratio.as_ref()?);
-                        let label = format!(
-                            "{}\n{} {} {}\n{}",
-                            row.setting,
-                            contender.name,
-                            printed.centre,
-                            printed.range,
-                            row.badge.word
-                        );
-                        Point::new(*places.get(row.setting.as_str())?, &ratio, 1.0, label)
-                    })
-                    .collect(),
-            })
-            .collect();
-        let margin = job.measure.margin;
-        let chart = Intervals {
-            rows: labels.iter().map(|label| (*label).to_owned()).collect(),
-            series,
-            axis: Axis {
-                name: format!("time ÷ time of {}", self.baseline.name),
-                suffix: "×".to_owned(),
-                from_zero: false,
-            },
-            reference: Some(no_difference(margin)),
-        };
-        let caption = format!(
-            "Time of each contender divided by that of {}, with its interval; left of the line is faster. The band is the margin of {}.{cut}",
-            self.baseline.name,
-            units::percent(margin),
-        );
-        self.picture = picture::draw(&self.id, &chart, drawer, caption, &self.contenders)?;
-        Ok(())
-    }
 }
 
 /// What a pair's interval was held against.
@@ -250,7 +186,8 @@ fn confidence(table: &ComparisonTable, together: f64) -> String {
     )
 }
 
-fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+/// Each value once, in the order of their first appearance.
+pub(super) fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = std::collections::BTreeSet::new();
     values.filter(|value| seen.insert(*value)).collect()
 }
@@ -353,6 +290,8 @@ impl GlyphScale {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use schema::{CellId, tables::Interval};
 
     use super::*;

@@ -12,7 +12,9 @@ use super::{
     cells::{self, Line},
     chrome::{Chrome, link},
     comparison::Family,
+    forest,
     setting::Settings,
+    times,
 };
 use crate::{
     ReportError,
@@ -133,7 +135,7 @@ impl JobPage {
                 .collect(),
             tally_counts: tally(rows.iter().map(|row| row.outcome.kind)),
             cells: rows.iter().map(|row| cells::line(row, &axes)).collect(),
-            picture_of_cells: cells::draw(job, rows, marks, drawer)?,
+            picture_of_cells: times::draw(job, rows, marks, drawer)?,
             axes,
             shared: settings.shared(),
             heading,
@@ -166,7 +168,7 @@ fn families(
         .enumerate()
         .map(|(number, table)| {
             let mut family = Family::new(index, marks, job, number, table);
-            family.draw(job, table, drawer)?;
+            family.picture = forest::draw(&family, job, table, drawer)?;
             Ok(family)
         })
         .collect()
