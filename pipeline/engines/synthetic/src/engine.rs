@@ -157,3 +157,38 @@ fn pace(behaviour: Behaviour, cell: &Cell) -> Result<Pace, Outcome> {
         Some(other) => Err(wrong("wait", other)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench;
+
+    #[test]
+    fn factors_set_the_pace() {
+        let mut cell = bench::load().unwrap().cell;
+        assert_eq!(pace(Behaviour::Noop, &cell), Ok(Pace::Nothing));
+        let default = Duration::from_micros(STEP_US);
+        assert_eq!(pace(Behaviour::Steady, &cell), Ok(Pace::Spin(default)));
+        cell.factors.insert("step_us".to_owned(), "1500".to_owned());
+        cell.factors.insert("wait".to_owned(), "sleep".to_owned());
+        let slow = Duration::from_micros(1500);
+        assert_eq!(pace(Behaviour::Steady, &cell), Ok(Pace::Sleep(slow)));
+        for (name, value) in [("step_us", "-1"), ("step_us", "60000001"), ("wait", "idle")] {
+            let mut cell = cell.clone();
+            cell.factors.insert(name.to_owned(), value.to_owned());
+            let error = pace(Behaviour::Steady, &cell).unwrap_err();
+            assert!(
+                error.reason.contains(&format!("factor {name}: `{value}`")),
+                "{}",
+                error.reason
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_their_own() {
+        for &behaviour in Behaviour::ALL {
+            assert_eq!(Behaviour::from_word(behaviour.word()), Some(behaviour));
+        }
+    }
+}

@@ -98,3 +98,59 @@ impl Outputs {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use models::zoo;
+
+    use super::*;
+
+    fn graph() -> Graph {
+        let dims = zoo::resolve_dims("bert_tiny", &BTreeMap::new()).unwrap();
+        zoo::build("bert_tiny", &dims).unwrap()
+    }
+
+    fn make(mode: Mode, precision: Precision, steps: u32) -> ParityData {
+        let outputs = Outputs::new(&graph(), mode, precision).unwrap();
+        outputs.make(steps, |_| ()).unwrap()
+    }
+
+    #[test]
+    fn precisions_agree() {
+        let (wide, narrow) = (
+            make(Mode::Inference, Precision::Fp64, 0),
+            make(Mode::Inference, Precision::Fp32, 0),
+        );
+        let names: Vec<_> = wide.tensors.iter().map(|tensor| &tensor.name).collect();
+        assert_eq!(names, graph().outputs.iter().collect::<Vec<_>>());
+        for (wide, narrow) in wide.tensors.iter().zip(&narrow.tensors) {
+            let (Values::F64(wide), Values::F32(narrow)) = (&wide.values, &narrow.values) else {
+                panic!("each has the width of its precision");
+            };
+            assert!(!wide.is_empty());
+            assert!(
+                wide.iter()
+                    .copied()
+                    .eq(narrow.iter().map(|&value| f64::from(value)))
+            );
+        }
+    }
+
+    #[test]
+    fn training_moves_every_weight() {
+        let data = make(Mode::Training, Precision::Fp32, 3);
+        let graph = graph();
+        let weights = graph
+            .parameters
+            .iter()
+            .filter(|parameter| parameter.role == Role::Weight);
+        assert_eq!(data.tensors.len(), weights.count());
+        assert_eq!(data.losses.len(), 3);
+        assert!(data.losses.is_sorted_by(|earlier, later| earlier > later));
+        let outputs = Outputs::new(&graph, Mode::Training, Precision::Fp32).unwrap();
+        let error = outputs.make(u32::MAX, |_| ()).unwrap_err();
+        assert_eq!(error.kind, OutcomeKind::Unsupported);
+    }
+}
