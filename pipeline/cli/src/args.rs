@@ -9,13 +9,19 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// A run goes through four stages: plan, run, aggregate, report. `bench` does all of them; what is
 /// in the store already is not measured again.
 #[derive(Debug, Parser)]
-#[command(name = "photofinish", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "photofinish",
+    version,
+    propagate_version = true,
+    max_term_width = 100
+)]
 #[command(after_help = "Exit codes:
   0    done
-  1    the gate failed
+  1    a check failed
   2    bad usage or manifest
   3    some cells ended in a failure that the manifest does not allow
   4    this machine lacks what was asked for
+  70   something failed that should not have: please report it
   130  interrupted; the same command goes on where it stopped
 
 Start here: photofinish bench jobs/quickstart.yaml")]
@@ -30,10 +36,22 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
     /// Folder of measured artifacts
-    #[arg(long, global = true, value_name = "DIR", default_value = ".photofinish", env = "PHOTOFINISH_STORE")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = ".photofinish",
+        env = "PHOTOFINISH_STORE"
+    )]
     pub(crate) store: PathBuf,
     /// How to print results
-    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t)]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t
+    )]
     pub(crate) output_format: OutputFormat,
 }
 

@@ -10,6 +10,8 @@ use serde_json::Value;
 pub(crate) struct Failure {
     code: u8,
     message: String,
+    /// The message with colours, where it has any.
+    styled: Option<String>,
     /// More for programs than the message.
     details: Option<Value>,
 }
@@ -18,6 +20,11 @@ impl Failure {
     /// Bad usage or manifest.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self::new(2, message)
+    }
+
+    /// A check failed.
+    pub(crate) fn check(message: impl Display) -> Self {
+        Self::new(1, message)
     }
 
     /// Cells ended in a failure that the manifest does not allow.
@@ -32,7 +39,10 @@ impl Failure {
 
     /// Interrupted, resumable.
     pub(crate) fn interrupted() -> Self {
-        Self::new(130, "interrupted: the same command goes on where it stopped")
+        Self::new(
+            130,
+            "interrupted: the same command goes on where it stopped",
+        )
     }
 
     /// Something that no user can cause.
@@ -41,7 +51,12 @@ impl Failure {
     }
 
     fn new(code: u8, message: impl Display) -> Self {
-        Self { code, message: message.to_string(), details: None }
+        Self {
+            code,
+            message: message.to_string(),
+            styled: None,
+            details: None,
+        }
     }
 
     /// Adds what programs want to know.
@@ -50,18 +65,22 @@ impl Failure {
         self
     }
 
+    /// The message as a terminal shows it; it has a heading of its own.
+    pub(crate) fn with_styled(mut self, styled: String) -> Self {
+        self.styled = Some(styled);
+        self
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
 
-    /// What a person reads. Diagnostics come rendered, with a heading of their own.
+    /// What a person reads.
     pub(crate) fn text(&self) -> String {
-        if self.message.contains("error:") || self.message.starts_with("error") {
-            self.message.clone()
-        } else {
-            format!("error: {}", self.message)
-        }
+        self.styled
+            .clone()
+            .unwrap_or_else(|| format!("error: {}", self.message))
     }
 
     /// What a program reads.

@@ -17,16 +17,22 @@ pub(crate) fn on_signals() -> io::Result<Interrupt> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         let asked_before = Arc::new(AtomicBool::new(false));
         // Registered in this order, the second signal finds the flag set and leaves.
-        signal_hook::flag::register_conditional_shutdown(signal, STATUS, Arc::clone(&asked_before))?;
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            STATUS,
+            Arc::clone(&asked_before),
+        )?;
         signal_hook::flag::register(signal, asked_before)?;
     }
     let trigger = interrupt.clone();
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     // Blocked in a read for the life of the process: costs nothing while workers measure.
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        if signals.forever().next().is_some() {
-            trigger.trigger();
-        }
-    })?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if signals.forever().next().is_some() {
+                trigger.trigger();
+            }
+        })?;
     Ok(interrupt)
 }

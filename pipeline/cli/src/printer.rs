@@ -55,7 +55,10 @@ impl Printer {
     }
 
     /// A line beside the results: progress, warnings, where things were put.
-    #[expect(clippy::unused_self, reason = "everything printed goes through a printer")]
+    #[expect(
+        clippy::unused_self,
+        reason = "everything printed goes through a printer"
+    )]
     pub(crate) fn note(self, text: &str) {
         // A closed standard error leaves no way to complain.
         let _ = writeln!(anstream::stderr(), "{text}");
@@ -77,7 +80,10 @@ pub(crate) fn on_terminal() -> bool {
 }
 
 /// Leaves at once.
-#[expect(clippy::exit, reason = "nothing is left to clean up when the reader has gone away")]
+#[expect(
+    clippy::exit,
+    reason = "nothing is left to clean up when the reader has gone away"
+)]
 fn leave(code: i32) -> ! {
     process::exit(code)
 }

@@ -1,6 +1,6 @@
 //! What every command needs: the store, the engines, the machine, and a way to be interrupted.
 
-use std::{cell::OnceCell, path::Path};
+use std::{cell::OnceCell, collections::BTreeMap, path::Path};
 
 use catalog::{Catalog, CatalogError, Settings};
 use schema::{Device, EngineVariant, Fingerprint, Outcome, record::Tool};
@@ -63,6 +63,19 @@ impl Session {
 impl run::Workers for Session {
     fn command(&self, engine: &EngineVariant, _device: Device) -> Result<WorkerCommand, Outcome> {
         self.catalog.command(engine)
+    }
+
+    fn factors(&self, engine: &EngineVariant) -> BTreeMap<String, String> {
+        let engines = self.catalog.descriptions();
+        let described = engines
+            .iter()
+            .find(|described| described.name == engine.engine);
+        described
+            .and_then(|described| described.variant(&engine.variant))
+            .into_iter()
+            .flat_map(|variant| &variant.factors)
+            .filter_map(|(name, factor)| Some((name.clone(), factor.values.first()?.clone())))
+            .collect()
     }
 }
 

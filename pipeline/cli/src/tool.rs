@@ -12,7 +12,10 @@ pub(crate) const REPORT: &str = env!("PHOTOFINISH_REPORT_DIGEST");
 
 /// This program: its version and, in the checkout that it was built from, the revision.
 pub(crate) fn this() -> Tool {
-    Tool { version: env!("CARGO_PKG_VERSION").to_owned(), revision: revision() }
+    Tool {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: revision(),
+    }
 }
 
 /// A key of a later stage: the code that makes the artifact, and what it is made from.
@@ -24,7 +27,15 @@ pub(crate) fn key(code: &str, made_from: &Digest) -> Digest {
 /// checkout any more, or no git.
 fn revision() -> Option<String> {
     let output = Command::new("git")
-        .args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"])
+        .args([
+            "-C",
+            env!("CARGO_MANIFEST_DIR"),
+            "describe",
+            "--always",
+            "--abbrev=40",
+            "--dirty",
+            "--exclude=*",
+        ])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()

@@ -31,7 +31,11 @@ struct Finding {
 pub(crate) fn doctor(session: &Session) -> Result<(), Failure> {
     let environment = telemetry::environment();
     let findings = findings(&environment);
-    let diagnosis = Diagnosis { engines: rows(&session.catalog), environment, findings };
+    let diagnosis = Diagnosis {
+        engines: rows(&session.catalog),
+        environment,
+        findings,
+    };
     session.printer.human(&text(&diagnosis));
     session.printer.json(&diagnosis)
 }
@@ -40,12 +44,20 @@ pub(crate) fn doctor(session: &Session) -> Result<(), Failure> {
 fn findings(environment: &Environment) -> Vec<Finding> {
     let machine = &environment.fingerprint;
     let busy = environment.load.load_1m / f64::from(machine.logical_cpus.max(1));
-    let quota_is_odd = environment.cpu_quota.is_some_and(|quota| quota.fract() != 0.0);
-    let governed = environment.governor.as_deref().is_some_and(|word| word != "performance");
+    let quota_is_odd = environment
+        .cpu_quota
+        .is_some_and(|quota| quota.fract() != 0.0);
+    let governed = environment
+        .governor
+        .as_deref()
+        .is_some_and(|word| word != "performance");
     let checks = [
         (
             busy > 0.25,
-            format!("other work keeps {:.0} % of the processors busy", 100.0 * busy),
+            format!(
+                "other work keeps {:.0} % of the processors busy",
+                100.0 * busy
+            ),
             "stop it, or expect wide intervals and verdicts of `unclear`",
         ),
         (
@@ -76,19 +88,30 @@ fn findings(environment: &Environment) -> Vec<Finding> {
         ),
         (
             quota_is_odd,
-            format!("the container may use {:.2} processors", environment.cpu_quota.unwrap_or_default()),
+            format!(
+                "the container may use {:.2} processors",
+                environment.cpu_quota.unwrap_or_default()
+            ),
             "a quota throttles in bursts; give it whole processors (a cpuset)",
         ),
         (
             environment.load.available_memory_bytes < 4 << 30,
-            format!("only {} of memory are free", HumanBytes(environment.load.available_memory_bytes)),
+            format!(
+                "only {} of memory are free",
+                HumanBytes(environment.load.available_memory_bytes)
+            ),
             "large networks will end as out_of_memory",
         ),
         (
             !environment.variables.is_empty(),
             format!(
                 "variables that change engines are set: {}",
-                environment.variables.keys().cloned().collect::<Vec<_>>().join(", ")
+                environment
+                    .variables
+                    .keys()
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ),
             "unset them unless they are what you want to measure; they are kept with the results",
         ),
@@ -96,7 +119,10 @@ fn findings(environment: &Environment) -> Vec<Finding> {
     checks
         .into_iter()
         .filter(|(holds, ..)| *holds)
-        .map(|(_, what, advice)| Finding { what, advice: advice.to_owned() })
+        .map(|(_, what, advice)| Finding {
+            what,
+            advice: advice.to_owned(),
+        })
         .collect()
 }
 
@@ -108,18 +134,39 @@ fn text(diagnosis: &Diagnosis) -> String {
         let _ = writeln!(text, "  {name:<14} {value}");
     };
     fact("processor", &machine.cpu_model);
-    fact("", &format!("{} cores, {} threads", machine.physical_cores, machine.logical_cpus));
+    fact(
+        "",
+        &format!(
+            "{} cores, {} threads",
+            machine.physical_cores, machine.logical_cpus
+        ),
+    );
     fact("features", &machine.cpu_features.join(" "));
     fact("memory", &format!("{} GiB", machine.memory_gib));
-    fact("system", &format!("{}, Linux {}", environment.distribution, environment.kernel));
-    fact("load", &format!("{:.2} over one minute", environment.load.load_1m));
-    fact("governor", environment.governor.as_deref().unwrap_or("not told by the kernel"));
+    fact(
+        "system",
+        &format!("{}, Linux {}", environment.distribution, environment.kernel),
+    );
+    fact(
+        "load",
+        &format!("{:.2} over one minute", environment.load.load_1m),
+    );
+    fact(
+        "governor",
+        environment
+            .governor
+            .as_deref()
+            .unwrap_or("not told by the kernel"),
+    );
     if machine.gpus.is_empty() {
         fact("GPU", "none (no NVIDIA driver answers)");
     }
     for (index, gpu) in machine.gpus.iter().enumerate() {
         let memory = HumanBytes(gpu.memory_bytes);
-        fact(&format!("cuda:{index}"), &format!("{}, {memory}, driver {}", gpu.name, gpu.driver));
+        fact(
+            &format!("cuda:{index}"),
+            &format!("{}, {memory}, driver {}", gpu.name, gpu.driver),
+        );
     }
     text.push_str("\nEngines\n");
     for row in &diagnosis.engines {
@@ -185,8 +232,13 @@ mod tests {
         noisy.governor = Some("powersave".to_owned());
         noisy.turbo = Some(true);
         noisy.cpu_quota = Some(1.5);
-        noisy.variables.insert("OMP_NUM_THREADS".to_owned(), "1".to_owned());
-        let found: Vec<_> = findings(&noisy).into_iter().map(|finding| finding.what).collect();
+        noisy
+            .variables
+            .insert("OMP_NUM_THREADS".to_owned(), "1".to_owned());
+        let found: Vec<_> = findings(&noisy)
+            .into_iter()
+            .map(|finding| finding.what)
+            .collect();
         assert_eq!(found.len(), 5, "{found:?}");
         assert!(found[0].contains("75 %"));
         assert!(found[1].contains("powersave"));

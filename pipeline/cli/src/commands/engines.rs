@@ -36,7 +36,9 @@ pub(crate) fn rows(catalog: &Catalog) -> Vec<EngineRow> {
         .map(|engine| {
             let description = engine.description();
             let state = catalog.state(engine.name());
-            let missing = availability.get(engine.name()).and_then(|found| found.missing.clone());
+            let missing = availability
+                .get(engine.name())
+                .and_then(|found| found.missing.clone());
             let variant = |variant: &schema::VariantDescription| VariantRow {
                 name: variant.name.clone(),
                 summary: variant.summary.clone(),
@@ -67,7 +69,10 @@ fn is_ready(state: Option<&EngineState>) -> bool {
 
 fn words(state: &EngineState) -> String {
     match state {
-        EngineState::NotInstalled { download_bytes, disk_bytes } => format!(
+        EngineState::NotInstalled {
+            download_bytes,
+            disk_bytes,
+        } => format!(
             "not installed ({} to download, {} on disk)",
             HumanBytes(*download_bytes),
             HumanBytes(*disk_bytes)
@@ -84,7 +89,11 @@ pub(crate) fn list(session: &Session) -> Result<(), Failure> {
     let rows = rows(&session.catalog);
     let mut text = String::new();
     for row in &rows {
-        let _ = writeln!(text, "{} {} ({})\n  {}", row.title, row.version, row.name, row.state);
+        let _ = writeln!(
+            text,
+            "{} {} ({})\n  {}",
+            row.title, row.version, row.name, row.state
+        );
         for variant in &row.variants {
             let name = format!("{}/{}", row.name, variant.name);
             let devices = variant.devices.join(", ");
@@ -98,7 +107,12 @@ pub(crate) fn list(session: &Session) -> Result<(), Failure> {
 /// Installs engines and builds their workers.
 pub(crate) fn install(session: &Session, engines: &[String], verify: bool) -> Result<(), Failure> {
     let names: Vec<String> = if engines.is_empty() {
-        session.catalog.engines().iter().map(|engine| engine.name().to_owned()).collect()
+        session
+            .catalog
+            .engines()
+            .iter()
+            .map(|engine| engine.name().to_owned())
+            .collect()
     } else {
         engines.to_vec()
     };
@@ -112,6 +126,8 @@ pub(crate) fn install(session: &Session, engines: &[String], verify: bool) -> Re
         .and_then(|()| session.catalog.build_workers(&names, &mut progress))
         .map_err(|error| session.install_failure(&error))?;
     drop(progress);
-    session.printer.human(&format!("ready: {}", names.join(", ")));
+    session
+        .printer
+        .human(&format!("ready: {}", names.join(", ")));
     session.printer.json(&rows(&session.catalog))
 }

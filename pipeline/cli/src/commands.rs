@@ -1,0 +1,55 @@
+//! A module a command.
+
+mod bench;
+mod bundle;
+mod check;
+pub(crate) mod doctor;
+pub(crate) mod engines;
+mod gc;
+mod schema;
+mod stored;
+
+use clap::CommandFactory as _;
+
+use crate::{
+    args::{Bundle, Cli, Command, Engines, Store},
+    failure::Failure,
+    printer::Printer,
+    session::Session,
+};
+
+/// Does what the command line asks.
+pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
+    match &cli.command {
+        Command::Schema(arguments) => return schema::schema(printer, arguments),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "photofinish", &mut script);
+            printer.raw(&String::from_utf8_lossy(&script));
+            return Ok(());
+        }
+        _ => {}
+    }
+    let session = Session::open(printer, &cli.common)?;
+    match &cli.command {
+        Command::Bench(arguments) => bench::bench(&session, arguments),
+        Command::Plan(arguments) => bench::plan(&session, arguments),
+        Command::Run(arguments) => bench::run(&session, arguments),
+        Command::Aggregate(arguments) => stored::aggregate(&session, arguments),
+        Command::Report(arguments) => stored::report(&session, arguments),
+        Command::Engines { command } => match command {
+            Engines::List => engines::list(&session),
+            Engines::Install { engines, verify } => engines::install(&session, engines, *verify),
+            Engines::Check { engines } => check::check(&session, engines),
+        },
+        Command::Doctor => doctor::doctor(&session),
+        Command::Bundle { command } => match command {
+            Bundle::Pack { stored, file } => bundle::pack(&session, stored, file),
+            Bundle::Open { file } => bundle::open(&session, file),
+        },
+        Command::Store { command } => match command {
+            Store::Gc { keep, dry_run } => gc::gc(&session, *keep, *dry_run),
+        },
+        Command::Schema(_) | Command::Completions { .. } => Ok(()),
+    }
+}

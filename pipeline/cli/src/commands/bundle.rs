@@ -1,0 +1,59 @@
+//! `photofinish bundle`: a run in one file.
+
+use std::{collections::BTreeMap, path::Path};
+
+use indicatif::HumanBytes;
+
+use crate::{
+    args::Stored,
+    commands::stored::wanted,
+    failure::Failure,
+    session::{Session, store_failure},
+};
+
+/// Writes a run with everything that its site is made from into one file.
+pub(crate) fn pack(session: &Session, stored: &Stored, file: &Path) -> Result<(), Failure> {
+    let (run, _) = wanted(session, stored)?;
+    let manifest = store::bundle::pack(
+        &session.store,
+        &run,
+        &session.tool(),
+        &BTreeMap::new(),
+        file,
+    )
+    .map_err(store_failure)?;
+    let bytes = std::fs::metadata(file)
+        .map(|metadata| metadata.len())
+        .unwrap_or_default();
+    session.printer.human(&format!(
+        "packed run {} ({} files, {}) into: {}",
+        run.short(),
+        manifest.files.len(),
+        HumanBytes(bytes),
+        file.display()
+    ));
+    session.printer.json(&serde_json::json!({
+        "run": run, "file": file, "bytes": bytes, "files": manifest.files.len(),
+    }))
+}
+
+/// Checks a bundle and puts its run into the store.
+pub(crate) fn open(session: &Session, file: &Path) -> Result<(), Failure> {
+    let opened = session.writer()?.open_bundle(file).map_err(store_failure)?;
+    session.printer.human(&format!(
+        "put run {} with {} heats into: {}\nit was packed by photofinish {}{}",
+        opened.run.short(),
+        opened.heats,
+        session.store.path().display(),
+        opened.tool.version,
+        opened
+            .tool
+            .revision
+            .as_ref()
+            .map(|revision| format!(" ({revision})"))
+            .unwrap_or_default(),
+    ));
+    session.printer.json(&serde_json::json!({
+        "run": opened.run, "heats": opened.heats, "tool": opened.tool,
+    }))
+}

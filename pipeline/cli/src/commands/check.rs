@@ -1,0 +1,119 @@
+//! `photofinish engines check`: drives workers through the protocol and says where they deviate.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use schema::{EngineVariant, Mode};
+use worker::{
+    conformance::{self, Check, CheckResult, ConformanceReport, Subject},
+    host::Limits,
+};
+
+use crate::{failure::Failure, session::Session};
+
+/// How long a worker may take for one answer; loading a runtime from a cold disk is the longest.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Checks the workers of engines, or of single variants; without any, of all that can run here.
+pub(crate) fn check(session: &Session, wanted: &[String]) -> Result<(), Failure> {
+    let subjects = subjects(session, wanted)?;
+    if subjects.is_empty() {
+        return Err(Failure::lacking(
+            "no engine can run here: install one with `photofinish engines install`",
+        ));
+    }
+    let mut reports = Vec::new();
+    for subject in &subjects {
+        session.printer.human(&subject.to_string());
+        reports.push(check_one(session, subject)?);
+        if session.interrupt.is_set() {
+            return Err(Failure::interrupted());
+        }
+    }
+    session.printer.json(&reports)?;
+    let failed: Vec<_> = reports
+        .iter()
+        .filter(|report| !report.passed())
+        .map(|report| report.subject.as_str())
+        .collect();
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::check(format!(
+            "does not keep to the protocol: {}",
+            failed.join(", ")
+        )))
+    }
+}
+
+fn check_one(session: &Session, wanted: &EngineVariant) -> Result<ConformanceReport, Failure> {
+    let command = session
+        .catalog
+        .command(wanted)
+        .map_err(|outcome| Failure::lacking(outcome.reason))?;
+    let engines = session.catalog.descriptions();
+    let engine = engines
+        .iter()
+        .find(|engine| engine.name == wanted.engine)
+        .ok_or_else(|| Failure::usage(format!("unknown engine: {}", wanted.engine)))?;
+    let dims = BTreeMap::from([("batch".to_owned(), 2), ("image".to_owned(), 32)]);
+    let graph = models::zoo::build_for("resnet18", &dims, Mode::Training)
+        .map_err(|error| Failure::internal(format!("failed to build the test network: {error}")))?;
+    let subject = Subject {
+        command: &command,
+        engine,
+        variant: &wanted.variant,
+        graph: &graph,
+        dims: &dims,
+        limits: &Limits::default(),
+        patience: PATIENCE,
+        interrupt: &session.interrupt,
+    };
+    Ok(conformance::check(&subject, &session.interrupt, |check| {
+        session.printer.human(&line(check));
+    }))
+}
+
+fn line(check: &Check) -> String {
+    match &check.result {
+        CheckResult::Passed => format!("  passed   {:<20} {}", check.name, check.demand),
+        CheckResult::Failed(reason) => {
+            format!(
+                "  FAILED   {:<20} {}\n             {reason}",
+                check.name, check.demand
+            )
+        }
+        CheckResult::Skipped(reason) => format!("  skipped  {:<20} {reason}", check.name),
+    }
+}
+
+/// The variants to check: those named, or all whose engine is ready and whose device is here.
+fn subjects(session: &Session, wanted: &[String]) -> Result<Vec<EngineVariant>, Failure> {
+    let gpus = !session.fingerprint().gpus.is_empty();
+    let mut subjects = Vec::new();
+    for engine in session.catalog.descriptions() {
+        for variant in &engine.variants {
+            let name = EngineVariant {
+                engine: engine.name.clone(),
+                variant: variant.name.clone(),
+            };
+            let named = wanted.iter().any(|word| *word == name.to_string());
+            let of_named_engine = wanted.contains(&engine.name);
+            let has_device = gpus || variant.devices.iter().any(|device| device == "cpu");
+            let ready = session.catalog.command(&name).is_ok();
+            if named || (has_device && (of_named_engine || (wanted.is_empty() && ready))) {
+                subjects.push(name);
+            }
+        }
+    }
+    let known = |word: &&String| {
+        subjects
+            .iter()
+            .any(|subject| subject.engine == **word || subject.to_string() == **word)
+    };
+    match wanted.iter().find(|word| !known(word)) {
+        Some(unknown) => Err(Failure::usage(format!(
+            "unknown engine, or none of its variants can run here: {unknown}"
+        ))),
+        None => Ok(subjects),
+    }
+}

@@ -1,0 +1,27 @@
+//! `photofinish store gc`.
+
+use indicatif::HumanBytes;
+
+use crate::{
+    failure::Failure,
+    session::{Session, store_failure},
+};
+
+/// Removes what no kept run names.
+pub(crate) fn gc(session: &Session, keep: usize, dry_run: bool) -> Result<(), Failure> {
+    let report = session.writer()?.gc(keep, dry_run).map_err(store_failure)?;
+    let verb = if dry_run { "would remove" } else { "removed" };
+    session.printer.human(&format!(
+        "{verb} {} runs, {} heats, {} interrupted heats, {} tables and sites, {} corrupt artifacts: {}",
+        report.runs, report.heats, report.journals, report.artifacts, report.aside, HumanBytes(report.bytes)
+    ));
+    session.printer.json(&serde_json::json!({
+        "dry_run": dry_run,
+        "runs": report.runs,
+        "heats": report.heats,
+        "journals": report.journals,
+        "artifacts": report.artifacts,
+        "aside": report.aside,
+        "bytes": report.bytes,
+    }))
+}

@@ -1,0 +1,176 @@
+//! What a person sees while heats are measured.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use run::{Event, Observer, Phase};
+use schema::{Cell, Outcome, plan::PlannedCell};
+
+use crate::printer::{Printer, on_terminal};
+
+/// Shows a run: one bar over all blocks with the cell under measurement on a terminal, a line for
+/// each heat otherwise. Counts what it saw, for the summary.
+pub(crate) struct SweepProgress {
+    printer: Printer,
+    bar: ProgressBar,
+    heat: String,
+    block: String,
+    pub(crate) measured: usize,
+    pub(crate) cached: usize,
+}
+
+impl SweepProgress {
+    /// For a plan with this many blocks to measure.
+    pub(crate) fn new(printer: Printer, blocks: u64) -> Self {
+        let bar = if on_terminal() && blocks > 0 {
+            let template = "[{bar:24}] {pos}/{len} blocks, {prefix} left  {wide_msg}";
+            let style = ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(blocks).with_style(style.progress_chars("=> "))
+        } else {
+            ProgressBar::hidden()
+        };
+        Self {
+            printer,
+            bar,
+            heat: String::new(),
+            block: String::new(),
+            measured: 0,
+            cached: 0,
+        }
+    }
+
+    /// A line that stays, above the bar.
+    fn line(&self, text: &str) {
+        self.bar.suspend(|| self.printer.note(text));
+    }
+
+    fn doing(&self, cell: &Cell, phase: Phase) {
+        let what = match phase {
+            Phase::Start => "starting".to_owned(),
+            Phase::Load => "loading".to_owned(),
+            Phase::Parity => "comparing outputs".to_owned(),
+            Phase::WarmUp => "warming up".to_owned(),
+            Phase::Measure { round, of } => format!("round {} of {of}", round.saturating_add(1)),
+        };
+        let (engine, precision) = (&cell.engine, cell.precision);
+        let reference = if matches!(phase, Phase::Parity) {
+            format!(" {precision}")
+        } else {
+            String::new()
+        };
+        self.bar.set_message(format!(
+            "{}{}  {engine}{reference}: {what}",
+            self.heat, self.block
+        ));
+    }
+
+    fn finished(&mut self, group: &str, cells: &[PlannedCell], outcomes: &[Outcome]) {
+        self.measured = self.measured.saturating_add(1);
+        let pairs = cells
+            .iter()
+            .zip(outcomes)
+            .filter(|(cell, _)| cell.twin_of.is_none());
+        let total = pairs.clone().count();
+        let good = pairs.filter(|(_, outcome)| outcome.is_measured()).count();
+        let verb = if good == total {
+            "measured".to_owned()
+        } else {
+            format!("{good} of {total} cells measured")
+        };
+        self.line(&format!("  {group}: {verb}"));
+    }
+}
+
+impl Observer for SweepProgress {
+    fn observe(&mut self, event: &Event<'_>) {
+        match event {
+            Event::SetAside { place, reason } => {
+                self.line(&format!(
+                    "warning: a corrupt artifact was set aside ({reason}): {}",
+                    place.display()
+                ));
+            }
+            Event::Cached { .. } => self.cached = self.cached.saturating_add(1),
+            Event::HeatStarted {
+                group,
+                blocks_kept,
+                left,
+                ..
+            } => {
+                (*group).clone_into(&mut self.heat);
+                self.block.clear();
+                self.bar.inc(u64::from(*blocks_kept));
+                self.bar.set_prefix(duration(*left));
+                if *blocks_kept > 0 {
+                    self.line(&format!("  {group}: going on after {blocks_kept} blocks"));
+                }
+                if !on_terminal() {
+                    self.line(&format!(
+                        "  {group}: measuring, about {} left in all",
+                        duration(*left)
+                    ));
+                }
+            }
+            Event::BlockStarted { block, of, left } => {
+                if *block > 0 && !self.block.is_empty() {
+                    self.bar.inc(1);
+                }
+                self.block = format!(" block {} of {of}", block.saturating_add(1));
+                self.bar.set_prefix(duration(*left));
+            }
+            Event::Launch { cell, phase } => self.doing(cell, *phase),
+            Event::Failed { cell, outcome } => {
+                self.line(&format!(
+                    "  {}: {}: {}",
+                    cell.describe(),
+                    outcome.kind,
+                    outcome.reason
+                ));
+            }
+            Event::Note { text } => self.line(&format!("  note: {text}")),
+            Event::HeatFinished {
+                group,
+                cells,
+                outcomes,
+                ..
+            } => {
+                if !self.block.is_empty() {
+                    self.bar.inc(1);
+                }
+                self.finished(group, cells, outcomes);
+            }
+            Event::NotReached { group, reason } => {
+                self.line(&format!("  {group}: not reached: {reason}"))
+            }
+        }
+    }
+}
+
+impl Drop for SweepProgress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A time as a person says it: `45 s`, `12 min`, `3 h 20 min`.
+pub(crate) fn duration(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..90 => format!("{seconds} s"),
+        seconds @ 90..5400 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_as_people_say_them() {
+        let said = |seconds| duration(Duration::from_secs(seconds));
+        assert_eq!(said(45), "45 s");
+        assert_eq!(said(90), "2 min");
+        assert_eq!(said(3 * 3600 + 20 * 60), "3 h 20 min");
+    }
+}
