@@ -53,57 +53,25 @@ pub(crate) fn measure(
         graphs: &graphs,
         scratch: scratch.path(),
     };
-    let kept = u32::try_from(journal.blocks().len()).unwrap_or(u32::MAX);
-    let whole = journal.reference().is_none();
-    let blocks = header.measure.blocks;
-    // Judging parity launches every cell once, like a block.
-    let parts = blocks.saturating_add(1);
-    let predicted_ns = assignment.heat.predicted_ns;
-    let left = |done: u32, measured: u32, began: Instant| {
-        let rest = parts.saturating_sub(done);
-        let rest_ns = predicted_ns / u64::from(parts) * u64::from(rest);
-        if measured == 0 {
-            return estimate.left(rest_ns, 0, rest, Duration::ZERO);
-        }
-        let both = measured.saturating_add(rest);
-        estimate.left(rest_ns, measured, both, began.elapsed())
-    };
-    let began = Instant::now();
+    let pace = Pace::new(&journal, assignment, estimate);
     context.tell(&Event::HeatStarted {
         group: &header.group,
         index: assignment.index,
         of: assignment.of,
-        blocks_kept: kept,
-        blocks,
-        left: left(if whole { 0 } else { kept.saturating_add(1) }, 0, began),
+        blocks_kept: count(&journal),
+        blocks: header.measure.blocks,
+        left: pace.left(&journal),
     });
-    if journal.reference().is_none() {
-        let judged = reference::judge(context, &setting)?;
-        journal.set_reference(judged)?;
-    }
-    let mut tally = match journal.reference() {
-        Some(reference) => Tally::new(reference, journal.blocks()),
-        None => return Err(Stop::Interrupted),
-    };
-    let mut stopped = format!("all {blocks} blocks measured");
-    for index in kept..blocks {
-        let slots = tally.launchable();
-        if slots.is_empty() {
-            stopped = format!("no cell could be launched after {index} of {blocks} blocks");
-            break;
+    let reference = match journal.reference() {
+        Some(reference) => reference.clone(),
+        None => {
+            let judged = reference::judge(context, &setting)?;
+            journal.set_reference(judged.clone())?;
+            judged
         }
-        context.check_interrupt()?;
-        let measured = index - kept + u32::from(whole);
-        let left = left(index + 1, measured, began);
-        context.tell(&Event::BlockStarted {
-            block: index,
-            of: blocks,
-            left,
-        });
-        let block = block::measure(context, &setting, index, &slots)?;
-        tally.count(&block);
-        journal.append(block)?;
-    }
+    };
+    let mut tally = Tally::new(&reference, journal.blocks());
+    let stopped = blocks(context, &setting, &mut journal, &mut tally, &pace)?;
     let outcomes = tally.outcomes();
     let footer = HeatFooter {
         finished: now(),
@@ -113,8 +81,81 @@ pub(crate) fn measure(
     Ok(Sealed {
         digest: journal.seal(footer)?,
         outcomes,
-        whole,
+        whole: pace.kept == 0,
     })
+}
+
+/// Measures the blocks that are missing; tells why it stopped.
+fn blocks(
+    context: &mut Context<'_>,
+    setting: &Setting<'_>,
+    journal: &mut Journal<'_>,
+    tally: &mut Tally,
+    pace: &Pace<'_>,
+) -> Result<String, Stop> {
+    let of = setting.header.measure.blocks;
+    for index in count(journal)..of {
+        let slots = tally.launchable();
+        if slots.is_empty() {
+            return Ok(format!(
+                "no cell could be launched after {index} of {of} blocks"
+            ));
+        }
+        context.check_interrupt()?;
+        context.tell(&Event::BlockStarted {
+            block: index,
+            of,
+            left: pace.left(journal),
+        });
+        let block = block::measure(context, setting, index, &slots)?;
+        tally.count(&block);
+        journal.append(block)?;
+    }
+    Ok(format!("all {of} blocks measured"))
+}
+
+fn count(journal: &Journal<'_>) -> u32 {
+    u32::try_from(journal.blocks().len()).unwrap_or(u32::MAX)
+}
+
+/// How fast a heat gets on. Judging parity launches every cell once, like a block, and is counted
+/// as one.
+struct Pace<'a> {
+    estimate: &'a Estimate,
+    predicted_ns: u64,
+    parts: u32,
+    /// Parts that an earlier, interrupted run did.
+    kept: u32,
+    began: Instant,
+}
+
+impl<'a> Pace<'a> {
+    fn new(journal: &Journal<'_>, assignment: &Assignment<'_>, estimate: &'a Estimate) -> Self {
+        Self {
+            estimate,
+            predicted_ns: assignment.heat.predicted_ns,
+            parts: journal.header().measure.blocks.saturating_add(1),
+            kept: Self::done(journal),
+            began: Instant::now(),
+        }
+    }
+
+    fn done(journal: &Journal<'_>) -> u32 {
+        count(journal).saturating_add(u32::from(journal.reference().is_some()))
+    }
+
+    /// Estimate of the time that the run will still take.
+    fn left(&self, journal: &Journal<'_>) -> Duration {
+        let done = Self::done(journal);
+        let (ours, rest) = (
+            done.saturating_sub(self.kept),
+            self.parts.saturating_sub(done),
+        );
+        let rest_ns = self.predicted_ns / u64::from(self.parts) * u64::from(rest);
+        let both = ours.saturating_add(rest);
+        self.estimate
+            .left(rest_ns, ours, both, self.began.elapsed())
+    }
 }
 
 fn open<'a>(context: &Context<'a>, assignment: &Assignment<'_>) -> Result<Journal<'a>, Stop> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use schema::{
-    Digest, Plan, RunRecord,
+    Digest, Outcome, Plan, RunRecord,
     plan::{KnownState, PlannedHeat},
     record::{self, HeatEntry, HeatResult},
 };
@@ -155,7 +155,8 @@ impl<'a> Sweep<'a> {
         *self.spent.entry(job.id.clone()).or_default() += took;
         match measured {
             Ok(sealed) => {
-                if sealed.whole {
+                // A heat in which nothing could run tells nothing about those that can.
+                if sealed.whole && sealed.outcomes.iter().any(Outcome::is_measured) {
                     self.estimate.learn(heat.predicted_ns, took);
                 }
                 self.sealed.insert(heat.key, (sealed.digest, store::now()));

@@ -454,4 +454,44 @@ proptest! {
             prop_assert_eq!(heat.header.key, header.key);
         }
     }
+
+    /// A damaged journal gives what was measured up to the damage, and nothing else.
+    #[test]
+    fn a_damaged_journal_keeps_its_sound_beginning(
+        victim in 0_usize..5,
+        place in any::<prop::sample::Index>(),
+        mask in 1_u8..,
+        cut in any::<bool>(),
+    ) {
+        let (_folder, store) = store();
+        let header = header("g");
+        let measured: Vec<_> = (0..3).map(block).collect();
+        let lock = store.lock().unwrap();
+        let mut journal = lock.begin(header.clone()).unwrap();
+        journal.set_reference(reference()).unwrap();
+        for block in &measured {
+            journal.append(block.clone()).unwrap();
+        }
+        let open = store.path().join("heats").join(header.key.to_string()).join("open");
+        let mut files: Vec<_> = std::fs::read_dir(&open).unwrap().map(|e| e.unwrap().path()).collect();
+        files.sort();
+        let mut bytes = std::fs::read(&files[victim]).unwrap();
+        let place = place.index(bytes.len());
+        if cut {
+            bytes.truncate(place);
+        } else {
+            bytes[place] ^= mask;
+        }
+        std::fs::write(&files[victim], bytes).unwrap();
+        store.known_heats().unwrap();
+        match lock.resume(&header.key).unwrap() {
+            None => prop_assert_eq!(victim, 0),
+            Some(journal) => {
+                prop_assert_eq!(journal.header(), &header);
+                prop_assert_eq!(journal.reference().is_some(), victim > 1);
+                let kept = victim.saturating_sub(2);
+                prop_assert_eq!(journal.blocks(), &measured[..kept]);
+            }
+        }
+    }
 }
