@@ -130,12 +130,13 @@ fn heats(
 ) -> Vec<PlannedHeat> {
     let world = context.world;
     let twins = group::twins(groups, &cells.cells);
+    let common = keys::Common::new(measure, world);
     groups
         .iter()
         .zip(twins)
         .map(|(group, twin)| {
             let members = members(group, twin, cells);
-            let key_parts = keys::parts(&members, measure, world);
+            let key_parts = common.parts(&members);
             let key = schema::Digest::of_value(&key_parts);
             PlannedHeat {
                 group: group.name.clone(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    Digest, Measure,
+    Digest, Fingerprint, Measure,
     plan::{KnownHeat, KnownState, PlannedCell, Status},
     record,
 };
@@ -17,35 +17,60 @@ const REFERENCE: &str = "pytorch";
 /// Most changes named of one part of a key.
 const SHOWN: usize = 4;
 
-/// The parts of the key of a heat with these cells, by name.
-pub(crate) fn parts(
-    cells: &[PlannedCell],
-    measure: &Measure,
-    world: &World,
-) -> BTreeMap<String, String> {
-    let mut parts = BTreeMap::from([
-        ("cells".to_owned(), cell_lines(cells)),
-        ("machine".to_owned(), machine(cells, world)),
-        ("measure".to_owned(), settings(measure)),
-        (
-            "reference".to_owned(),
-            format!("{} {}", lock(world, REFERENCE), worker(world, REFERENCE)),
-        ),
-        (
-            "schema".to_owned(),
-            format!(
+/// What the keys of all heats of a job have in common, written once.
+pub(crate) struct Common<'a> {
+    world: &'a World,
+    measure: String,
+    reference: String,
+    schema: String,
+    /// The machine without its GPUs: they count only where one is used.
+    processors: String,
+    machine: String,
+}
+
+impl<'a> Common<'a> {
+    pub(crate) fn new(measure: &Measure, world: &'a World) -> Self {
+        let processors = Fingerprint {
+            gpus: Vec::new(),
+            ..world.fingerprint.clone()
+        };
+        Self {
+            world,
+            measure: settings(measure),
+            reference: format!("{} {}", lock(world, REFERENCE), worker(world, REFERENCE)),
+            schema: format!(
                 "heat {}, protocol {}",
                 record::VERSION,
                 schema::protocol::VERSION
             ),
-        ),
-    ]);
-    let engines: BTreeSet<&String> = cells.iter().map(|cell| &cell.cell.engine.engine).collect();
-    for engine in engines {
-        parts.insert(format!("engine {engine}"), lock(world, engine));
-        parts.insert(format!("worker {engine}"), worker(world, engine));
+            processors: json(&processors).to_string(),
+            machine: json(&world.fingerprint).to_string(),
+        }
     }
-    parts
+
+    /// The parts of the key of a heat with these cells, by name.
+    pub(crate) fn parts(&self, cells: &[PlannedCell]) -> BTreeMap<String, String> {
+        let is_on_cpu = cells.iter().all(|cell| cell.cell.device.is_cpu());
+        let machine = if is_on_cpu {
+            &self.processors
+        } else {
+            &self.machine
+        };
+        let mut parts = BTreeMap::from([
+            ("cells".to_owned(), cell_lines(cells)),
+            ("machine".to_owned(), machine.clone()),
+            ("measure".to_owned(), self.measure.clone()),
+            ("reference".to_owned(), self.reference.clone()),
+            ("schema".to_owned(), self.schema.clone()),
+        ]);
+        let engines: BTreeSet<&String> =
+            cells.iter().map(|cell| &cell.cell.engine.engine).collect();
+        for engine in engines {
+            parts.insert(format!("engine {engine}"), lock(self.world, engine));
+            parts.insert(format!("worker {engine}"), worker(self.world, engine));
+        }
+        parts
+    }
 }
 
 /// One line a cell, with what tells it apart for a reader and its identity.
@@ -76,15 +101,6 @@ fn cell_lines(cells: &[PlannedCell]) -> String {
         })
         .collect();
     lines.join("\n")
-}
-
-/// The machine; its GPUs only where one is used.
-fn machine(cells: &[PlannedCell], world: &World) -> String {
-    let mut machine = world.fingerprint.clone();
-    if cells.iter().all(|cell| cell.cell.device.is_cpu()) {
-        machine.gpus.clear();
-    }
-    json(&machine).to_string()
 }
 
 /// The settings that decide what is measured: the budget only decides whether.

@@ -47,8 +47,8 @@ fn nesting_is_bounded() {
 }
 
 #[test]
-fn a_megabyte_of_anything_is_answered() {
-    let fill = |part: &str| part.repeat((1 << 20) / part.len() - 16);
+fn a_flood_of_anything_is_answered() {
+    let fill = |part: &str| part.repeat((1 << 18) / part.len() - 16);
     for part in [
         "&a ",
         "*a ",
