@@ -1,15 +1,19 @@
 //! Our workers' step times against the same loops in plain Python (`../bench/plain_loop.py`).
 //!
 //! ```text
+//! python3 -m venv VENV && VENV/bin/pip install -r pipeline/engines/bench/requirements.txt
 //! cargo build --release -p photofinish-worker-torch -p photofinish-worker-onnxruntime
 //! PHOTOFINISH_ORT_LIBRARY=…/libonnxruntime.so.1.31.1 \
 //!   cargo run --release -p photofinish-worker-onnxruntime --example versus_python -- \
-//!   --python PATH/bin/python [--rounds 20] [--threads 2]
+//!   --python VENV/bin/python [--rounds 20] [--threads 2] [--clock wall|cpu]
 //! ```
 //!
 //! ResNet-50 in fp32, batch 1 and 8, each engine: both sides are alive together, the waiting one
 //! stopped, and take short rounds in alternating order, so that the machine's moods hit both
 //! alike. Printed is the median over rounds of the ratio of the rounds' medians.
+//!
+//! On a machine that others use, `--clock cpu --threads 1` compares the processor time of a step,
+//! which waiting for a processor does not change. (With more threads it would count spinning.)
 
 use std::{
     collections::BTreeMap,
@@ -38,10 +42,20 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// Longest wait for one answer.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Steps that open a round and are not counted: caches and thread pools wake up.
+const DISCARD: u64 = 2;
+
 struct Settings {
     python: PathBuf,
     rounds: usize,
     threads: u32,
+    clock: Clock,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Clock {
+    Wall,
+    Cpu,
 }
 
 fn main() -> Result<()> {
@@ -94,6 +108,11 @@ fn settings() -> Result<Settings> {
             .into(),
         rounds: value("--rounds").map_or(Ok(20), |text| text.parse())?,
         threads: value("--threads").map_or(Ok(2), |text| text.parse())?,
+        clock: match value("--clock").map(String::as_str) {
+            None | Some("wall") => Clock::Wall,
+            Some("cpu") => Clock::Cpu,
+            Some(other) => return Err(format!("no clock `{other}`").into()),
+        },
     })
 }
 
@@ -136,7 +155,8 @@ fn worker(binary: &str) -> Result<WorkerCommand> {
         .parent()
         .and_then(Path::parent)
         .ok_or("no folder of binaries")?;
-    let library = env::var(LIBRARY_VARIABLE)?;
+    let library =
+        env::var(LIBRARY_VARIABLE).map_err(|_| format!("{LIBRARY_VARIABLE} is not set"))?;
     Ok(WorkerCommand {
         program: folder.join(binary),
         args: vec![],
@@ -183,7 +203,7 @@ fn ask(host: &mut Host, request: &Request) -> Result<Reply> {
 
 fn times(host: &mut Host, min_steps: u64, min_ns: u64) -> Result<Vec<u64>> {
     let measure = Measure {
-        discard: 2,
+        discard: DISCARD,
         min_steps,
         min_ns,
         max_steps: 10_000,
@@ -199,11 +219,14 @@ fn race(mut ours: Host, mut python: Host, settings: &Settings) -> Result<Vec<[f6
     let mut rounds = Vec::new();
     let round = |host: &mut Host| -> Result<f64> {
         host.resume().map_err(words)?;
+        let before = cpu_ns(host.pid())?;
         let samples = times(host, 3, 500_000_000)?;
+        let spent = cpu_ns(host.pid())?.saturating_sub(before);
         host.pause().map_err(words)?;
-        Ok(median(
-            samples.into_iter().map(|sample| sample as f64).collect(),
-        ))
+        Ok(match settings.clock {
+            Clock::Wall => median(samples.into_iter().map(|sample| sample as f64).collect()),
+            Clock::Cpu => spent as f64 / (samples.len() as u64 + DISCARD) as f64,
+        })
     };
     for turn in 0..settings.rounds {
         let pair = if turn % 2 == 0 {
@@ -220,6 +243,16 @@ fn race(mut ours: Host, mut python: Host, settings: &Settings) -> Result<Vec<[f6
         let _ended = host.finish(Instant::now() + PATIENCE);
     }
     Ok(rounds)
+}
+
+/// Processor time of all threads of a process (first number of each `schedstat`).
+fn cpu_ns(pid: u32) -> Result<u64> {
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = fs::read_to_string(task?.path().join("schedstat"))?;
+        sum += text.split(' ').next().unwrap_or_default().parse::<u64>()?;
+    }
+    Ok(sum)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
