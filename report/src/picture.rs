@@ -64,11 +64,12 @@ pub(crate) fn room<'a>(labels: &[&'a str], contenders: usize) -> Room<'a> {
     let rows: Vec<&str> = labels.iter().take(MOST_ROWS).copied().collect();
     let series = contenders.min(MOST_SERIES);
     let cut = if rows.len() < labels.len() || series < contenders {
-        format!(
-            " Drawn are the first {} of {} settings and {series} of {contenders} contenders; the table has all.",
-            rows.len(),
-            labels.len()
-        )
+        let contenders = match contenders {
+            1 => String::new(),
+            all => format!(" and {series} of {all} contenders"),
+        };
+        let (drawn, all) = (rows.len(), labels.len());
+        format!(" Drawn are the first {drawn} of {all} settings{contenders}; the table has all.")
     } else {
         String::new()
     };
