@@ -53,11 +53,22 @@ fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<(
 /// The minified ECharts that the locked `charming` brings along.
 fn echarts(here: &Path) -> Result<PathBuf> {
     println!("cargo::rerun-if-changed=../Cargo.lock");
-    let metadata = cargo_metadata::MetadataCommand::new()
-        .cargo_path(env::var("CARGO")?)
-        .current_dir(here)
-        .other_options(vec!["--offline".to_owned()])
-        .exec()?;
+    let cargo = env::var("CARGO")?;
+    let ask = |options: &[&str]| {
+        cargo_metadata::MetadataCommand::new()
+            .cargo_path(&cargo)
+            .current_dir(here)
+            .other_options(
+                options
+                    .iter()
+                    .map(|option| (*option).to_owned())
+                    .collect::<Vec<_>>(),
+            )
+            .exec()
+    };
+    // On a new machine Cargo has downloaded what this build needs, and `metadata` wants to see
+    // every locked package: then it must be allowed to download the rest.
+    let metadata = ask(&["--locked", "--offline"]).or_else(|_| ask(&["--locked"]))?;
     let charming = metadata
         .packages
         .iter()

@@ -3,7 +3,7 @@
 use std::{cell::OnceCell, collections::BTreeMap, path::Path};
 
 use catalog::{Catalog, CatalogError, Settings};
-use schema::{Device, EngineVariant, Fingerprint, Outcome, record::Tool};
+use schema::{Device, Digest, EngineVariant, Fingerprint, Outcome, record::Tool};
 use store::{Store, StoreError, WriterLock};
 use worker::{WorkerCommand, host::Interrupt};
 
@@ -63,6 +63,12 @@ impl Session {
 impl run::Workers for Session {
     fn command(&self, engine: &EngineVariant, _device: Device) -> Result<WorkerCommand, Outcome> {
         self.catalog.command(engine)
+    }
+
+    fn built_from(&self, engine: &str) -> Option<Digest> {
+        let mut engines = self.catalog.engines().iter();
+        let built_in = engines.find(|known| known.name() == engine && known.lock().is_some());
+        built_in.map(catalog::Engine::worker)
     }
 
     fn factors(&self, engine: &EngineVariant) -> BTreeMap<String, String> {

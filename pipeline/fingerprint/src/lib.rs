@@ -25,8 +25,16 @@ use walkdir::WalkDir;
 
 use workspace::Workspace;
 
-/// Folders of a package that are not part of what it is built from.
-const NOT_BUILT: [&str; 5] = ["tests", "benches", "examples", "target", "locks"];
+/// Files and folders of a package that are not part of what it is built from: `engine.toml`
+/// describes an engine to readers, and its lock is a part of every key by itself.
+const NOT_BUILT: [&str; 6] = [
+    "tests",
+    "benches",
+    "examples",
+    "target",
+    "locks",
+    "engine.toml",
+];
 
 /// In a worker's build script: makes its digest available as `env!("PHOTOFINISH_WORKER_DIGEST")`.
 ///

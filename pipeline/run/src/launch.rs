@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use schema::{
-    Cell, Graph, Outcome, OutcomeKind,
+    Cell, Digest, Graph, Outcome, OutcomeKind,
     protocol::{
         Hello, Load, Loaded, Measure, Memory, Parity, ParityOutputs, Reply, Request, Samples,
         WarmUp, WarmUpDone,
@@ -28,6 +28,8 @@ pub(crate) struct Worker {
     /// What is left of the time limit. Time during which the worker is stopped does not count.
     left: Duration,
     scratch: TempDir,
+    /// What it must have been built from.
+    built_from: Option<Digest>,
 }
 
 impl Worker {
@@ -57,11 +59,13 @@ impl Worker {
                 began,
                 left: Duration::from_nanos(setting.header.measure.timeout_ns),
                 scratch,
+                built_from: context.workers.built_from(&cell.engine.engine),
             }),
         )
     }
 
-    /// Its first message, and how long it took to come. It must be the engine that was asked for.
+    /// Its first message, and how long it took to come. It must be the engine that
+    /// was asked for, built from the sources that the plan's key names.
     pub(crate) fn hello(&mut self, cell: &Cell) -> Result<(Hello, u64), Outcome> {
         let hello = self.spend(Host::hello)?;
         let start_ns = nanoseconds(self.began.elapsed());
@@ -73,6 +77,14 @@ impl Worker {
                 engine.engine
             );
             return Err(Outcome::new(OutcomeKind::Crashed, reason));
+        }
+        if self.built_from.is_some() && hello.worker != self.built_from {
+            let reason = format!(
+                "the worker of engine `{0}` was built from other sources than this photofinish: \
+                 run `photofinish engines install {0}`",
+                engine.engine
+            );
+            return Err(Outcome::new(OutcomeKind::Unavailable, reason));
         }
         Ok((hello, start_ns))
     }

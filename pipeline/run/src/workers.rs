@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Device, EngineVariant, Outcome};
+use schema::{Device, Digest, EngineVariant, Outcome};
 use worker::WorkerCommand;
 
 /// Knows how the worker of each engine is started.
@@ -17,5 +17,12 @@ pub trait Workers {
     fn factors(&self, engine: &EngineVariant) -> BTreeMap<String, String> {
         let _ = engine;
         BTreeMap::new()
+    }
+
+    /// What the worker of an engine must have been built from, as it says itself; `None` where
+    /// that is not known. A worker from other sources would be measured under a wrong key.
+    fn built_from(&self, engine: &str) -> Option<Digest> {
+        let _ = engine;
+        None
     }
 }

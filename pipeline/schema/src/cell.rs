@@ -70,7 +70,9 @@ impl Cell {
 }
 
 /// Twelve hexadecimal digits that identify a cell.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct CellId(pub String);
 
@@ -241,7 +243,10 @@ impl FromStr for EngineVariant {
             Some((engine, variant))
                 if !engine.is_empty() && !variant.is_empty() && !variant.contains('/') =>
             {
-                Ok(Self { engine: engine.to_owned(), variant: variant.to_owned() })
+                Ok(Self {
+                    engine: engine.to_owned(),
+                    variant: variant.to_owned(),
+                })
             }
             _ => Err(UnknownWord(text.to_owned())),
         }
@@ -386,7 +391,10 @@ mod tests {
     #[test]
     fn engine_variants_are_two_words() {
         let pair: EngineVariant = "pytorch/eager".parse().unwrap();
-        assert_eq!((pair.engine.as_str(), pair.variant.as_str()), ("pytorch", "eager"));
+        assert_eq!(
+            (pair.engine.as_str(), pair.variant.as_str()),
+            ("pytorch", "eager")
+        );
         for bad in ["pytorch", "/eager", "pytorch/", "a/b/c", ""] {
             assert!(bad.parse::<EngineVariant>().is_err(), "{bad}");
         }

@@ -17,13 +17,19 @@ impl Outcome {
     /// Measured: there is nothing to explain.
     #[must_use]
     pub const fn measured() -> Self {
-        Self { kind: OutcomeKind::Measured, reason: String::new() }
+        Self {
+            kind: OutcomeKind::Measured,
+            reason: String::new(),
+        }
     }
 
     /// An ending with its reason.
     #[must_use]
     pub fn new(kind: OutcomeKind, reason: impl Into<String>) -> Self {
-        Self { kind, reason: reason.into() }
+        Self {
+            kind,
+            reason: reason.into(),
+        }
     }
 
     /// Whether a speed may be shown.
@@ -131,7 +137,10 @@ mod tests {
         let good = Outcome::measured();
         let first = Outcome::new(OutcomeKind::Crashed, "signal 11");
         let second = Outcome::new(OutcomeKind::Crashed, "signal 6");
-        assert_eq!(Outcome::worst_of([&good, &first, &second, &good]), Some(&first));
+        assert_eq!(
+            Outcome::worst_of([&good, &first, &second, &good]),
+            Some(&first)
+        );
         assert_eq!(Outcome::worst_of([]), None);
     }
 

@@ -141,7 +141,7 @@ impl Observer for SweepProgress {
                 self.finished(group, cells, outcomes);
             }
             Event::NotReached { group, reason } => {
-                self.line(&format!("  {group}: not reached: {reason}"))
+                self.line(&format!("  {group}: not reached: {reason}"));
             }
         }
     }
