@@ -1,1 +1,249 @@
-//! Measures photofinish itself.
+//! Measures photofinish itself. Times of whole processes, as medians, each beside the start of a
+//! Python interpreter on the same machine in the same run: the ratio is what carries over.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::command::{cargo, photofinish, program, run, target};
+
+type Benchmark = (&'static str, fn(&Path) -> Result<(), String>);
+
+/// Name and body, in the order in which they run.
+const BENCHMARKS: [Benchmark; 6] = [
+    ("harness", harness),
+    ("plan", plan),
+    ("cached", cached),
+    ("cached-1000", cached_1000),
+    ("site", site),
+    ("python", python),
+];
+
+/// Runs the benchmarks whose name contains `only`, or all.
+///
+/// # Errors
+/// When one of them cannot be run: what it needs is named.
+pub(crate) fn bench(only: Option<&str>) -> Result<(), String> {
+    run(&mut cargo(&["build", "--release", "--locked"]))?;
+    let folder = target().join("bench");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for (name, body) in BENCHMARKS {
+        if only.is_none_or(|word| name.contains(word)) {
+            println!("\n==> {name}");
+            body(&folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a step costs that does nothing.
+fn harness(_: &Path) -> Result<(), String> {
+    let package = ["--package", "photofinish-worker-synthetic"];
+    run(cargo(&["run", "--quiet", "--release", "--locked"])
+        .args(package)
+        .args(["--", "--bench-harness"]))
+}
+
+/// A plan of 10,000 cells.
+fn plan(folder: &Path) -> Result<(), String> {
+    let manifest = folder.join("plan-10000.yaml");
+    let batches: Vec<String> = (1..=50).map(|batch| batch.to_string()).collect();
+    let threads: Vec<String> = (1..=50).map(|threads| threads.to_string()).collect();
+    let text = format!(
+        "version: 1\njobs:\n  - id: large\n    matrix:\n      model: [resnet18, mobilenet_v2]\n      \
+         batch: [{}]\n      threads: [{}]\n      engine: [pytorch/eager, onnxruntime/cpu]\n    \
+         compare: {{ axis: engine, baseline: pytorch/eager }}\n",
+        batches.join(", "),
+        threads.join(", ")
+    );
+    write(&manifest, &text)?;
+    let store = folder.join("store-empty");
+    compare("plan of 10,000 cells", || {
+        let mut command = program(photofinish());
+        command
+            .args(["plan", "--output-format", "json", "--store"])
+            .arg(&store)
+            .arg(&manifest);
+        command
+    })
+}
+
+/// The quickstart with everything cached.
+fn cached(folder: &Path) -> Result<(), String> {
+    let command = || bench_command(folder, "quickstart", Path::new("jobs/quickstart.yaml"));
+    run(&mut command())?;
+    compare("quickstart, all cached", || quiet(command()))
+}
+
+/// A thousand cells with everything cached. The engines are the synthetic worker, under both names.
+fn cached_1000(folder: &Path) -> Result<(), String> {
+    run(&mut cargo(&[
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        "photofinish-worker-synthetic",
+    ]))?;
+    let config = folder.join("config");
+    fs::create_dir_all(&config).map_err(|error| error.to_string())?;
+    write(&config.join("engines.toml"), &synthetic_engines())?;
+    let batches: Vec<String> = (1..=500).map(|batch| batch.to_string()).collect();
+    let text = format!(
+        "version: 1\nmeasure: {{ blocks: 1, rounds: 1, round: 1ms, warm_up: 1ms, budget: 12h }}\n\
+         jobs:\n  - id: thousand\n    matrix:\n      model: bert_tiny\n      seq: 8\n      batch: [{}]\n      \
+         engine: [pytorch/eager, other/eager]\n    compare: {{ axis: engine, baseline: pytorch/eager }}\n",
+        batches.join(", ")
+    );
+    let manifest = folder.join("thousand.yaml");
+    write(&manifest, &text)?;
+    let command = || {
+        let mut command = bench_command(folder, "thousand", &manifest);
+        command.env("PHOTOFINISH_CONFIG", &config);
+        command
+    };
+    run(&mut command())?;
+    compare("1,000 cells, all cached", || quiet(command()))
+}
+
+fn synthetic_engines() -> String {
+    let worker = target().join("release/photofinish-worker-synthetic");
+    let mut text = String::new();
+    for (name, replace) in [("pytorch", "replace = true\n"), ("other", "")] {
+        let _ = write!(
+            text,
+            "[engines.{name}]\n{replace}command = [{worker:?}, \"--engine\", \"{name}\"]\n\
+             title = \"Synthetic\"\nversion = \"1\"\nsummary = \"computes nothing\"\n\
+             [[engines.{name}.variants]]\nname = \"eager\"\nsummary = \"computes nothing\"\n\
+             host_language = \"rust\"\ndevices = [\"cpu\"]\nprecisions = [\"fp64\", \"fp32\"]\n\
+             modes = [\"inference\"]\nboundaries = [\"step\"]\n"
+        );
+    }
+    text
+}
+
+/// Aggregate and report of 10,000 cells with 100 samples each.
+fn site(folder: &Path) -> Result<(), String> {
+    let tables = folder.join("tables");
+    let release = ["run", "--quiet", "--release", "--locked", "--package"];
+    let aggregate = || {
+        let mut command = cargo(&release);
+        command
+            .args([
+                "photofinish-aggregate",
+                "--example",
+                "synthetic",
+                "--",
+                "10000",
+            ])
+            .arg(&tables);
+        command
+    };
+    let report = |out: &Path| {
+        let mut command = cargo(&release);
+        command
+            .args(["photofinish-report", "--example", "fixture", "--"])
+            .arg(out)
+            .arg(tables.join("tables.json"));
+        command
+    };
+    run(&mut aggregate())?;
+    run(&mut report(&folder.join("site-warm")))?;
+    let out = folder.join("site-10000");
+    let _ = fs::remove_dir_all(&out);
+    let began = Instant::now();
+    run(&mut aggregate())?;
+    run(&mut report(&out))?;
+    println!(
+        "10,000 cells to tables and site: {:.1} s",
+        began.elapsed().as_secs_f64()
+    );
+    println!(
+        "largest process so far: {} MiB",
+        largest_child_bytes()? >> 20
+    );
+    Ok(())
+}
+
+/// Our step time beside that of a plain Python loop. Needs a Python that has torch and onnxruntime.
+fn python(_: &Path) -> Result<(), String> {
+    let Some(python) = std::env::var_os("PHOTOFINISH_BENCH_PYTHON") else {
+        println!(
+            "set PHOTOFINISH_BENCH_PYTHON to a Python with the packages of \
+             pipeline/engines/bench/requirements.txt"
+        );
+        return Ok(());
+    };
+    run(program(photofinish()).args(["engines", "install"]))?;
+    let example = [
+        "--package",
+        "photofinish-worker-onnxruntime",
+        "--example",
+        "versus_python",
+    ];
+    run(cargo(&["run", "--quiet", "--release", "--locked"])
+        .args(example)
+        .args(["--", "--python"])
+        .arg(python))
+}
+
+fn bench_command(folder: &Path, name: &str, manifest: &Path) -> Command {
+    let place = |kind: &str| -> PathBuf { folder.join(format!("{kind}-{name}")) };
+    let mut command = program(photofinish());
+    command
+        .arg("bench")
+        .arg(manifest)
+        .arg("--store")
+        .arg(place("store"))
+        .arg("--out")
+        .arg(place("site"));
+    command
+}
+
+fn quiet(mut command: Command) -> Command {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Prints the median time of a command beside that of starting Python, the two in turn.
+fn compare(name: &str, command: impl Fn() -> Command) -> Result<(), String> {
+    let (mut ours, mut pythons) = (Vec::new(), Vec::new());
+    for _ in 0..11 {
+        ours.push(seconds(&mut quiet(command()))?);
+        pythons.push(seconds(program("python3").args(["-c", "pass"]))?);
+    }
+    let (ours, python) = (median(ours), median(pythons));
+    println!(
+        "{name}: {:.0} ms, {:.1} × the start of python3 ({:.0} ms)",
+        ours * 1e3,
+        ours / python,
+        python * 1e3
+    );
+    Ok(())
+}
+
+fn seconds(command: &mut Command) -> Result<f64, String> {
+    let began = Instant::now();
+    run(command)?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Peak memory of the largest process that this one waited for.
+fn largest_child_bytes() -> Result<i64, String> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|error| error.to_string())?;
+    Ok(usage.max_rss() * 1024)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("failed to write {}: {error}", path.display()))
+}

@@ -2,23 +2,20 @@
 
 use crate::command::{program, run};
 
-/// Makes sure that Chromium and its driver are there: from Debian's packages, as root.
+/// Makes sure that Chromium, its driver and npm (for axe) are there: from Debian's packages, as root.
 ///
 /// # Errors
 /// When they are missing and cannot be installed.
 pub(crate) fn install() -> Result<(), String> {
     let found = |name: &str| program(name).arg("--version").output().is_ok();
-    if found("chromium") && found("chromedriver") {
+    if ["chromium", "chromedriver", "npm"].into_iter().all(found) {
         return Ok(());
     }
-    let packages = [
-        "install",
-        "--yes",
-        "--no-install-recommends",
-        "chromium",
-        "chromium-driver",
-        "fonts-dejavu-core",
-    ];
+    let mut packages = vec!["install", "--yes", "--no-install-recommends"];
+    packages.extend(["chromium", "chromium-driver", "fonts-dejavu-core"]);
+    if !found("npm") {
+        packages.push("npm");
+    }
     let apt = |args: &[&str]| {
         run(program("apt-get")
             .args(args)
@@ -27,6 +24,6 @@ pub(crate) fn install() -> Result<(), String> {
     apt(&["update", "--quiet"])
         .and_then(|()| apt(&packages))
         .map_err(|error| {
-            format!("the browser tests need chromium and chromedriver on the PATH ({error})")
+            format!("the browser tests need chromium, chromedriver and npm on the PATH ({error})")
         })
 }

@@ -48,7 +48,6 @@ fn packages() -> PathBuf {
 }
 
 #[test]
-#[ignore = "fetches pandas; `cargo xtask test` runs it"]
 fn pandas_agrees() {
     let tables = tables(&run(4, 6));
     let folder = tempfile::tempdir().unwrap();

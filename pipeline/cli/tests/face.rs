@@ -1,0 +1,464 @@
+//! The program at its face: command in, files and exit code out.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::{
+    fs,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{SMALL, User, text};
+
+#[test]
+fn the_second_bench_measures_nothing_and_rewrites_nothing() {
+    let user = User::new();
+    user.manifest(SMALL);
+    let bench = [
+        "bench",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+    ];
+    let first = user.json(&bench);
+    assert_eq!(
+        (&first["measured_heats"], &first["cached_heats"]),
+        (&2.into(), &0.into())
+    );
+    assert_eq!(first["verdicts"].as_array().unwrap().len(), 2);
+    // Two blocks are too few for a verdict, and the page says so.
+    assert_eq!(first["verdicts"][0]["verdict"], "unclear");
+    assert!(user.path("site/index.html").is_file());
+    let before = (user.files("store"), user.files("site"));
+    let second = user.json(&bench);
+    assert_eq!(
+        (&second["measured_heats"], &second["cached_heats"]),
+        (&0.into(), &2.into())
+    );
+    assert_eq!(second["rendered"], false);
+    assert_eq!(first["verdicts"], second["verdicts"]);
+    assert!(
+        (user.files("store"), user.files("site")) == before,
+        "something was rewritten"
+    );
+    let human = user.run(&bench);
+    assert!(
+        text(&human).contains("all 2 groups are cached: nothing was measured"),
+        "{}",
+        text(&human)
+    );
+}
+
+#[test]
+fn fresh_measures_beside_what_is_there() {
+    let user = User::new();
+    user.manifest(SMALL);
+    let heats = || {
+        user.files("store")
+            .into_iter()
+            .filter(|(path, _)| {
+                path.extension().is_some_and(|end| end == "zst")
+                    && path.components().any(|part| part.as_os_str() == "heats")
+            })
+            .count()
+    };
+    user.json(&[
+        "bench",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+    ]);
+    assert_eq!(heats(), 2);
+    let fresh = user.json(&[
+        "bench",
+        "--fresh",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+    ]);
+    assert_eq!(fresh["measured_heats"], 2);
+    assert_eq!(heats(), 4);
+}
+
+#[test]
+fn a_changed_member_makes_its_group_stale_as_a_whole() {
+    let user = User::new();
+    user.manifest(SMALL);
+    user.json(&["run", "manifest.yaml", "--store", "store"]);
+    user.manifest(&SMALL.replace("batch: [1, 2]", "batch: [1, 2, 3]"));
+    let added = user.json(&["run", "manifest.yaml", "--store", "store"]);
+    assert_eq!(
+        (&added["measured_heats"], &added["cached_heats"]),
+        (&1.into(), &2.into())
+    );
+    user.manifest(&SMALL.replace("round: 5ms", "round: 6ms"));
+    let plan = user.run(&["plan", "--explain", "manifest.yaml", "--store", "store"]);
+    assert!(
+        text(&plan).contains("stale") && text(&plan).contains("measure"),
+        "{}",
+        text(&plan)
+    );
+    let changed = user.json(&["run", "manifest.yaml", "--store", "store"]);
+    assert_eq!(changed["measured_heats"], 2);
+}
+
+#[test]
+fn planning_changes_nothing() {
+    let user = User::new();
+    user.manifest(SMALL);
+    let plan = user.json(&["plan", "manifest.yaml", "--store", "store"]);
+    assert_eq!(plan["heats"].as_array().unwrap().len(), 2);
+    assert!(!user.path("store").exists());
+}
+
+#[test]
+fn a_corrupt_heat_is_set_aside_named_and_measured_again() {
+    let user = User::new();
+    user.manifest(SMALL);
+    let bench = [
+        "bench",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+    ];
+    user.json(&bench);
+    let (path, mut content) = user
+        .files("store/heats")
+        .into_iter()
+        .find(|(path, _)| path.extension().is_some_and(|end| end == "zst"))
+        .unwrap();
+    let middle = content.len() / 2;
+    content[middle] ^= 1;
+    fs::write(&path, content).unwrap();
+    let again = user.run(&bench);
+    assert!(again.status.success(), "{}", text(&again));
+    assert!(
+        text(&again).contains("set aside") && text(&again).contains("1 groups measured, 1 cached"),
+        "{}",
+        text(&again)
+    );
+    assert!(!path.exists());
+    assert!(!user.files("store/aside").is_empty());
+}
+
+#[test]
+fn cells_that_fail_end_typed_and_the_exit_code_tells() {
+    let user = User::new();
+    let engines = "[pytorch/eager, other/eager, other/segfault, other/wrong_output, other/unsupported, other/panics]";
+    let failing = SMALL
+        .replace("[pytorch/eager, other/eager]", engines)
+        .replace("[1, 2]", "[1]");
+    user.manifest(&failing);
+    let output = user.run(&[
+        "bench",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+        "--output-format",
+        "json",
+    ]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    let mut documents =
+        serde_json::Deserializer::from_slice(&output.stdout).into_iter::<serde_json::Value>();
+    let summary = documents.next().unwrap().unwrap();
+    let ended = |variant: &str| {
+        let failures = summary["failures"].as_array().unwrap();
+        let found = failures
+            .iter()
+            .find(|failure| failure["name"].as_str().unwrap().contains(variant));
+        found.map(|failure| failure["outcome"]["kind"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(ended("other/segfault").as_deref(), Some("crashed"));
+    assert_eq!(ended("other/panics").as_deref(), Some("crashed"));
+    assert_eq!(
+        ended("other/wrong_output").as_deref(),
+        Some("parity_failed")
+    );
+    assert_eq!(ended("other/unsupported").as_deref(), Some("unsupported"));
+    assert_eq!(ended("other/eager"), None);
+    // Allowed, the same cells fail nothing; nor are they measured again.
+    let allow = "    allow:\n".to_owned()
+        + &["segfault", "panics"]
+            .map(|variant| format!("      - {{ engine: other/{variant}, outcome: crashed }}\n"))
+            .concat()
+        + "      - { engine: other/wrong_output, outcome: parity_failed }\n      - { engine: other/un*, outcome: unsupported }\n";
+    user.manifest(&(failing + &allow));
+    let allowed = user.json(&[
+        "bench",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+    ]);
+    assert_eq!(allowed["measured_heats"], 0);
+    assert_eq!(allowed["failures"], serde_json::json!([]));
+}
+
+#[test]
+fn a_bundle_gives_the_same_site_elsewhere() {
+    let user = User::new();
+    user.manifest(SMALL);
+    user.json(&[
+        "bench",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+    ]);
+    for name in ["one.tar.zst", "two.tar.zst"] {
+        user.json(&["bundle", "pack", name, "--store", "store"]);
+    }
+    assert!(
+        fs::read(user.path("one.tar.zst")).unwrap() == fs::read(user.path("two.tar.zst")).unwrap()
+    );
+    let elsewhere = User::new();
+    fs::remove_file(elsewhere.path("config/engines.toml")).unwrap();
+    fs::copy(user.path("one.tar.zst"), elsewhere.path("one.tar.zst")).unwrap();
+    let report = elsewhere
+        .command(&[
+            "report",
+            "--bundle",
+            "one.tar.zst",
+            "--store",
+            "store",
+            "--out",
+            "deep/site",
+        ])
+        .env("TZ", "Pacific/Kiritimati")
+        .env("LC_ALL", "de_DE.UTF-8")
+        .output()
+        .unwrap();
+    assert!(report.status.success(), "{}", text(&report));
+    let differing = Command::new("diff")
+        .arg("-r")
+        .arg(user.path("site"))
+        .arg(elsewhere.path("deep/site"))
+        .output()
+        .unwrap();
+    assert!(differing.status.success(), "{}", text(&differing));
+}
+
+#[test]
+fn an_interrupted_bench_leaves_130_and_no_process_and_goes_on() {
+    let user = User::new();
+    user.manifest(
+        &SMALL
+            .replace("blocks: 2", "blocks: 4")
+            .replace("round: 5ms", "round: 400ms"),
+    );
+    let bench = [
+        "bench",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+    ];
+    let mark = user.path("mark").display().to_string();
+    let child = user
+        .command(&bench)
+        .env("PHOTOFINISH_TEST_MARK", &mark)
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    let some_block = || {
+        user.path("store/heats").is_dir()
+            && user.files("store/heats").iter().any(|(path, _)| {
+                path.file_name()
+                    .unwrap()
+                    .to_string_lossy()
+                    .starts_with("00002-")
+            })
+    };
+    while !some_block() {
+        assert!(
+            began.elapsed() < Duration::from_secs(120),
+            "no block was measured"
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+    let interrupted = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(interrupted.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+    assert!(text(&output).contains("interrupted: the same command goes on where it stopped"));
+    assert_eq!(marked(&mark), Vec::<String>::new(), "processes are left");
+    let again = user.run(&bench);
+    assert!(again.status.success(), "{}", text(&again));
+    assert!(text(&again).contains("going on after"), "{}", text(&again));
+}
+
+/// Command lines of processes that carry the mark.
+fn marked(mark: &str) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    processes
+        .filter(|process| {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains(mark)
+        })
+        .map(|process| fs::read_to_string(process.path().join("cmdline")).unwrap_or_default())
+        .collect()
+}
+
+#[test]
+fn bad_input_is_told_with_place_and_remedy() {
+    let user = User::new();
+    user.manifest(&SMALL.replace("other/eager]", "othr/eager]"));
+    let output = user.run(&[
+        "bench",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+    ]);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for part in ["othr", "manifest.yaml:11", "^", "did you mean"] {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+    assert!(!user.path("store").exists() && !user.path("site").exists());
+    let json = user.run(&["plan", "manifest.yaml", "--output-format", "json"]);
+    let document: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(document["error"]["exit_code"], 2);
+    assert_eq!(document["error"]["details"][0]["line"], 11);
+    for args in [
+        &["plan", "none.yaml"][..],
+        &["bench"],
+        &["report", "--bundle", "none"],
+        &["engines", "install", "nothing"],
+        &["report", "--run", "zz"],
+        &["aggregate"],
+    ] {
+        let output = user.run(args);
+        assert!(
+            matches!(output.status.code(), Some(2 | 4)),
+            "{args:?}: {}",
+            text(&output)
+        );
+        assert!(
+            !text(&output).contains("panicked"),
+            "{args:?}: {}",
+            text(&output)
+        );
+    }
+}
+
+#[test]
+fn a_store_that_is_no_folder_is_told() {
+    let user = User::new();
+    user.manifest(SMALL);
+    fs::write(user.path("file"), "").unwrap();
+    let output = user.run(&["bench", "manifest.yaml", "--store", "file", "--out", "site"]);
+    assert!(
+        !output.status.success() && text(&output).contains("file"),
+        "{}",
+        text(&output)
+    );
+    assert!(!text(&output).contains("panicked"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let user = User::new();
+    let mut child = user.command(&["schema", "tables"]).spawn().unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn every_command_helps_and_documents_have_schemas() {
+    let user = User::new();
+    for command in [
+        "bench",
+        "plan",
+        "run",
+        "aggregate",
+        "report",
+        "engines",
+        "doctor",
+        "bundle",
+        "store",
+        "schema",
+        "completions",
+    ] {
+        let output = user.run(&[command, "--help"]);
+        assert!(
+            output.status.success() && text(&output).contains("Usage:"),
+            "{command}"
+        );
+    }
+    for document in ["manifest", "plan", "heat", "tables", "request", "reply"] {
+        let output = user.run(&["schema", document]);
+        let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(schema["$schema"].is_string(), "{document}");
+    }
+    assert!(text(&user.run(&["completions", "bash"])).contains("photofinish"));
+    assert!(text(&user.run(&["doctor"])).contains("This machine"));
+    assert_eq!(user.json(&["engines", "list"]).as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn gc_keeps_what_kept_runs_name() {
+    let user = User::new();
+    user.manifest(SMALL);
+    let bench = [
+        "bench",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+    ];
+    user.json(&bench);
+    user.json(&[
+        "bench",
+        "--fresh",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+    ]);
+    let would = user.json(&[
+        "store",
+        "gc",
+        "--keep",
+        "1",
+        "--dry-run",
+        "--store",
+        "store",
+    ]);
+    assert_eq!(would["heats"], 2);
+    let did = user.json(&["store", "gc", "--keep", "1", "--store", "store"]);
+    assert_eq!(did["heats"], 2);
+    let again = user.json(&bench);
+    assert_eq!(again["measured_heats"], 0);
+}
+
+#[test]
+fn workers_are_checked_against_the_protocol() {
+    let user = User::new();
+    let output = user.run(&["engines", "check", "other/steady"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let output = user.run(&["engines", "check", "other/segfault"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("FAILED"), "{}", text(&output));
+}
