@@ -14,6 +14,8 @@ pub(crate) struct Failure {
     styled: Option<String>,
     /// More for programs than the message.
     details: Option<Value>,
+    /// Whether the result that was printed says it already: programs get one document.
+    told: bool,
 }
 
 impl Failure {
@@ -56,6 +58,7 @@ impl Failure {
             message: message.to_string(),
             styled: None,
             details: None,
+            told: false,
         }
     }
 
@@ -69,6 +72,17 @@ impl Failure {
     pub(crate) fn with_styled(mut self, styled: String) -> Self {
         self.styled = Some(styled);
         self
+    }
+
+    /// Says that the result which was printed tells programs of the failure.
+    pub(crate) fn already_told(mut self) -> Self {
+        self.told = true;
+        self
+    }
+
+    /// Whether programs know already.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
     }
 
     /// The exit code.

@@ -67,7 +67,7 @@ impl Printer {
     /// An error.
     pub(crate) fn failure(self, failure: &Failure) {
         let text = failure.text();
-        if self.is_json() {
+        if self.is_json() && !failure.is_told() {
             let _ = self.json(&serde_json::json!({ "error": failure.document() }));
         }
         self.note(&text);

@@ -9,7 +9,7 @@ use store::ArtifactKind;
 use crate::{
     args::Manifests,
     failure::Failure,
-    progress::{InstallProgress, SweepProgress},
+    progress::{self, InstallProgress, SweepProgress},
     session::{Session, store_failure},
     tool,
 };
@@ -22,11 +22,18 @@ pub(crate) fn plan(session: &Session, manifests: &Manifests, fresh: bool) -> Res
 }
 
 fn world(session: &Session, cell_limit: usize, fresh: bool) -> Result<World, Failure> {
+    let known = session.store.known_heats().map_err(store_failure)?;
+    for corrupt in &known.corrupt {
+        let advice = "the next run sets it aside and measures it again";
+        session
+            .printer
+            .note(&format!("warning: {corrupt}: {advice}"));
+    }
     Ok(World {
         engines: session.catalog.descriptions(),
         availability: session.catalog.availability(),
         fingerprint: session.fingerprint().clone(),
-        known: session.store.known_heats().map_err(store_failure)?.heats,
+        known: known.heats,
         cell_limit,
         fresh,
     })
@@ -143,6 +150,7 @@ pub(crate) fn tabulate(
     {
         return Ok(tables);
     }
+    let _busy = progress::busy("aggregating");
     let heat = |key: &Digest, heat: &Digest| session.store.heat(key, heat);
     let tables = aggregate::aggregate(record, &heat).map_err(Failure::lacking)?;
     let bytes = serde_json::to_vec(&tables)
@@ -173,8 +181,10 @@ pub(crate) fn render(
     {
         return Ok(false);
     }
+    let busy = progress::busy("rendering the site");
     let downloads = downloads(tables)?;
     report::render(tables, &downloads, out).map_err(Failure::lacking)?;
+    drop(busy);
     if let Some(site) = report::fingerprint(out) {
         session
             .writer()?

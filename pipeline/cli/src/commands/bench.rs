@@ -69,7 +69,7 @@ pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure>
         .with_site(out, rendered);
     session.printer.human(&summary.text());
     session.printer.json(&summary)?;
-    summary.verdict_of_the_run()
+    summary.verdict_of_the_run().map_err(Failure::already_told)
 }
 
 /// Measures, and leaves the rest to later stages.

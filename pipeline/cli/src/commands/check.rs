@@ -41,7 +41,8 @@ pub(crate) fn check(session: &Session, wanted: &[String]) -> Result<(), Failure>
         Err(Failure::check(format!(
             "does not keep to the protocol: {}",
             failed.join(", ")
-        )))
+        ))
+        .already_told())
     }
 }
 
