@@ -1,6 +1,6 @@
 //! What a person sees while heats are measured.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use run::{Event, Observer, Phase};
@@ -15,6 +15,8 @@ pub(crate) struct SweepProgress {
     bar: ProgressBar,
     heat: String,
     block: String,
+    /// How many groups were not reached, by the reason.
+    not_reached: BTreeMap<String, usize>,
     pub(crate) measured: usize,
     pub(crate) cached: usize,
 }
@@ -35,6 +37,7 @@ impl SweepProgress {
             bar,
             heat: String::new(),
             block: String::new(),
+            not_reached: BTreeMap::new(),
             measured: 0,
             cached: 0,
         }
@@ -59,10 +62,9 @@ impl SweepProgress {
         } else {
             String::new()
         };
-        self.bar.set_message(format!(
-            "{}{}  {engine}{reference}: {what}",
-            self.heat, self.block
-        ));
+        let (block, heat) = (&self.block, &self.heat);
+        self.bar
+            .set_message(format!("{engine}{reference}: {what}{block}, {heat}"));
     }
 
     fn finished(&mut self, group: &str, cells: &[PlannedCell], outcomes: &[Outcome]) {
@@ -116,7 +118,7 @@ impl Observer for SweepProgress {
                 if *block > 0 && !self.block.is_empty() {
                     self.bar.inc(1);
                 }
-                self.block = format!(" block {} of {of}", block.saturating_add(1));
+                self.block = format!(", block {} of {of}", block.saturating_add(1));
                 self.bar.set_prefix(duration(*left));
             }
             Event::Launch { cell, phase } => self.doing(cell, *phase),
@@ -140,8 +142,9 @@ impl Observer for SweepProgress {
                 }
                 self.finished(group, cells, outcomes);
             }
-            Event::NotReached { group, reason } => {
-                self.line(&format!("  {group}: not reached: {reason}"));
+            Event::NotReached { reason, .. } => {
+                let count = self.not_reached.entry((*reason).to_owned()).or_default();
+                *count = count.saturating_add(1);
             }
         }
     }
@@ -150,6 +153,11 @@ impl Observer for SweepProgress {
 impl Drop for SweepProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+        for (reason, count) in &self.not_reached {
+            let groups = if *count == 1 { "group" } else { "groups" };
+            self.printer
+                .note(&format!("  {count} {groups} not reached: {reason}"));
+        }
     }
 }
 
