@@ -33,6 +33,8 @@ fn world(session: &Session, cell_limit: usize, fresh: bool) -> Result<World, Fai
         engines: session.catalog.descriptions(),
         availability: session.catalog.availability(),
         fingerprint: session.fingerprint().clone(),
+        conditions: telemetry::conditions(),
+        procedure: run::PROCEDURE,
         known: known.heats,
         cell_limit,
         fresh,

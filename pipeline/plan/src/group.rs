@@ -89,60 +89,66 @@ fn name(job: &str, cells: &[PlannedCell], members: &[usize]) -> String {
     )
 }
 
-/// For each group the member that gets an identical twin: `None` where nothing is compared or
+/// For each group the members that get an identical twin: none where nothing is compared or
 /// nothing runs.
 ///
-/// Each engine and variant of the job needs twins for its noise floor, and a group affords one.
+/// Each engine and variant of the job needs twins for its noise floor, and a group can afford one.
 /// The group's name chooses the engine, so that adding values to a matrix leaves other groups as
-/// they are; engines left without are then given groups of those that have most. Of the engine's
-/// cells the cheapest is taken.
-pub(crate) fn twins(groups: &[Group], cells: &[PlannedCell]) -> Vec<Option<usize>> {
+/// they are; engines left without are then given groups of those that have most, and where there
+/// are fewer groups than engines, a group takes more than one. Of the engine's cells the cheapest
+/// is taken.
+pub(crate) fn twins(groups: &[Group], cells: &[PlannedCell]) -> Vec<Vec<usize>> {
     let candidates: Vec<BTreeMap<String, usize>> = groups
         .iter()
         .map(|group| cheapest_by_engine(group, cells))
         .collect();
-    let mut chosen: Vec<Option<String>> = groups
+    let mut chosen: Vec<Vec<String>> = groups
         .iter()
         .zip(&candidates)
-        .map(|(group, engines)| {
-            let lot = Digest::of_bytes(group.name.as_bytes())
-                .as_bytes()
-                .iter()
-                .fold(0_u64, |lot, byte| lot.rotate_left(8) ^ u64::from(*byte));
-            let place = lot.checked_rem(engines.len() as u64)?;
-            engines.keys().nth(usize::try_from(place).ok()?).cloned()
-        })
+        .map(|(group, engines)| drawn(&group.name, engines).into_iter().collect())
         .collect();
     let all: BTreeSet<&String> = candidates.iter().flat_map(BTreeMap::keys).collect();
     for engine in all {
-        let count = |name: &String| {
-            chosen
-                .iter()
-                .flatten()
-                .filter(|chosen| *chosen == name)
-                .count()
-        };
+        let count = |name: &String| chosen.iter().flatten().filter(|it| *it == name).count();
         if count(engine) > 0 {
             continue;
         }
-        let richest = (0..groups.len())
-            .filter(|at| {
-                candidates
-                    .get(*at)
-                    .is_some_and(|engines| engines.contains_key(engine))
-            })
-            .filter_map(|at| Some((count(chosen.get(at)?.as_ref()?), at)))
+        let mut homes = (0..groups.len()).filter(|at| {
+            let engines = candidates.get(*at);
+            engines.is_some_and(|engines| engines.contains_key(engine))
+        });
+        let richest = homes
+            .clone()
+            .filter_map(|at| Some((count(chosen.get(at)?.first()?), at)))
             .filter(|(count, _)| *count > 1)
             .min_by_key(|(count, at)| (std::cmp::Reverse(*count), *at));
-        if let Some(slot) = richest.and_then(|(_, at)| chosen.get_mut(at)) {
-            *slot = Some(engine.clone());
+        match richest {
+            Some((_, at)) => chosen[at] = vec![engine.clone()],
+            None => {
+                if let Some(at) = homes.next() {
+                    chosen[at].push(engine.clone());
+                }
+            }
         }
     }
     candidates
         .iter()
         .zip(chosen)
-        .map(|(engines, engine)| engines.get(&engine?).copied())
+        .map(|(engines, chosen)| {
+            let members = chosen.iter().filter_map(|engine| engines.get(engine));
+            members.copied().collect()
+        })
         .collect()
+}
+
+/// The engine that a group's name draws.
+fn drawn(group: &str, engines: &BTreeMap<String, usize>) -> Option<String> {
+    let lot = Digest::of_bytes(group.as_bytes())
+        .as_bytes()
+        .iter()
+        .fold(0_u64, |lot, byte| lot.rotate_left(8) ^ u64::from(*byte));
+    let place = lot.checked_rem(engines.len() as u64)?;
+    engines.keys().nth(usize::try_from(place).ok()?).cloned()
 }
 
 /// For each engine and variant of the group its runnable cell with the shortest step.

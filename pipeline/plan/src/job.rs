@@ -134,8 +134,8 @@ fn heats(
     groups
         .iter()
         .zip(twins)
-        .map(|(group, twin)| {
-            let members = members(group, twin, cells);
+        .map(|(group, twins)| {
+            let members = members(group, &twins, cells);
             let key_parts = common.parts(&members);
             let key = schema::Digest::of_value(&key_parts);
             PlannedHeat {
@@ -151,16 +151,17 @@ fn heats(
         .collect()
 }
 
-/// The cells of a heat: the group's, then the twin.
-fn members(group: &group::Group, twin: Option<usize>, cells: &Cells) -> Vec<PlannedCell> {
+/// The cells of a heat: the group's, then the twins.
+fn members(group: &group::Group, twins: &[usize], cells: &Cells) -> Vec<PlannedCell> {
     let cell = |at: &usize| cells.cells.get(*at).cloned();
     let mut members: Vec<PlannedCell> = group.members.iter().filter_map(cell).collect();
-    let slot = twin.and_then(|twin| group.members.iter().position(|member| *member == twin));
-    if let Some((slot, original)) = slot.and_then(|slot| Some((slot, members.get(slot)?.clone()))) {
-        members.push(PlannedCell {
-            twin_of: u32::try_from(slot).ok(),
+    for twin in twins {
+        let slot = group.members.iter().position(|member| member == twin);
+        let original = slot.and_then(|slot| members.get(slot)).cloned();
+        members.extend(original.map(|original| PlannedCell {
+            twin_of: slot.and_then(|slot| u32::try_from(slot).ok()),
             ..original
-        });
+        }));
     }
     members
 }

@@ -23,6 +23,7 @@ pub(crate) struct Common<'a> {
     measure: String,
     reference: String,
     schema: String,
+    conditions: String,
     /// The machine without its GPUs: they count only where one is used.
     processors: String,
     machine: String,
@@ -39,10 +40,12 @@ impl<'a> Common<'a> {
             measure: settings(measure),
             reference: format!("{} {}", lock(world, REFERENCE), worker(world, REFERENCE)),
             schema: format!(
-                "heat {}, protocol {}",
+                "heat {}, protocol {}, procedure {}",
                 record::VERSION,
-                schema::protocol::VERSION
+                schema::protocol::VERSION,
+                world.procedure
             ),
+            conditions: json(&world.conditions).to_string(),
             processors: json(&processors).to_string(),
             machine: json(&world.fingerprint).to_string(),
         }
@@ -58,6 +61,7 @@ impl<'a> Common<'a> {
         };
         let mut parts = BTreeMap::from([
             ("cells".to_owned(), cell_lines(cells)),
+            ("conditions".to_owned(), self.conditions.clone()),
             ("machine".to_owned(), machine.clone()),
             ("measure".to_owned(), self.measure.clone()),
             ("reference".to_owned(), self.reference.clone()),
@@ -213,7 +217,7 @@ fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Ve
 fn change(name: &str, old: &str, new: &str) -> String {
     let details = match name {
         "cells" => cell_changes(old, new),
-        "machine" | "measure" => field_changes(old, new),
+        "conditions" | "machine" | "measure" => field_changes(old, new),
         _ if new.starts_with("missing: ") => vec![new.to_owned()],
         _ if old.starts_with("missing: ") => vec!["can be used now".to_owned()],
         _ => Vec::new(),

@@ -16,6 +16,10 @@ pub struct World {
     pub availability: BTreeMap<String, Availability>,
     /// The machine.
     pub fingerprint: Fingerprint,
+    /// What the user set that changes how fast it is, by name: governor, environment variables.
+    pub conditions: BTreeMap<String, String>,
+    /// Version of the procedure by which heats are measured.
+    pub procedure: u32,
     /// What the store holds.
     pub known: Vec<KnownHeat>,
     /// Most combinations of a plan; 20,000 unless the user says otherwise.

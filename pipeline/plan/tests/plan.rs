@@ -448,3 +448,37 @@ fn ten_thousand_cells_are_planned() {
     let plan = planned(&jobs, &support::world());
     assert_eq!((plan.cell_count(), plan.heats.len()), (10_000, 5_000));
 }
+
+#[test]
+fn conditions_and_procedure_are_parts_of_the_key() {
+    let text =
+        "version: 1\njobs:\n  - { id: a, matrix: { model: resnet18, engine: pytorch/eager } }\n";
+    let key = |world: &World| {
+        let file = ManifestFile::from_text("a.yaml", text).unwrap();
+        plan(&[file], world).unwrap().heats[0].key
+    };
+    let world = support::world();
+    let mut other = support::world();
+    other
+        .conditions
+        .insert("MALLOC_TRIM_THRESHOLD_".to_owned(), "1".to_owned());
+    assert_ne!(key(&world), key(&other));
+    let mut newer = support::world();
+    newer.procedure += 1;
+    assert_ne!(key(&world), key(&newer));
+}
+
+#[test]
+fn every_engine_has_a_twin_even_in_a_single_group() {
+    let text = "version: 1\njobs:\n  - id: a\n    matrix: { model: resnet18, batch: 1, engine: [pytorch/eager, onnxruntime/cpu] }\n    compare: { axis: engine, baseline: pytorch/eager }\n";
+    let file = ManifestFile::from_text("a.yaml", text).unwrap();
+    let plan = plan(&[file], &support::world()).unwrap();
+    let twins: BTreeSet<String> = plan.heats[0]
+        .cells
+        .iter()
+        .filter(|cell| cell.twin_of.is_some())
+        .map(|cell| cell.cell.engine.to_string())
+        .collect();
+    let both = ["onnxruntime/cpu", "pytorch/eager"];
+    assert_eq!(twins, both.map(str::to_owned).into());
+}

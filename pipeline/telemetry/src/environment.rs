@@ -6,23 +6,55 @@ use schema::Environment;
 
 use crate::Probe;
 
-/// Environment variables that change what engines do begin so.
-const PREFIXES: [&str; 12] = [
-    "OMP_",
-    "KMP_",
-    "GOMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "DNNL_",
-    "ONEDNN_",
-    "TORCH_",
-    "PYTORCH_",
-    "TF_",
-    "ORT_",
+/// Environment variables that change how fast engines are begin so: thread pools, kernel
+/// libraries, allocators, the dynamic linker, drivers.
+const PREFIXES: [&str; 28] = [
+    "ATEN_",
+    "CUBLAS_",
     "CUDA_",
+    "CUDNN_",
+    "DNNL_",
+    "GLIBC_TUNABLES",
+    "GOMP_",
+    "KMP_",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "MALLOC_",
+    "MKL_",
+    "NVIDIA_",
+    "OMP_",
+    "ONEDNN_",
+    "OPENBLAS_",
+    "ORT_",
+    "PYTORCH_",
+    "TF_CUDNN_",
+    "TF_ENABLE_",
+    "TF_FORCE_",
+    "TF_GPU_",
+    "TF_NUM_",
+    "TF_XLA_",
+    "THP_MEM_",
+    "TORCH_",
+    "TORCHINDUCTOR_",
+    "XLA_",
 ];
 
 impl Probe {
+    /// What a user may set and what changes how fast everything is: the frequency governor, boost,
+    /// and the environment variables that engines heed. Part of the key of every heat.
+    #[must_use]
+    pub fn conditions(&self) -> BTreeMap<String, String> {
+        let environment = self.environment();
+        let turbo = environment
+            .turbo
+            .map(|on| if on { "on" } else { "off" }.to_owned());
+        let told = [("governor", environment.governor), ("turbo", turbo)];
+        let told = told
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        told.chain(environment.variables).collect()
+    }
+
     /// The state that the machine is in.
     #[must_use]
     pub fn environment(&self) -> Environment {
@@ -179,6 +211,9 @@ mod tests {
             all.into_iter()
                 .map(|(name, value)| (name.to_owned(), value.to_owned())),
         );
-        assert_eq!(kept.keys().collect::<Vec<_>>(), ["OMP_NUM_THREADS", "TF_X"]);
+        assert_eq!(
+            kept.keys().collect::<Vec<_>>(),
+            ["MALLOC_ARENA_MAX", "OMP_NUM_THREADS", "TF_XLA_FLAGS"]
+        );
     }
 }

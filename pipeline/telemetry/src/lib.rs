@@ -15,12 +15,20 @@ mod probe;
 
 pub use probe::Probe;
 
+use std::collections::BTreeMap;
+
 use schema::{Environment, Fingerprint, machine::Load};
 
 /// What this machine is.
 #[must_use]
 pub fn fingerprint() -> Fingerprint {
     Probe::system().fingerprint()
+}
+
+/// What the user set that changes how fast this machine is.
+#[must_use]
+pub fn conditions() -> BTreeMap<String, String> {
+    Probe::system().conditions()
 }
 
 /// The state that this machine is in.

@@ -29,6 +29,8 @@ pub(crate) fn world() -> World {
             platform: "linux x86_64".to_owned(),
             gpus: Vec::new(),
         },
+        conditions: BTreeMap::new(),
+        procedure: 1,
         known: Vec::new(),
         cell_limit: World::CELL_LIMIT,
         fresh: false,

@@ -17,6 +17,12 @@ pub(crate) const MAX_SAMPLES: u64 = 3_000_000;
 /// slow step nor a single burst of fast ones makes a median; very fast steps are cut short.
 const WINDOW_STEPS: usize = 5;
 const WINDOW_TIME: Duration = Duration::from_millis(50);
+/// Slow steps need fewer: a window of so many steps suffices once it has lasted so long.
+const SLOW_WINDOW_STEPS: usize = 3;
+const SLOW_WINDOW_TIME: Duration = Duration::from_millis(250);
+/// Two windows are tried whatever the time limit says, up to this many times the limit: otherwise
+/// no slow step could ever be found steady.
+const PATIENCE: u64 = 3;
 const WINDOW_MAX_STEPS: usize = 4096;
 
 /// The time of one step, from the monotonic clock: nothing is between the readings but the step.
@@ -84,7 +90,9 @@ pub(super) fn warm_up(
     loop {
         let total_ns = nanoseconds(start.elapsed());
         let enough = steps >= limits.min_steps;
-        if cancelled() || enough && (windows.steady() || total_ns >= limits.max_ns) {
+        let over =
+            total_ns >= limits.max_ns && (windows.two() || total_ns / PATIENCE >= limits.max_ns);
+        if cancelled() || enough && (windows.steady() || over) {
             return Ok(WarmUpDone {
                 steps,
                 total_ns,
@@ -102,6 +110,7 @@ struct Windows {
     current_ns: Vec<u64>,
     total_ns: u64,
     last_ns: Option<u64>,
+    closed: u64,
     steady: bool,
 }
 
@@ -113,6 +122,7 @@ impl Windows {
             current_ns,
             total_ns: 0,
             last_ns: None,
+            closed: 0,
             steady: false,
         }
     }
@@ -122,12 +132,20 @@ impl Windows {
         self.steady
     }
 
+    /// Whether there were two windows to compare.
+    fn two(&self) -> bool {
+        self.closed >= 2
+    }
+
     fn push(&mut self, sample_ns: u64) {
         self.current_ns.push(sample_ns);
         self.total_ns = self.total_ns.saturating_add(sample_ns);
         let steps = self.current_ns.len();
-        let long = u128::from(self.total_ns) >= WINDOW_TIME.as_nanos();
-        if steps >= WINDOW_STEPS && long || steps >= WINDOW_MAX_STEPS {
+        let lasted = |time: Duration| u128::from(self.total_ns) >= time.as_nanos();
+        let whole = steps >= WINDOW_STEPS && lasted(WINDOW_TIME)
+            || steps >= SLOW_WINDOW_STEPS && lasted(SLOW_WINDOW_TIME)
+            || steps >= WINDOW_MAX_STEPS;
+        if whole {
             self.close();
         }
     }
@@ -140,6 +158,7 @@ impl Windows {
             difference <= self.tolerance * median_ns.min(last_ns) as f64
         });
         self.last_ns = Some(median_ns);
+        self.closed += 1;
         self.current_ns.clear();
         self.total_ns = 0;
     }
