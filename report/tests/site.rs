@@ -338,6 +338,21 @@ fn only_failures_make_a_site() {
 }
 
 #[test]
+fn a_job_shows_its_own_floors_alone() {
+    let site = Site::of(&realistic::tables());
+    let floors = |page: &str| {
+        let html = site.page(page);
+        let table = html.split_once("floors-caption\">Noise floor")?.1;
+        Some(table.split_once("</table>")?.0.to_owned())
+    };
+    let training = floors("jobs/training.html").expect("floors");
+    assert!(training.contains("4.37 %") && !training.contains("1.21 %"));
+    let inference = floors("jobs/inference.html").expect("floors");
+    assert!(inference.contains("1.21 %") && !inference.contains("4.37 %"));
+    assert_eq!(floors("jobs/engines_that_fail.html"), None);
+}
+
+#[test]
 fn dark_is_written_twice_and_equal() {
     let css = include_str!("../../site/styles/00-tokens.css");
     let values = |start: &str| -> Vec<String> {

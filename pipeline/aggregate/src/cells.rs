@@ -40,14 +40,16 @@ pub(crate) fn cells(plan: &Plan, groups: Vec<Group<'_>>) -> Cells {
             planned,
             slots,
             origin,
+            ..
         } in of_job.remove(job.id.as_str()).unwrap_or_default()
         {
-            let environment = origin.as_ref().map(|origin| cells.register(origin));
+            let (environment, tool) = origin.as_ref().map(|origin| cells.register(origin)).unzip();
             for (cell, slot) in planned.cells.iter().zip(slots) {
                 if cell.twin_of.is_none() && seen.insert(&cell.id) {
                     let mut row = row(job, cell, slot);
                     row.group.clone_from(&planned.group);
                     row.environment = environment;
+                    row.tool = tool;
                     row.started = origin.as_ref().map(|origin| origin.started.clone());
                     row.load = origin.as_ref().map(|origin| origin.load.clone());
                     cells.rows.push(row);
@@ -59,12 +61,14 @@ pub(crate) fn cells(plan: &Plan, groups: Vec<Group<'_>>) -> Cells {
 }
 
 impl Cells {
-    /// The index of a heat's machine, entered when it is new. Machines are the same whatever
-    /// their load; the first heat's stays in the entry, each cell keeps its own.
-    fn register(&mut self, origin: &Origin) -> u32 {
-        if !self.tools.contains(&origin.tool) {
+    /// The indices of a heat's machine and of its tool, entered when they are new. Machines are
+    /// the same whatever their load; the first heat's stays in the entry, each cell keeps its own.
+    fn register(&mut self, origin: &Origin) -> (u32, u32) {
+        let same = |known: &Tool| *known == origin.tool;
+        let tool = self.tools.iter().position(same).unwrap_or_else(|| {
             self.tools.push(origin.tool.clone());
-        }
+            self.tools.len() - 1
+        });
         let same = |known: &Environment| {
             Environment {
                 load: known.load.clone(),
@@ -75,7 +79,8 @@ impl Cells {
             self.environments.push(origin.environment.clone());
             self.environments.len() - 1
         });
-        u32::try_from(index).unwrap_or(u32::MAX)
+        let number = |index| u32::try_from(index).unwrap_or(u32::MAX);
+        (number(index), number(tool))
     }
 }
 
@@ -101,6 +106,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         parameters: planned.parameters,
         versions: slot.versions,
         environment: None,
+        tool: None,
         started: None,
         load: None,
         launches: slot.launches,

@@ -127,8 +127,9 @@ impl Judge<'_> {
         else {
             return unmeasured("no block measured both".to_owned());
         };
-        let engine = |entry: Entry<'_>| entry.cell.cell.engine.to_string();
-        let floor = self.floors.of_pair(&engine(baseline), &engine(contender));
+        let floor = self
+            .floors
+            .of_pair(&self.job.id, &baseline.cell.cell, &contender.cell.cell);
         let disturbed = obstacles(baseline, contender, |kind| kind == OutcomeKind::Unstable);
         let (verdict, reason) = match disturbed {
             Some(reason) => (Verdict::Unclear, reason),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    Plan,
+    Cell, Plan,
     tables::{Floor, Interval},
 };
 
@@ -15,10 +15,28 @@ use crate::{
     slot::has_speed,
 };
 
-/// Floors by engine and variant.
-pub(crate) struct Floors(BTreeMap<String, Floor>);
+/// Whose twins: a job's, of an engine and variant, on a device.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Owner {
+    job: String,
+    engine: String,
+    device: String,
+}
 
-/// What twins of one engine and variant say.
+impl Owner {
+    fn of(job: &str, cell: &Cell) -> Self {
+        Self {
+            job: job.to_owned(),
+            engine: cell.engine.to_string(),
+            device: cell.device.to_string(),
+        }
+    }
+}
+
+/// Floors by their owner.
+pub(crate) struct Floors(BTreeMap<Owner, Floor>);
+
+/// What twins of one owner say.
 #[derive(Default)]
 struct Twins {
     pairs: u32,
@@ -30,32 +48,34 @@ struct Twins {
     confidence: f64,
 }
 
-/// The floor of every engine and variant that has twins in the plan: the larger of
+/// The floor of every engine and variant on every device that has twins in a job, from the twins
+/// of that job alone: inference says nothing of the noise of training, nor one device of another.
+/// It is the larger of
 /// * what twins differ by as a rule: the logarithms of twin ÷ original of all blocks of all heats
-///   of the run make one interval, blocks being independent, at the highest confidence of the
-///   jobs that contribute; of its ends the one farther from 1;
+///   of the job make one interval, blocks being independent, at the job's confidence; of its ends
+///   the one farther from 1;
 /// * what a single heat shows: the root mean square, over pairs of 6 blocks and more, of the mean
 ///   logarithm. Heats that put twins apart in opposite directions cancel in the interval, and
 ///   many of them make it narrow, but each comparison has one heat only.
 ///
 /// Both as relative differences counted upward like the margin: exp(|ln ratio|) − 1. With fewer
-/// than 6 blocks in all there is no floor.
+/// than 6 blocks in all there is no floor. It estimates what noise is typical; it bounds nothing.
 pub(crate) fn floors(plan: &Plan, groups: &[Group<'_>]) -> Floors {
-    let mut engines: BTreeMap<String, Twins> = BTreeMap::new();
+    let mut owners: BTreeMap<Owner, Twins> = BTreeMap::new();
     for group in groups {
-        let job = plan.job(&group.planned.job);
-        let confidence = job.map_or(0.0, |job| job.measure.confidence);
+        let job = &group.planned.job;
+        let confidence = plan.job(job).map_or(0.0, |job| job.measure.confidence);
         for (cell, original, twin) in group.twins() {
-            let twins = engines.entry(cell.cell.engine.to_string()).or_default();
-            twins.confidence = twins.confidence.max(confidence);
+            let twins = owners.entry(Owner::of(job, &cell.cell)).or_default();
+            twins.confidence = confidence;
             if has_speed(original.outcome.kind) && has_speed(twin.outcome.kind) {
                 twins.add(compare::shared(&original.blocks, &twin.blocks));
             }
         }
     }
-    let floors = engines
+    let floors = owners
         .into_iter()
-        .map(|(engine, twins)| (engine.clone(), twins.floor(engine)));
+        .map(|(owner, twins)| (owner.clone(), twins.floor(owner)));
     Floors(floors.collect())
 }
 
@@ -69,13 +89,15 @@ impl Twins {
         self.logs.extend(shared.logs);
     }
 
-    fn floor(self, engine: String) -> Floor {
+    fn floor(self, owner: Owner) -> Floor {
         let ratio = interval::of_logs(&self.logs, self.confidence, self.resolution);
         let rule = ratio.as_ref().and_then(farther_end);
         let heat = self.root_mean_square() + self.resolution;
         let floor = rule.map(|rule| rule.max(rounded_up(libm::expm1(heat))));
         Floor {
-            engine,
+            job: owner.job,
+            engine: owner.engine,
+            device: owner.device,
             floor: floor.filter(|floor| floor.is_finite()),
             ratio,
             pairs: self.pairs,
@@ -98,14 +120,17 @@ fn farther_end(ratio: &Interval) -> Option<f64> {
 }
 
 impl Floors {
-    /// The floor for a pair: the larger of its two engines', unknown when either is.
-    pub(crate) fn of_pair(&self, one: &str, other: &str) -> Option<f64> {
-        let of = |engine: &str| self.0.get(engine)?.floor;
+    /// The floor for a pair of a job: the larger of its two sides', unknown when either is.
+    pub(crate) fn of_pair(&self, job: &str, one: &Cell, other: &Cell) -> Option<f64> {
+        let of = |cell: &Cell| self.0.get(&Owner::of(job, cell))?.floor;
         Some(of(one)?.max(of(other)?))
     }
 
-    /// In the order of engines' names.
-    pub(crate) fn into_rows(self) -> Vec<Floor> {
-        self.0.into_values().collect()
+    /// In the plan's order of jobs, then by engine and device.
+    pub(crate) fn into_rows(self, plan: &Plan) -> Vec<Floor> {
+        let place = |job: &str| plan.jobs.iter().position(|known| known.id == job);
+        let mut rows: Vec<Floor> = self.0.into_values().collect();
+        rows.sort_by_key(|floor| place(&floor.job));
+        rows
     }
 }

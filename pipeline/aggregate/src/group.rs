@@ -23,6 +23,8 @@ pub(crate) struct Group<'a> {
     pub(crate) slots: Vec<Slot>,
     /// Where, when and by what; `None` when nothing was measured.
     pub(crate) origin: Option<Origin>,
+    /// Per block with rounds: the supervisor's share of a core while they were measured.
+    pub(crate) supervisor_shares: Vec<f64>,
 }
 
 /// Where a heat comes from.
@@ -83,8 +85,14 @@ fn measured(planned: &PlannedHeat, heat: Digest, content: Heat) -> Group<'_> {
         started: content.header.started.clone(),
         finished: content.footer.finished.clone(),
     };
+    let shares = content
+        .blocks
+        .iter()
+        .filter(|block| block.measuring_ns > 0)
+        .map(|block| block.supervisor_ns as f64 / block.measuring_ns as f64);
     Group {
         planned,
+        supervisor_shares: shares.collect(),
         slots: slot::slots(content),
         origin: Some(origin),
     }
@@ -112,6 +120,7 @@ fn unreached<'a>(planned: &'a PlannedHeat, reason: &str) -> Group<'a> {
         planned,
         slots,
         origin: None,
+        supervisor_shares: Vec::new(),
     }
 }
 

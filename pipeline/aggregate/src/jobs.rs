@@ -10,6 +10,7 @@ use crate::{
     error::AggregateError,
     floor::Floors,
     group::{Group, Index},
+    number::rounded,
 };
 
 /// Axes that come first in a table, in this order; others follow by name, compared axes last.
@@ -80,7 +81,20 @@ fn table<'a>(
         axes: axes(job, groups),
         claims: claims.collect(),
         comparisons: comparisons?,
+        supervisor_share: supervisor_share(groups),
     })
+}
+
+/// The median over all blocks of the job; of two in the middle, their mean.
+fn supervisor_share(groups: &[&Group<'_>]) -> Option<f64> {
+    let mut shares: Vec<f64> = groups
+        .iter()
+        .flat_map(|group| group.supervisor_shares.iter().copied())
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    let last = shares.len().checked_sub(1)?;
+    let (below, above) = (shares.get(last / 2)?, shares.get(last.div_ceil(2))?);
+    Some(rounded(f64::midpoint(*below, *above)))
 }
 
 fn axes(job: &PlannedJob, groups: &[&Group<'_>]) -> Vec<String> {

@@ -67,7 +67,7 @@ where
         manifests: plan.manifests.clone(),
         jobs,
         cells: cells.rows,
-        floors: floors.into_rows(),
+        floors: floors.into_rows(plan),
         environments: cells.environments,
         tools: cells.tools,
         measured,

@@ -30,7 +30,7 @@ pub struct Tables {
     pub jobs: Vec<JobTable>,
     /// All cells, in the order of jobs and matrix; twins left out.
     pub cells: Vec<CellRow>,
-    /// Noise floors, one per engine and variant.
+    /// Noise floors, one per job, engine and variant, and device.
     pub floors: Vec<Floor>,
     /// The machines that measured, each once whatever its load; `CellRow::environment` is an
     /// index.
@@ -63,6 +63,9 @@ pub struct JobTable {
     pub comparisons: Vec<ComparisonTable>,
     /// Claims with their judgement.
     pub claims: Vec<ClaimRow>,
+    /// The supervisor's processor time while rounds were measured, as a share of one core: the
+    /// median over blocks. `None` when nothing was measured.
+    pub supervisor_share: Option<f64>,
 }
 
 /// A family of verdicts.
@@ -174,7 +177,7 @@ pub struct ClaimRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
-    /// Every pair it speaks of agrees.
+    /// Every pair it speaks of that could be measured agrees, and there is one.
     Confirmed,
     /// A pair says the opposite.
     Contradicted,
@@ -184,12 +187,17 @@ pub enum Judgement {
     NotMeasurableHere,
 }
 
-/// The noise between identical cells of one engine.
+/// The noise between identical cells of one engine on one device, in one job: an estimate of what
+/// is typical there, not a bound.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Floor {
+    /// The job whose twins these are; the floor applies nowhere else.
+    pub job: String,
     /// Engine and variant.
     pub engine: String,
+    /// Where they ran.
+    pub device: String,
     /// The floor as a relative difference, for example 0.012; `None` with too few blocks.
     pub floor: Option<f64>,
     /// Ratio between twins, with its interval.
@@ -236,6 +244,8 @@ pub struct CellRow {
     pub versions: BTreeMap<String, String>,
     /// Index into `Tables::environments`; `None` when it never started.
     pub environment: Option<u32>,
+    /// Index into `Tables::tools`; `None` when it never started.
+    pub tool: Option<u32>,
     /// When its heat began, RFC 3339.
     pub started: Option<String>,
     /// The load that its heat found: `Environment::load` is that of the machine's first heat.

@@ -323,8 +323,10 @@ const fn word(judgement: schema::tables::Judgement) -> &'static str {
     }
 }
 
-const FLOORS: [&str; 8] = [
+const FLOORS: [&str; 10] = [
+    "job",
     "engine",
+    "device",
     "floor",
     "ratio",
     "ratio_low",
@@ -337,7 +339,12 @@ const FLOORS: [&str; 8] = [
 pub(super) fn floors(tables: &Tables) -> Result<Vec<u8>, ExportError> {
     let mut sheet = Sheet::new("floors.csv", &FLOORS)?;
     for floor in &tables.floors {
-        let mut values = vec![text(&floor.engine), decimal(floor.floor)];
+        let mut values = vec![
+            text(&floor.job),
+            text(&floor.engine),
+            text(&floor.device),
+            decimal(floor.floor),
+        ];
         values.extend(interval(floor.ratio.as_ref()));
         values.push(number(Some(floor.pairs)));
         sheet.row(values)?;
