@@ -115,6 +115,15 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{text} %")
 }
 
+/// A noise floor, with the digits that the reasons of verdicts have.
+pub(crate) fn floor(share: f64) -> String {
+    if share.is_finite() {
+        schema::printed::percent(share)
+    } else {
+        NOTHING.to_owned()
+    }
+}
+
 /// A confidence: close to one, it keeps the digits that set it apart from one.
 pub(crate) fn confidence(share: f64) -> String {
     if !share.is_finite() {
@@ -159,18 +168,6 @@ fn superscript(digit: char) -> char {
         }
         other => other,
     }
-}
-
-/// Decimals that show at least `digits` significant digits of a number, and one to two digits of
-/// its uncertainty.
-pub(crate) fn decimals(value: f64, half_width: f64, digits: u8) -> usize {
-    let own = f64::from(digits) - 1.0 - magnitude(value);
-    let uncertain = if half_width > 0.0 {
-        -magnitude(half_width / 2.0)
-    } else {
-        own
-    };
-    own.max(uncertain).clamp(0.0, 4.0) as usize
 }
 
 /// `log10` of a number, rounded down; 0 for zero and for what is no number.
@@ -281,14 +278,5 @@ mod tests {
         assert_eq!(error(2.0), "2.0");
         assert_eq!(error(1234.0), "1.2 × 10³");
         assert_eq!(error(f64::NAN), "–");
-    }
-
-    #[test]
-    fn decimals_follow_the_uncertainty() {
-        assert_eq!(decimals(0.53, 0.02, 2), 2);
-        assert_eq!(decimals(0.53, 0.012, 2), 3);
-        assert_eq!(decimals(14.5, 3.0, 3), 1);
-        assert_eq!(decimals(1.02, 0.000_01, 2), 4);
-        assert_eq!(decimals(0.0, 0.0, 2), 1);
     }
 }

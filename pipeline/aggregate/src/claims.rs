@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use schema::{
     CellId,
     plan::{Claim, Expectation, PlannedCell, PlannedJob, Relation},
+    printed,
     tables::{ClaimRow, Judgement, Verdict},
 };
 
 use crate::{
     compare::{Judge, Judged},
     group::{Entry, Group},
-    number::short,
-    verdict,
+    verdict::Bounds,
 };
 
 /// Two cells of one group that a claim speaks of.
@@ -100,7 +100,7 @@ pub(crate) fn judge(claim: &Claim, pairs: &[ClaimPair<'_>], judge: &Judge<'_>) -
         .iter()
         .map(|pair| (pair, judge.pair(pair.right, pair.left)))
         .collect();
-    let (judgement, reason) = weigh(&claim.expect, &judged);
+    let (judgement, reason) = weigh(&claim.expect, judge.job.measure.margin, &judged);
     ClaimRow {
         id: claim.id.clone(),
         source: claim.source.clone(),
@@ -113,7 +113,7 @@ pub(crate) fn judge(claim: &Claim, pairs: &[ClaimPair<'_>], judge: &Judge<'_>) -
 
 type JudgedPair<'a> = (&'a ClaimPair<'a>, Judged);
 
-fn weigh(expect: &Expectation, judged: &[JudgedPair<'_>]) -> (Judgement, String) {
+fn weigh(expect: &Expectation, margin: f64, judged: &[JudgedPair<'_>]) -> (Judgement, String) {
     let (expected, opposite): (Verdict, &[Verdict]) = match expect.relation {
         Relation::Less => (Verdict::Faster, &[Verdict::Slower]),
         Relation::Greater => (Verdict::Slower, &[Verdict::Faster]),
@@ -143,7 +143,7 @@ fn weigh(expect: &Expectation, judged: &[JudgedPair<'_>]) -> (Judgement, String)
         .iter()
         .find(|(_, judged)| opposite.contains(&judged.verdict))
     {
-        return (Judgement::Contradicted, sentence(expect, pair));
+        return (Judgement::Contradicted, sentence(expect, margin, pair));
     }
     if let Some(pair) = measured
         .iter()
@@ -153,28 +153,29 @@ fn weigh(expect: &Expectation, judged: &[JudgedPair<'_>]) -> (Judgement, String)
         let verdict = pair.1.verdict.word();
         return (
             Judgement::Unclear,
-            format!("{}, {verdict}: {why}", sentence(expect, pair)),
+            format!("{}, {verdict}: {why}", sentence(expect, margin, pair)),
         );
     }
     match measured.as_slice() {
         [only] => (
             Judgement::Confirmed,
-            format!("{}{count}", sentence(expect, only)),
+            format!("{}{count}", sentence(expect, margin, only)),
         ),
-        _ => (Judgement::Confirmed, range(expect, &measured, &count)),
+        _ => (
+            Judgement::Confirmed,
+            range(expect, margin, &measured, &count),
+        ),
     }
 }
 
 /// `a ÷ b is 0.53 [0.51, 0.55] at model=resnet18`.
-fn sentence(expect: &Expectation, (pair, judged): &JudgedPair<'_>) -> String {
+fn sentence(expect: &Expectation, margin: f64, (pair, judged): &JudgedPair<'_>) -> String {
     let ratio = judged.ratio.as_ref().map_or_else(
         || "unknown".to_owned(),
         |ratio| {
-            format!(
-                "{} {}",
-                short(ratio.centre, 3),
-                verdict::printed(ratio, &[1.0])
-            )
+            let floor = judged.floor;
+            let printed = printed::ratio(ratio, &Bounds { margin, floor }.limits());
+            format!("{} {}", printed.centre.unwrap_or_default(), printed.range)
         },
     );
     format!(
@@ -185,19 +186,25 @@ fn sentence(expect: &Expectation, (pair, judged): &JudgedPair<'_>) -> String {
     )
 }
 
-fn range(expect: &Expectation, measured: &[&JudgedPair<'_>], count: &str) -> String {
-    let mut ratios: Vec<f64> = measured
+/// The least and the greatest end of all intervals: they hold together.
+fn range(expect: &Expectation, margin: f64, measured: &[&JudgedPair<'_>], count: &str) -> String {
+    let ratios = measured
         .iter()
-        .filter_map(|(_, judged)| Some(judged.ratio.as_ref()?.centre))
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    let end = |ratio: Option<&f64>| ratio.map_or_else(String::new, |&ratio| short(ratio, 3));
+        .filter_map(|(_, judged)| judged.ratio.as_ref());
+    let floors = measured.iter().filter_map(|(_, judged)| judged.floor);
+    let limits = printed::limits([margin].into_iter().chain(floors));
+    let extent = match printed::hull(ratios) {
+        Some((Some(low), Some(high))) => printed::extent(low, high, &limits),
+        _ => None,
+    };
+    let extent = extent.map_or_else(
+        || "has no bounds".to_owned(),
+        |(low, high)| format!("lies between {low} and {high}"),
+    );
     format!(
-        "the time of {} over that of {} is {} to {}, and all {} pairs agree{count}",
+        "the time of {} over that of {} {extent} in all {} pairs (the hull of their intervals), and all agree{count}",
         expect.left,
         expect.right,
-        end(ratios.first()),
-        end(ratios.last()),
         measured.len()
     )
 }
@@ -206,7 +213,9 @@ fn counted(measured: usize, all: usize) -> String {
     if measured == all {
         String::new()
     } else {
-        format!("; {measured} of {all} pairs could be measured")
+        let lost = all - measured;
+        let plural = if lost == 1 { "" } else { "s" };
+        format!("; {lost} more pair{plural} could not be measured")
     }
 }
 

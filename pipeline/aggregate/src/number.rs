@@ -42,25 +42,6 @@ pub(crate) fn rounded_up(value: f64) -> f64 {
     -rounded_down(-value)
 }
 
-/// A number for a sentence: at most `digits` significant ones.
-#[must_use]
-pub(crate) fn short(value: f64, digits: usize) -> String {
-    let precision = digits.saturating_sub(1);
-    match format!("{value:.precision$e}").parse::<f64>() {
-        Ok(number) if number.abs() >= 1e6 || (number != 0.0 && number.abs() < 1e-4) => {
-            format!("{number:e}")
-        }
-        Ok(number) => number.to_string(),
-        Err(_) => value.to_string(),
-    }
-}
-
-/// A relative difference as a percentage, for example `1.3 %`.
-#[must_use]
-pub(crate) fn percent(share: f64) -> String {
-    format!("{} %", short(share * 100.0, 3))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,15 +68,5 @@ mod tests {
             assert_eq!((rounded_down(exact), rounded_up(exact)), (exact, exact));
         }
         assert_eq!(rounded_up(f64::INFINITY), f64::INFINITY);
-    }
-
-    #[test]
-    fn sentences_get_short_numbers() {
-        assert_eq!(short(0.512_34, 3), "0.512");
-        assert_eq!(short(12.0, 3), "12");
-        assert_eq!(percent(0.05), "5 %");
-        assert_eq!(percent(0.012_96), "1.3 %");
-        assert_eq!(short(1.5e-7, 3), "1.5e-7");
-        assert_eq!(short(f64::INFINITY, 3), "inf");
     }
 }

@@ -177,7 +177,7 @@ fn verify(parity: Option<Parity>) -> (Option<Parity>, Outcome) {
         let reason = format!(
             "tensor `{}` is {} times as far from {} as may be",
             parity.tensor,
-            crate::number::short(parity.worst_share, 3),
+            schema::printed::short(parity.worst_share, 3),
             parity.reference
         );
         Outcome::new(OutcomeKind::ParityFailed, reason)

@@ -1,11 +1,11 @@
 //! What an interval allows to say.
 
-use schema::tables::{Interval, Verdict};
-
-use crate::{
-    interval::VERDICT_BLOCKS,
-    number::{DIGITS, percent, short},
+use schema::{
+    printed::{self, percent},
+    tables::{Interval, Verdict},
 };
+
+use crate::interval::VERDICT_BLOCKS;
 
 /// Bounds against which an interval is held, as relative differences.
 ///
@@ -17,6 +17,13 @@ pub(crate) struct Bounds {
     pub(crate) margin: f64,
     /// Noise between identical cells; `None` when it is unknown.
     pub(crate) floor: Option<f64>,
+}
+
+impl Bounds {
+    /// What an interval is held against in print: the same on pages.
+    pub(crate) fn limits(self) -> Vec<f64> {
+        printed::limits([self.margin].into_iter().chain(self.floor))
+    }
 }
 
 /// The verdict about the contender whose time ÷ baseline's is `ratio`, and why.
@@ -32,12 +39,7 @@ pub(crate) fn judge(ratio: &Interval, bounds: Bounds) -> (Verdict, String) {
         return (Verdict::Unclear, reason.to_owned());
     };
     let margin = bounds.margin;
-    let limits: Vec<f64> = [Some(margin), bounds.floor]
-        .into_iter()
-        .flatten()
-        .flat_map(|bound| [1.0 / (1.0 + bound), 1.0 + bound])
-        .collect();
-    let interval = format!("interval {}", printed(ratio, &limits));
+    let interval = format!("interval {}", printed::ratio(ratio, &bounds.limits()).range);
     let Some(floor) = bounds.floor else {
         let reason = format!(
             "{interval} cannot be held against the noise between identical cells, which was not measured in {VERDICT_BLOCKS} blocks"
@@ -76,32 +78,6 @@ pub(crate) fn judge(ratio: &Interval, bounds: Bounds) -> (Verdict, String) {
             ),
         )
     }
-}
-
-/// An interval in a sentence: three digits, or as many as it takes for its ends to differ and to
-/// stay on the side of every limit on which they are.
-#[must_use]
-pub(crate) fn printed(interval: &Interval, limits: &[f64]) -> String {
-    let ends: Vec<f64> = interval.low.into_iter().chain(interval.high).collect();
-    let faithful = |digits: usize| {
-        let shown = |end: f64| short(end, digits).parse::<f64>().unwrap_or(end);
-        let sides = |limit: &f64| {
-            ends.iter()
-                .all(|&end| end.partial_cmp(limit) == shown(end).partial_cmp(limit))
-        };
-        let differ = match *ends.as_slice() {
-            [low, high] => low >= high || shown(low) < shown(high),
-            _ => true,
-        };
-        differ && limits.iter().all(sides)
-    };
-    let digits = (3..DIGITS)
-        .find(|&digits| faithful(digits))
-        .unwrap_or(DIGITS);
-    let end = |end: Option<f64>, unbounded: &str| {
-        end.map_or_else(|| unbounded.to_owned(), |end| short(end, digits))
-    };
-    format!("[{}, {}]", end(interval.low, "0"), end(interval.high, "∞"))
 }
 
 fn too_few(blocks: u32) -> String {
@@ -181,35 +157,6 @@ mod tests {
             ..interval(0.5, 0.6, 6)
         };
         assert_eq!(judge(&endless, bounds).0, Verdict::Unclear);
-    }
-
-    #[test]
-    fn printed_intervals_stay_on_their_side() {
-        let limits = [1.0 / 1.05, 1.05];
-        assert_eq!(
-            printed(&interval(0.512_34, 0.546_12, 6), &limits),
-            "[0.512, 0.546]"
-        );
-        assert_eq!(
-            printed(&interval(0.9, 0.952_37, 6), &limits),
-            "[0.9, 0.952]"
-        );
-        // Three digits would say 0.952, which lies outside.
-        assert_eq!(printed(&interval(0.952_39, 1.0, 6), &limits), "[0.9524, 1]");
-        assert_eq!(
-            printed(&interval(1.050_01, 1.2, 6), &limits),
-            "[1.05001, 1.2]"
-        );
-        assert_eq!(
-            printed(&interval(0.499_998, 0.500_002, 6), &limits),
-            "[0.499998, 0.500002]"
-        );
-        let open = Interval {
-            low: None,
-            high: None,
-            ..interval(0.5, 2.0, 1)
-        };
-        assert_eq!(printed(&open, &limits), "[0, ∞]");
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod machine;
 pub mod manifest;
 pub mod outcome;
 pub mod plan;
+pub mod printed;
 pub mod protocol;
 pub mod record;
 pub mod tables;

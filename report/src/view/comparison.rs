@@ -1,6 +1,9 @@
 //! A family of verdicts: sentences, rows, tally and chart.
 
-use schema::tables::{ComparisonRow, ComparisonTable, JobTable, Verdict};
+use schema::{
+    printed,
+    tables::{ComparisonRow, ComparisonTable, JobTable, Verdict},
+};
 use serde::Serialize;
 
 use super::setting::Settings;
@@ -134,7 +137,7 @@ impl Family {
                     parity_value: own.filter(|error| error.is_finite()),
                     floor: row
                         .floor
-                        .map_or_else(|| units::NOTHING.to_owned(), units::percent),
+                        .map_or_else(|| units::NOTHING.to_owned(), units::floor),
                     cell: page(&row.contender),
                     baseline_cell: page(&row.baseline),
                 }
@@ -162,7 +165,7 @@ impl Family {
 
 /// What a pair's interval was held against.
 pub(crate) fn limits(job: &JobTable, row: &ComparisonRow) -> Vec<f64> {
-    interval::limits([job.measure.margin].into_iter().chain(row.floor))
+    printed::limits([job.measure.margin].into_iter().chain(row.floor))
 }
 
 fn title(axis: &str, contenders: &[Contender], baseline: &Contender) -> String {
@@ -216,8 +219,8 @@ fn summary(
         .rev()
         .max_by_key(|verdict| count(*verdict))?;
     let led = rows.iter().filter(|row| row.verdict == most);
-    let hull = interval::hull(led.filter_map(|row| row.ratio.as_ref()));
-    let limits = interval::limits(
+    let hull = printed::hull(led.filter_map(|row| row.ratio.as_ref()));
+    let limits = printed::limits(
         [margin]
             .into_iter()
             .chain(rows.iter().filter_map(|row| row.floor)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    OutcomeKind,
+    OutcomeKind, printed,
     tables::{ClaimRow, JobTable},
 };
 use serde::Serialize;
@@ -61,10 +61,11 @@ struct Claim {
     reason: String,
 }
 
-/// The noise of an engine.
+/// The noise of an engine on a device.
 #[derive(Debug, Serialize)]
 struct FloorLine {
     engine: String,
+    device: String,
     floor: String,
     ratio: Option<interval::Estimate>,
     pairs: u32,
@@ -102,8 +103,6 @@ impl JobPage {
         let heading = heading(job);
         let rows = index.cells_of(&job.id);
         let families = families(index, marks, job, drawer)?;
-        let engines: std::collections::BTreeSet<String> =
-            rows.iter().map(|row| row.cell.engine.to_string()).collect();
         let settings = Settings::of(rows.iter().map(|row| &row.coordinates), &job.axes, "");
         let axes: Vec<String> = settings.varying().map(str::to_owned).collect();
         Ok(Self {
@@ -120,16 +119,17 @@ impl JobPage {
                 .tables
                 .floors
                 .iter()
-                .filter(|floor| engines.contains(&floor.engine))
+                .filter(|floor| floor.job == job.id)
                 .map(|floor| FloorLine {
                     engine: words::value("engine", &floor.engine),
+                    device: floor.device.clone(),
                     floor: floor
                         .floor
-                        .map_or_else(|| units::NOTHING.to_owned(), units::percent),
+                        .map_or_else(|| units::NOTHING.to_owned(), units::floor),
                     ratio: floor
                         .ratio
                         .as_ref()
-                        .map(|ratio| interval::ratio(ratio, &interval::limits(floor.floor))),
+                        .map(|ratio| interval::ratio(ratio, &printed::limits(floor.floor))),
                     pairs: floor.pairs,
                 })
                 .collect(),

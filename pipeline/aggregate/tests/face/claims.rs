@@ -60,10 +60,10 @@ fn reasons_name_the_numbers() {
         absent.reason,
     ];
     insta::assert_snapshot!(all.join("\n"), @r#"
-    the time of onnxruntime/cpu over that of pytorch/eager is 0.5 [0.499998, 0.500002] at batch=1, model=resnet18
-    the time of onnxruntime/cpu over that of pytorch/eager is 2 [1.99999, 2.00001] at batch=1, model=resnet18
-    the time of onnxruntime/cpu over that of pytorch/eager is 1 [0.999998, 1.00001] at batch=1, model=resnet18, same: interval [0.999998, 1.00001] and the 0.001 % floor lie inside the 5 % margin
-    the time of onnxruntime/cpu over that of pytorch/eager is 0.5 [0.499998, 0.500002] at batch=1, model=resnet18, unclear: only 4 blocks measured both; a verdict rests on at least 6
+    the time of onnxruntime/cpu over that of pytorch/eager is 0.5000 [0.4999, 0.5001] at batch=1, model=resnet18
+    the time of onnxruntime/cpu over that of pytorch/eager is 2.0000 [1.9999, 2.0001] at batch=1, model=resnet18
+    the time of onnxruntime/cpu over that of pytorch/eager is 1.000000 [0.999998, 1.000010] at batch=1, model=resnet18, same: interval [0.999998, 1.000010] and the 0.001 % floor lie inside the 5 % margin
+    the time of onnxruntime/cpu over that of pytorch/eager is 0.5000 [0.4999, 0.5001] at batch=1, model=resnet18, unclear: only 4 blocks measured both; a verdict rests on at least 6
     batch=1, model=resnet18: onnxruntime/cpu: crashed: signal 11
     no group of this job holds both onnxruntime/cpu and pytorch/eager there
     "#);
@@ -83,8 +83,8 @@ fn every_measured_pair_must_agree() {
     let three = claim(&run);
     assert_eq!(three.judgement, Judgement::Confirmed);
     insta::assert_snapshot!([all.reason, three.reason].join("\n"), @r#"
-    the time of onnxruntime/cpu over that of pytorch/eager is 0.5 to 0.503, and all 4 pairs agree
-    the time of onnxruntime/cpu over that of pytorch/eager is 0.5 to 0.503, and all 3 pairs agree; 3 of 4 pairs could be measured
+    the time of onnxruntime/cpu over that of pytorch/eager lies between 0.4999 and 0.5031 in all 4 pairs (the hull of their intervals), and all agree
+    the time of onnxruntime/cpu over that of pytorch/eager lies between 0.4999 and 0.5031 in all 3 pairs (the hull of their intervals), and all agree; 1 more pair could not be measured
     "#);
 
     set_times(&mut run, 3, 1, &EVEN);

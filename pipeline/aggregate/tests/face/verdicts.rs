@@ -19,7 +19,7 @@ fn a_ratio_and_its_interval_by_hand() {
     assert_eq!((ratio.low, ratio.high), (Some(0.492_59), Some(0.507_437)));
     assert_eq!((ratio.blocks, ratio.confidence), (6, 0.95));
     assert_eq!(row.verdict, Verdict::Faster);
-    insta::assert_snapshot!(row.reason, @"interval [0.493, 0.507] lies outside the 5 % margin and the 0.001 % floor");
+    insta::assert_snapshot!(row.reason, @"interval [0.492, 0.508] lies outside the 5 % margin and the 0.001 % floor");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn the_floor_is_the_far_end_of_the_twins_interval() {
     let row = only_row(&noisy);
     assert_eq!(row.floor, Some(0.200_01));
     assert_eq!(row.verdict, Verdict::Unclear);
-    insta::assert_snapshot!(row.reason, @"interval [1.00099, 1.00101] lies inside the 5 % margin, but the 20 % floor does not");
+    insta::assert_snapshot!(row.reason, @"interval [1.0009, 1.0011] lies inside the 5 % margin, but the 20 % floor does not");
 
     // Slower than the margin, but not than the floor.
     set_times(&mut run, 0, 1, &[1_150_000; 6]);
@@ -127,6 +127,64 @@ fn twins_of_all_heats_make_one_floor() {
         let farther = ratio.high.unwrap().max(1.0 / ratio.low.unwrap()) - 1.0;
         assert!((floor.floor.unwrap() - farther).abs() < 1e-6);
     }
+}
+
+#[test]
+fn floors_of_one_job_never_apply_to_another() {
+    // Group 0 holds twins; group 1, which does not, goes to a job of its own.
+    let mut run = run(2, 6);
+    let plan = &mut run.record.plan;
+    let mut other = plan.jobs[0].clone();
+    other.id = "other".to_owned();
+    other.comparisons[0].pairs.remove(0);
+    plan.jobs[0].comparisons[0].pairs.truncate(1);
+    plan.heats[1].job.clone_from(&other.id);
+    plan.jobs.push(other);
+    let tables = tables(&run);
+    assert_eq!(tables.floors.len(), 2);
+    assert!(tables.floors.iter().all(|floor| floor.job == "synthetic"));
+    let of_job = |job: usize| &tables.jobs[job].comparisons[0].rows[0];
+    assert!(of_job(0).floor.is_some());
+    assert_eq!(
+        (of_job(1).floor, of_job(1).verdict),
+        (None, Verdict::Unclear)
+    );
+}
+
+#[test]
+fn every_device_has_its_floor() {
+    // Groups 0 and 10 hold twins; the second ran elsewhere.
+    let mut run = run(11, 6);
+    let elsewhere =
+        |cell: &mut schema::plan::PlannedCell| cell.cell.device = schema::Device::Cuda(0);
+    run.record.plan.heats[10]
+        .cells
+        .iter_mut()
+        .for_each(elsewhere);
+    heat(&mut run, 10)
+        .header
+        .cells
+        .iter_mut()
+        .for_each(elsewhere);
+    set_times(&mut run, 0, 0, &EVEN);
+    set_times(&mut run, 0, 2, &[1_300_000; 6]);
+    let tables = tables(&run);
+    let owners: Vec<_> = tables
+        .floors
+        .iter()
+        .map(|floor| (floor.engine.as_str(), floor.device.as_str(), floor.pairs))
+        .collect();
+    assert_eq!(
+        owners,
+        [
+            ("onnxruntime/cpu", "cpu", 1),
+            ("onnxruntime/cpu", "cuda:0", 1),
+            ("pytorch/eager", "cpu", 1),
+            ("pytorch/eager", "cuda:0", 1),
+        ]
+    );
+    let rows = &tables.jobs[0].comparisons[0].rows;
+    assert!(rows[0].floor.unwrap() > 0.3 && rows[10].floor.unwrap() < 0.1);
 }
 
 #[test]
@@ -171,7 +229,7 @@ fn without_twins_nothing_is_called() {
     assert!(tables.floors.is_empty());
     let row = only_row(&tables);
     assert_eq!((row.verdict, row.floor), (Verdict::Unclear, None));
-    insta::assert_snapshot!(row.reason, @"interval [0.499998, 0.500002] cannot be held against the noise between identical cells, which was not measured in 6 blocks");
+    insta::assert_snapshot!(row.reason, @"interval [0.4999, 0.5001] cannot be held against the noise between identical cells, which was not measured in 6 blocks");
 }
 
 #[test]

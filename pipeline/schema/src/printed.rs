@@ -1,0 +1,286 @@
+//! Intervals and shares in print: pages and the reasons beside them show the same digits.
+//!
+//! Ends are rounded outward, the low one down and the high one up, so that a printed interval
+//! holds all that the interval itself holds.
+
+use crate::tables::Interval;
+
+/// An interval in print, without a unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Printed {
+    /// The estimate, for example `0.53`; `None` when it is no finite number.
+    pub centre: Option<String>,
+    /// For example `[0.51, 0.55]`; `0` and `∞` stand for ends that are unbounded.
+    pub range: String,
+}
+
+/// Significant digits of a ratio, at least.
+const RATIO_DIGITS: u8 = 2;
+
+/// A ratio of step times. Each end has as many digits as it takes to stay on its side of every
+/// limit, so that no interval seems to contradict its verdict.
+#[must_use]
+pub fn ratio(interval: &Interval, limits: &[f64]) -> Printed {
+    scaled(interval, 1.0, RATIO_DIGITS, limits)
+}
+
+/// An interval in a unit of `scale`, with at least `digits` significant digits of its centre.
+#[must_use]
+pub fn scaled(interval: &Interval, scale: f64, digits: u8, limits: &[f64]) -> Printed {
+    let finite = |value: f64| Some(value / scale).filter(|value| value.is_finite());
+    let Some(centre) = finite(interval.centre) else {
+        return Printed {
+            centre: None,
+            range: range(None, None, 0),
+        };
+    };
+    let low = interval.low.and_then(finite);
+    let high = interval.high.and_then(finite);
+    let half = low.zip(high).map_or(0.0, |(low, high)| (high - low) / 2.0);
+    let decimals = faithful(decimals(centre, half, digits), low, high, limits);
+    Printed {
+        centre: Some(number(centre, decimals)),
+        range: range(low, high, decimals),
+    }
+}
+
+/// The extent of several ratios, each end rounded outward; `None` when one is no finite number.
+#[must_use]
+pub fn extent(low: f64, high: f64, limits: &[f64]) -> Option<(String, String)> {
+    if !low.is_finite() || !high.is_finite() {
+        return None;
+    }
+    let start = decimals(low, (high - low) / 2.0, RATIO_DIGITS);
+    let decimals = faithful(start, Some(low), Some(high), limits);
+    Some((down(low, decimals), up(high, decimals)))
+}
+
+/// The ends that hold for all of several intervals: the least low and the greatest high.
+pub fn hull<'a>(
+    intervals: impl IntoIterator<Item = &'a Interval>,
+) -> Option<(Option<f64>, Option<f64>)> {
+    intervals
+        .into_iter()
+        .map(|interval| (interval.low, interval.high))
+        .reduce(|all, next| {
+            let low = all.0.zip(next.0).map(|(a, b)| a.min(b));
+            let high = all.1.zip(next.1).map(|(a, b)| a.max(b));
+            (low, high)
+        })
+}
+
+/// No difference at all, and both sides of "no difference" at these relative differences: what a
+/// ratio is held against.
+#[must_use]
+pub fn limits(differences: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let sides = |difference: f64| [1.0 / (1.0 + difference), 1.0 + difference];
+    differences
+        .into_iter()
+        .flat_map(sides)
+        .chain([1.0])
+        .collect()
+}
+
+/// A number for a sentence: at most `digits` significant ones.
+#[must_use]
+pub fn short(value: f64, digits: usize) -> String {
+    let precision = digits.saturating_sub(1);
+    match format!("{value:.precision$e}").parse::<f64>() {
+        Ok(number) if number.abs() >= 1e6 || (number != 0.0 && number.abs() < 1e-4) => {
+            format!("{number:e}")
+        }
+        Ok(number) => number.to_string(),
+        Err(_) => value.to_string(),
+    }
+}
+
+/// A relative difference as a percentage of three significant digits, for example `1.21 %`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{} %", short(share * 100.0, 3))
+}
+
+/// Decimals that show at least `digits` significant digits of a number, and one to two digits of
+/// its uncertainty.
+#[must_use]
+pub fn decimals(value: f64, half_width: f64, digits: u8) -> usize {
+    let own = f64::from(digits) - 1.0 - magnitude(value);
+    let uncertain = if half_width > 0.0 {
+        -magnitude(half_width / 2.0)
+    } else {
+        own
+    };
+    own.max(uncertain).clamp(0.0, 4.0) as usize
+}
+
+/// `log10` of a number, rounded down, the same on every processor; 0 for zero and for what is no
+/// number.
+fn magnitude(value: f64) -> f64 {
+    format!("{value:e}")
+        .split_once('e')
+        .and_then(|(_, exponent)| exponent.parse::<i32>().ok())
+        .map_or(0.0, f64::from)
+}
+
+fn range(low: Option<f64>, high: Option<f64>, decimals: usize) -> String {
+    format!(
+        "[{}, {}]",
+        low.map_or_else(|| "0".to_owned(), |low| down(low, decimals)),
+        high.map_or_else(|| "∞".to_owned(), |high| up(high, decimals))
+    )
+}
+
+/// The fewest decimals, from `start` on, with which both ends compare to every limit as they do
+/// with all of their digits.
+fn faithful(start: usize, low: Option<f64>, high: Option<f64>, limits: &[f64]) -> usize {
+    let stays = |end: f64, shown: &str| {
+        let shown: f64 = shown.parse().unwrap_or(end);
+        limits
+            .iter()
+            .all(|limit| shown.partial_cmp(limit) == end.partial_cmp(limit))
+    };
+    (start..start + 6)
+        .find(|&decimals| {
+            low.is_none_or(|low| stays(low, &down(low, decimals)))
+                && high.is_none_or(|high| stays(high, &up(high, decimals)))
+        })
+        .unwrap_or(start)
+}
+
+/// Beyond this, numbers are printed with an exponent and two digits.
+const LARGE: f64 = 1e7;
+
+fn number(value: f64, decimals: usize) -> String {
+    if value.abs() >= LARGE {
+        format!("{value:.1e}")
+    } else {
+        format!("{value:.decimals$}")
+    }
+}
+
+/// The largest printed number that is not above `value`.
+fn down(value: f64, decimals: usize) -> String {
+    let near = number(value, decimals);
+    let below = |text: &str| text.parse::<f64>().is_ok_and(|shown| shown <= value);
+    if below(&near) || !value.is_finite() {
+        return near;
+    }
+    let unit = if value.abs() >= LARGE {
+        let exponent = near.split_once('e').map_or("0", |(_, exponent)| exponent);
+        let tenth: f64 = format!("1e{exponent}").parse().unwrap_or(0.0);
+        tenth / 10.0
+    } else {
+        format!("1e-{decimals}").parse().unwrap_or(0.0)
+    };
+    let shown: f64 = near.parse().unwrap_or(value);
+    number(shown - unit, decimals)
+}
+
+/// The smallest printed number that is not below `value`.
+fn up(value: f64, decimals: usize) -> String {
+    let mirrored = down(-value, decimals);
+    mirrored
+        .strip_prefix('-')
+        .map_or_else(|| mirrored.clone(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(low: f64, centre: f64, high: f64) -> Interval {
+        Interval {
+            low: Some(low),
+            centre,
+            high: Some(high),
+            blocks: 6,
+            confidence: 0.95,
+        }
+    }
+
+    fn shown(low: f64, centre: f64, high: f64, limits: &[f64]) -> String {
+        ratio(&interval(low, centre, high), limits).range
+    }
+
+    #[test]
+    fn ends_are_rounded_outward() {
+        assert_eq!(shown(0.278, 0.298, 0.319, &[]), "[0.27, 0.32]");
+        assert_eq!(shown(0.9991, 1.0002, 1.0013, &[]), "[0.9991, 1.0013]");
+        assert_eq!(shown(0.499_998, 0.5, 0.500_002, &[]), "[0.4999, 0.5001]");
+        assert_eq!(shown(11.81, 12.5, 13.41, &[]), "[11.8, 13.5]");
+        assert_eq!(shown(1.0, 1.0, 1.0, &[]), "[1.0, 1.0]");
+        assert_eq!(shown(1.23e9, 1.5e9, 1.76e9, &[]), "[1.2e9, 1.8e9]");
+        assert_eq!(shown(1.21e9, 1.5e9, 1.71e9, &[]), "[1.2e9, 1.8e9]");
+        assert_eq!(
+            extent(0.127, 0.714, &[]),
+            Some(("0.12".to_owned(), "0.72".to_owned()))
+        );
+        assert_eq!(extent(0.2, f64::INFINITY, &[]), None);
+    }
+
+    #[test]
+    fn what_is_printed_holds_the_interval() {
+        for step in 1..2_000_u32 {
+            let low = f64::from(step) * 0.003_17;
+            let high = low * (1.0 + f64::from(step % 97) * 0.001_3);
+            let text = shown(low, f64::midpoint(low, high), high, &limits([0.05]));
+            let (left, right) = text.trim_matches(['[', ']']).split_once(", ").unwrap();
+            let ends: (f64, f64) = (left.parse().unwrap(), right.parse().unwrap());
+            assert!(ends.0 <= low && high <= ends.1, "{text}: {low} {high}");
+        }
+    }
+
+    #[test]
+    fn no_interval_seems_to_cross_a_limit_that_it_does_not() {
+        let limits = limits([0.05]);
+        // 1 ÷ 1.05 is 0.95238: with two or three decimals the high end would lie beyond it.
+        assert_eq!(shown(0.80, 0.88, 0.9523, &limits), "[0.8000, 0.9523]");
+        assert_eq!(shown(0.80, 0.88, 0.953, &limits), "[0.80, 0.96]");
+        assert_eq!(shown(1.0002, 1.02, 1.04, &limits), "[1.0002, 1.0400]");
+        assert_eq!(shown(0.80, 0.88, 0.93, &limits), "[0.80, 0.93]");
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_printed() {
+        let odd = ratio(&interval(f64::NAN, f64::NAN, f64::INFINITY), &[]);
+        assert_eq!((odd.centre, odd.range.as_str()), (None, "[0, ∞]"));
+        let open = Interval {
+            low: None,
+            high: None,
+            ..interval(0.5, 0.5, 0.5)
+        };
+        assert_eq!(ratio(&open, &[]).range, "[0, ∞]");
+    }
+
+    #[test]
+    fn a_hull_is_as_wide_as_its_widest() {
+        let (a, b) = (
+            interval(0.5, 0.6, 0.7),
+            Interval {
+                high: None,
+                ..interval(0.4, 0.5, 0.6)
+            },
+        );
+        assert_eq!(hull([&a, &b]), Some((Some(0.4), None)));
+        assert_eq!(hull([]), None);
+    }
+
+    #[test]
+    fn sentences_get_short_numbers() {
+        assert_eq!(short(0.512_34, 3), "0.512");
+        assert_eq!(short(12.0, 3), "12");
+        assert_eq!(percent(0.05), "5 %");
+        assert_eq!(percent(0.012_96), "1.3 %");
+        assert_eq!(short(1.5e-7, 3), "1.5e-7");
+        assert_eq!(short(f64::INFINITY, 3), "inf");
+    }
+
+    #[test]
+    fn decimals_follow_the_uncertainty() {
+        assert_eq!(decimals(0.53, 0.02, 2), 2);
+        assert_eq!(decimals(0.53, 0.012, 2), 3);
+        assert_eq!(decimals(14.5, 3.0, 3), 1);
+        assert_eq!(decimals(1.02, 0.000_01, 2), 4);
+        assert_eq!(decimals(0.0, 0.0, 2), 1);
+    }
+}
