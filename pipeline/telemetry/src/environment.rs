@@ -205,7 +205,9 @@ mod tests {
             ("OMP_NUM_THREADS", "2"),
             ("HOME", "x"),
             ("SECRET_TOKEN", "y"),
-            ("TF_X", "1"),
+            ("TF_XLA_FLAGS", "1"),
+            ("TF_CLI_CONFIG_FILE", "z"),
+            ("MALLOC_ARENA_MAX", "1"),
         ];
         let kept = engine_variables(
             all.into_iter()
