@@ -16,6 +16,7 @@ mod marks;
 mod output;
 mod picture;
 mod site;
+mod steady;
 mod strip;
 mod template;
 mod text;

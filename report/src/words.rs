@@ -143,7 +143,7 @@ pub(crate) const fn outcome_meaning(kind: OutcomeKind) -> &'static str {
     match kind {
         OutcomeKind::Measured => "Samples were taken, and the outputs agree with the reference.",
         OutcomeKind::Unstable => {
-            "Samples were taken, but the machine disturbed them beyond the bound; the speed is shown, and no verdict rests on it."
+            "Samples were taken, but the machine disturbed them beyond a bound; the speed is shown, and no verdict rests on it. Reserved: this version neither detects nor repeats disturbed blocks, and never gives this outcome."
         }
         OutcomeKind::ParityUnverified => {
             "The outputs could not be compared, since no reference exists for this configuration. No speed is shown."
@@ -175,6 +175,12 @@ pub(crate) const fn boundary(boundary: Boundary) -> &'static str {
     }
 }
 
+/// A launch that was measured before its step time was steady.
+pub(crate) const NOT_STEADY: Badge = Badge {
+    word: "not steady",
+    tone: "unclear",
+};
+
 /// A name and its value, for lists of facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Fact {
@@ -196,7 +202,7 @@ pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
         fact(
             "Blocks",
             format!(
-                "{} interleaved passes over all cells, {} rounds each",
+                "{} passes over all cells, {} rounds each",
                 measure.blocks, measure.rounds
             ),
         ),
@@ -210,7 +216,10 @@ pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
         ),
         fact(
             "Warm-up",
-            format!("until steady, at most {}", units::span(measure.warm_up_ns)),
+            format!(
+                "until steady, or {} are up",
+                units::span(measure.warm_up_ns)
+            ),
         ),
         fact(
             "Margin",
@@ -226,7 +235,7 @@ pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
         fact(
             "Confidence",
             format!(
-                "{} for all intervals of a family together",
+                "{} for all ratios of this job together, and for each step time alone",
                 units::percent(measure.confidence)
             ),
         ),

@@ -353,6 +353,64 @@ fn a_job_shows_its_own_floors_alone() {
 }
 
 #[test]
+fn what_was_not_steady_says_so() {
+    let mut tables = realistic::tables();
+    let badge = "</svg>not steady</span>";
+    // Every measured cell of the fixture has one such launch of six.
+    let site = Site::of(&tables);
+    let training = site.page("jobs/training.html");
+    assert!(training.contains("1 of 6 measured launches, in 1 of 1 cells"));
+    assert!(training.contains("0.1 % of a core while rounds were measured"));
+    let row = tables
+        .cells
+        .iter()
+        .find(|row| row.job == "training")
+        .expect("a cell");
+    let page = format!("cells/training/{}.html", row.id);
+    assert!(training.contains(badge) && site.page(&page).contains(badge));
+    assert!(
+        site.page(&page)
+            .contains("1 of 6 launches had not become steady")
+    );
+
+    let launches = tables.cells.iter_mut().flat_map(|row| &mut row.launches);
+    for warm_up in launches.filter_map(|launch| launch.warm_up.as_mut()) {
+        warm_up.steady = true;
+    }
+    let site = Site::of(&tables);
+    let training = site.page("jobs/training.html");
+    assert!(training.contains("0 of 6 measured launches, in 0 of 1 cells"));
+    assert!(!training.contains(badge) && !site.page(&page).contains(badge));
+}
+
+#[test]
+fn a_cell_names_the_tool_that_measured_it() {
+    let mut tables = realistic::tables();
+    tables.tools.push(schema::record::Tool {
+        version: "0.2.0".to_owned(),
+        revision: None,
+    });
+    tables.cells[0].tool = Some(1);
+    tables.cells[1].tool = Some(7);
+    let site = Site::of(&tables);
+    let measured_by = |row: usize| {
+        let row = &tables.cells[row];
+        let html = site.page(&format!("cells/{}/{}.html", row.job, row.id));
+        let after = html
+            .split_once("<dt><bdi>Measured by</bdi></dt><dd><bdi>")?
+            .1;
+        Some(after.split_once("</bdi>")?.0.to_owned())
+    };
+    assert_eq!(measured_by(0).as_deref(), Some("photofinish 0.2.0"));
+    assert_eq!(measured_by(1), None);
+    let other = measured_by(2);
+    assert_eq!(
+        other.as_deref(),
+        Some("photofinish 0.1.0, revision 4d6a7d0")
+    );
+}
+
+#[test]
 fn dark_is_written_twice_and_equal() {
     let css = include_str!("../../site/styles/00-tokens.css");
     let values = |start: &str| -> Vec<String> {

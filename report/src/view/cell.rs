@@ -16,6 +16,7 @@ use crate::{
     ids::{Index, Pair},
     interval::{self, Estimate},
     marks::Marks,
+    steady,
     strip::{self, Strip},
     text, units,
     words::{self, Badge, Fact, fact},
@@ -29,6 +30,8 @@ pub(crate) struct CellPage {
     engine: Contender,
     setting: String,
     badge_of_cell: Badge,
+    unsteady: Option<Badge>,
+    unsteady_launches: String,
     meaning: &'static str,
     reason: String,
     allowed: bool,
@@ -151,6 +154,8 @@ impl CellPage {
             chrome: Chrome::new(index.tables, "../../", "jobs", &title).with_crumbs(crumbs),
             id: row.id.0.clone(),
             badge_of_cell: words::outcome(row.outcome.kind),
+            unsteady: steady::badge(row),
+            unsteady_launches: steady::sentence(row),
             meaning: words::outcome_meaning(row.outcome.kind),
             reason: row.outcome.reason.clone(),
             allowed: row.allowed,
@@ -387,6 +392,11 @@ fn machine(index: &Index<'_>, row: &CellRow) -> Option<MachineLink> {
             format!("{} runnable tasks", units::fixed(load.load_1m, 2)),
         ));
     }
+    facts.extend(
+        row.tool
+            .and_then(|tool| index.tables.tools.get(tool as usize))
+            .map(|tool| fact("Measured by", chrome::tool(tool))),
+    );
     facts.extend(
         row.started
             .as_deref()

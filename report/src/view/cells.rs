@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     interval::{self, Estimate},
-    units,
+    steady, units,
     words::{self, Badge},
 };
 
@@ -28,6 +28,8 @@ pub(crate) struct Line {
     pub(crate) memory: String,
     pub(crate) memory_value: Option<u64>,
     pub(crate) badge: Badge,
+    /// Present when a launch was measured before it was steady.
+    pub(crate) unsteady: Option<Badge>,
     pub(crate) reason: String,
 }
 
@@ -59,6 +61,7 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
         memory: or_nothing(memory.map(units::bytes)),
         memory_value: memory,
         badge: words::outcome(row.outcome.kind),
+        unsteady: steady::badge(row),
         reason: row.outcome.reason.clone(),
     }
 }

@@ -1,6 +1,6 @@
 //! What surrounds every page: where one is, where one can go, who made it.
 
-use schema::Tables;
+use schema::{Tables, record::Tool};
 use serde::Serialize;
 
 /// A link.
@@ -50,14 +50,7 @@ impl Chrome {
                 format!("Measured {} to {}", moment(first), moment(last))
             });
         }
-        for tool in &tables.tools {
-            let revision = tool
-                .revision
-                .as_deref()
-                .map(|revision| format!(", revision {revision}"))
-                .unwrap_or_default();
-            footer.push(format!("photofinish {}{revision}", tool.version));
-        }
+        footer.extend(tables.tools.iter().map(tool));
         Self {
             site: site_title(tables),
             title: title.to_owned(),
@@ -72,6 +65,16 @@ impl Chrome {
         self.crumbs = crumbs;
         self
     }
+}
+
+/// What measured, for example `photofinish 0.1.0, revision 4d6a7d0`.
+pub(crate) fn tool(tool: &Tool) -> String {
+    let revision = tool
+        .revision
+        .as_deref()
+        .map(|revision| format!(", revision {revision}"))
+        .unwrap_or_default();
+    format!("photofinish {}{revision}", tool.version)
 }
 
 /// The title of the site, never empty.

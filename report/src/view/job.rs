@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     OutcomeKind, printed,
-    tables::{ClaimRow, JobTable},
+    tables::{CellRow, ClaimRow, JobTable},
 };
 use serde::Serialize;
 
@@ -23,8 +23,8 @@ use crate::{
     interval,
     marks::Marks,
     picture::Picture,
-    units,
-    words::{self, Badge, Fact},
+    steady, units,
+    words::{self, Badge, Fact, fact},
 };
 
 /// A job's page.
@@ -111,7 +111,7 @@ impl JobPage {
             id: job.id.clone(),
             mode: job.mode.word(),
             cells_root: format!("../cells/{}/", job.id),
-            measure: words::measure(&job.measure),
+            measure: measure(job, rows),
             families,
             claims: job.claims.iter().map(claim).collect(),
             warnings: warnings(index, &job.id),
@@ -146,6 +146,22 @@ impl JobPage {
     pub(crate) fn into_families(self) -> Vec<Family> {
         self.families
     }
+}
+
+/// How it was to be measured, and what became of it.
+fn measure(job: &JobTable, rows: &[&CellRow]) -> Vec<Fact> {
+    let mut facts = words::measure(&job.measure);
+    facts.push(fact("Not steady after warm-up", steady::count(rows)));
+    facts.extend(job.supervisor_share.map(|share| {
+        fact(
+            "Supervisor",
+            format!(
+                "{} of a core while rounds were measured, the median over blocks",
+                units::percent(share)
+            ),
+        )
+    }));
+    facts
 }
 
 /// The question, or the id where there is none.

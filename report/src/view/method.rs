@@ -70,7 +70,7 @@ impl MethodPage {
             judgements: vec![
                 judgement(
                     Judgement::Confirmed,
-                    "Every pair that the claim speaks of agrees with it.",
+                    "Every pair that the claim speaks of and that could be measured agrees with it; the reason counts those that could not.",
                 ),
                 judgement(Judgement::Contradicted, "A pair says the opposite."),
                 judgement(

@@ -208,3 +208,30 @@ fn the_span_of_measuring_is_by_time_not_by_text() {
     assert_eq!(first, "2026-11-20T16:00:00Z");
     assert_eq!(last, "2026-11-20T18:04:00+02:00");
 }
+
+#[test]
+fn the_supervisors_share_is_the_median_over_blocks() {
+    let mut run = race(&EVEN, &EVEN);
+    let used = [1, 2, 3, 5, 8, 1_000];
+    for (block, used_ns) in heat(&mut run, 0).blocks.iter_mut().zip(used) {
+        (block.supervisor_ns, block.measuring_ns) = (used_ns, 1_000);
+    }
+    assert_eq!(tables(&run).jobs[0].supervisor_share, Some(0.004));
+    for block in &mut heat(&mut run, 0).blocks {
+        block.measuring_ns = 0;
+    }
+    assert_eq!(tables(&run).jobs[0].supervisor_share, None);
+}
+
+#[test]
+fn every_cell_names_its_tool() {
+    let mut run = crate::race::run(2, 6);
+    heat(&mut run, 1).header.tool.version = "0.2.0".to_owned();
+    let tables = tables(&run);
+    let versions: Vec<_> = tables
+        .cells
+        .iter()
+        .map(|row| &*tables.tools[row.tool.unwrap() as usize].version)
+        .collect();
+    assert_eq!(versions, ["0.1.0", "0.1.0", "0.2.0", "0.2.0"]);
+}
