@@ -225,7 +225,7 @@ fn the_supervisors_share_is_the_median_over_blocks() {
 
 #[test]
 fn every_cell_names_its_tool() {
-    let mut run = crate::race::run(2, 6);
+    let mut run = run(2, 6);
     heat(&mut run, 1).header.tool.version = "0.2.0".to_owned();
     let tables = tables(&run);
     let versions: Vec<_> = tables
