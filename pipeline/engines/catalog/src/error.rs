@@ -45,6 +45,26 @@ pub enum CatalogError {
         /// Why not.
         source: io::Error,
     },
+    /// A file of the user's cannot be read.
+    #[error(
+        "cannot read {}: {reason}; mend it, or name another folder with PHOTOFINISH_CONFIG",
+        file.display()
+    )]
+    UserFile {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The folder that the user named is not there.
+    #[error(
+        "PHOTOFINISH_CONFIG names {}, which is no folder: make it, or unset the variable",
+        folder.display()
+    )]
+    NoConfigFolder {
+        /// What was named.
+        folder: PathBuf,
+    },
     /// No place for the cache can be told.
     #[error("no place for engines is known: set PHOTOFINISH_ENGINES to a folder, or HOME")]
     NoHome,

@@ -40,6 +40,7 @@ mod python;
 mod registered;
 mod settings;
 mod unpack;
+mod user_file;
 mod workers;
 
 pub use catalog::{Catalog, EngineState};

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -11,7 +10,7 @@ use schema::{Digest, EngineDescription, VariantDescription};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::{CatalogError, Engine, Settings, engine};
+use crate::{CatalogError, Engine, Settings, engine, user_file};
 
 /// A command of the user's that starts a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,10 +52,8 @@ struct Entry {
 /// Adds the engines of `engines.toml` to the built-in ones.
 pub(crate) fn register(engines: &mut Vec<Engine>, settings: &Settings) -> Result<(), CatalogError> {
     let path = settings.config.join("engines.toml");
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(CatalogError::io("read", path)(error)),
+    let Some(text) = user_file::read(&path)? else {
+        return Ok(());
     };
     let file: EnginesFile =
         toml::from_str(&text).map_err(|error| CatalogError::toml(&path, &text, &error))?;

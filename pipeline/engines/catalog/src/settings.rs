@@ -3,18 +3,18 @@
 use std::{
     env,
     ffi::OsString,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
 
-use crate::{CatalogError, builtin};
+use crate::{CatalogError, builtin, user_file};
 
 /// Where the catalogue looks and installs.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Folder of `config.toml` and `engines.toml`; need not exist.
+    /// Folder of `config.toml` and `engines.toml`; need not exist where no variable names it.
     pub config: PathBuf,
     /// Folder that holds the installed engines; made when the first is installed.
     pub engines: PathBuf,
@@ -65,7 +65,7 @@ impl Settings {
     /// `~/.cache/photofinish/engines`; `PHOTOFINISH_PYTHON`.
     ///
     /// # Errors
-    /// When no place can be told, or `config.toml` is wrong.
+    /// When no place can be told, `PHOTOFINISH_CONFIG` names no folder, or `config.toml` is wrong.
     pub fn from_environment() -> Result<Self, CatalogError> {
         Self::from_variables(&|name| env::var_os(name))
     }
@@ -88,6 +88,10 @@ impl Settings {
             "photofinish/engines",
             ".cache",
         )?;
+        // A folder that nobody named may be missing; one that was named is a slip.
+        if set.get("PHOTOFINISH_CONFIG").is_some() && !config.is_dir() {
+            return Err(CatalogError::NoConfigFolder { folder: config });
+        }
         let file = read_config(&config.join("config.toml"))?;
         Ok(Self {
             config,
@@ -150,10 +154,11 @@ impl Variables<'_> {
 }
 
 fn read_config(path: &Path) -> Result<ConfigFile, CatalogError> {
-    match fs::read_to_string(path) {
-        Ok(text) => toml::from_str(&text).map_err(|error| CatalogError::toml(path, &text, &error)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ConfigFile::default()),
-        Err(error) => Err(CatalogError::io("read", path)(error)),
+    match user_file::read(path)? {
+        Some(text) => {
+            toml::from_str(&text).map_err(|error| CatalogError::toml(path, &text, &error))
+        }
+        None => Ok(ConfigFile::default()),
     }
 }
 
