@@ -217,7 +217,7 @@ pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
         fact(
             "Warm-up",
             format!(
-                "until steady, or {} are up",
+                "until steady or for {}, whichever is shorter",
                 units::span(measure.warm_up_ns)
             ),
         ),
