@@ -39,6 +39,7 @@ mod place;
 mod python;
 mod registered;
 mod settings;
+mod text;
 mod unpack;
 mod user_file;
 mod workers;

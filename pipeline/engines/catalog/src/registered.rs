@@ -8,9 +8,9 @@ use std::{
 
 use schema::{Digest, EngineDescription, VariantDescription};
 use serde::Deserialize;
-use toml::Spanned;
+use toml::{Spanned, de::DeTable};
 
-use crate::{CatalogError, Engine, Settings, engine, user_file};
+use crate::{CatalogError, Engine, Settings, engine, text, user_file};
 
 /// A command of the user's that starts a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +55,10 @@ pub(crate) fn register(engines: &mut Vec<Engine>, settings: &Settings) -> Result
     let Some(text) = user_file::read(&path)? else {
         return Ok(());
     };
+    let parsed = DeTable::parse(&text).map_err(|error| CatalogError::toml(&path, &text, &error))?;
+    if let Some((span, message)) = text::unprintable(parsed.get_ref()) {
+        return Err(CatalogError::settings(&path, &text, span.start, message));
+    }
     let file: EnginesFile =
         toml::from_str(&text).map_err(|error| CatalogError::toml(&path, &text, &error))?;
     for (name, entry) in file.engines {

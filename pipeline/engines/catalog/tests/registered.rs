@@ -165,6 +165,52 @@ fn mistakes_in_engines_toml_are_shown_with_their_place() {
 }
 
 #[test]
+fn no_text_may_steer_a_terminal() {
+    let case = Demo::new();
+    let good = format!(
+        "[engines.mine]\ncommand = [\"sh\", \"word\"]\ntitle = \"word\"\nsummary = \"word\"\n\
+         version = \"word\"\nfiles = [\"word\"]\nenv = {{ A = \"1\" }}\n{VARIANT}\
+         [engines.mine.variants.factors.depth]\nvalues = [\"word\"]\nsummary = \"word\"\n"
+    );
+    assert!(load(&case, &good).is_ok());
+    for odd in [
+        "\\u001b[2J",
+        "\\n",
+        "\\u0000",
+        "\\u009b",
+        "\\u202e",
+        "\\u2066",
+        "\\u061c",
+        "\u{202e}",
+    ] {
+        for (at, _) in good.match_indices("\"word\"") {
+            let mut text = good.clone();
+            text.replace_range(at..at + 6, &format!("\"wo{odd}rd\""));
+            let line = good[..at].matches('\n').count() + 1;
+            let column = at - good[..at].rfind('\n').unwrap();
+            let error = load(&case, &text).expect_err(&text).to_string();
+            let place = format!("engines.toml:{line}:{column}: this text holds the character U+");
+            assert!(error.contains(&place), "{error}");
+            assert!(
+                !error.contains(['\u{1b}', '\u{202e}', '\u{9b}']),
+                "{error:?}"
+            );
+        }
+    }
+    for text in [
+        format!("[engines.\"a\\u001bb\"]\ncommand = [\"sh\"]\n{VARIANT}"),
+        format!("[engines.mine]\n\"a\\u001bb\" = 1\ncommand = [\"sh\"]\n{VARIANT}"),
+        good.replace("A = ", "\"a\\u001bb\" = "),
+    ] {
+        let error = load(&case, &text).expect_err(&text).to_string();
+        assert!(error.contains("U+001B"), "{error}");
+    }
+    // A variable's value is handed on, not shown.
+    let text = good.replace("A = \"1\"", "A = \"1\\n2\"");
+    assert!(load(&case, &text).is_ok());
+}
+
+#[test]
 fn settings_come_from_the_environment_and_the_users_file() {
     let folder = tempfile::tempdir().unwrap();
     let at = |path: &str| folder.path().join(path).into_os_string();
