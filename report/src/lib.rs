@@ -25,5 +25,5 @@ mod view;
 mod words;
 
 pub use error::ReportError;
-pub use output::{Summary, fingerprint};
+pub use output::{Summary, check, fingerprint};
 pub use site::render;

@@ -217,6 +217,15 @@ impl Output {
     }
 }
 
+/// Whether a site can be rendered into a folder: it must be missing, empty, or of an earlier
+/// rendering.
+///
+/// # Errors
+/// When it holds something else, or cannot be looked at.
+pub fn check(target: &Path) -> Result<(), ReportError> {
+    listing(target).map(drop)
+}
+
 /// What identifies the site in a folder: the hash of its list of files. `None` when the folder
 /// holds no site, or a file of it is missing. Two folders with the same fingerprint held the same
 /// site when they were rendered; the files' content is not read.

@@ -77,6 +77,8 @@ pub(crate) enum Command {
     /// Measure what the store lacks
     Run(Run),
     /// Make the tables of a run: statistics, verdicts, claims
+    ///
+    /// Succeeds whatever the verdicts and outcomes are; `bench` and `run` judge them.
     Aggregate(Stored),
     /// Render the site of a run
     Report(Report),
@@ -221,6 +223,8 @@ pub(crate) enum Bundle {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {
+    /// List the runs, the latest last
+    List,
     /// Remove what no kept run needs
     Gc {
         /// Keep the newest runs, this many

@@ -30,7 +30,11 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
         }
         _ => {}
     }
-    let session = Session::open(printer, &cli.common)?;
+    let heeds = matches!(
+        cli.command,
+        Command::Bench(_) | Command::Run(_) | Command::Engines { .. }
+    );
+    let session = Session::open(printer, &cli.common, heeds)?;
     match &cli.command {
         Command::Bench(arguments) => bench::bench(&session, arguments),
         Command::Plan(arguments) => bench::plan(&session, arguments),
@@ -48,6 +52,7 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
             Bundle::Open { file } => bundle::open(&session, file),
         },
         Command::Store { command } => match command {
+            Store::List => stored::list(&session),
             Store::Gc { keep, dry_run } => gc::gc(&session, *keep, *dry_run),
         },
         Command::Schema(_) | Command::Completions { .. } => Ok(()),

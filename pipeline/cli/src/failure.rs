@@ -92,9 +92,12 @@ impl Failure {
 
     /// What a person reads.
     pub(crate) fn text(&self) -> String {
-        self.styled
-            .clone()
-            .unwrap_or_else(|| format!("error: {}", self.message))
+        format!("error: {}", self.message)
+    }
+
+    /// The same with colours and a heading of its own, where it has any.
+    pub(crate) fn styled(&self) -> Option<&str> {
+        self.styled.as_deref()
     }
 
     /// What a program reads.

@@ -11,20 +11,50 @@ mod session;
 mod stages;
 mod tool;
 
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
 
 use clap::Parser as _;
 
-use crate::{args::Cli, printer::Printer};
+use crate::{
+    args::{Cli, OutputFormat},
+    failure::Failure,
+    printer::Printer,
+};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
     let printer = Printer::new(cli.common.output_format);
-    match commands::execute(&cli, printer) {
+    let done = commands::execute(&cli, printer).and_then(|()| match printer::unwritten() {
+        None => Ok(()),
+        Some(reason) => Err(Failure::internal(format!(
+            "cannot write standard output: {reason}"
+        ))),
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             printer.failure(&failure);
             failure.code()
         }
     }
+}
+
+/// Help, the version, or words that make no command. Programs get their document even then.
+fn misused(error: &clap::Error) -> ExitCode {
+    let words: Vec<String> = env::args().collect();
+    let wants_json = words.iter().any(|word| word == "--output-format=json")
+        || words
+            .windows(2)
+            .any(|pair| pair == ["--output-format", "json"]);
+    if error.use_stderr() && wants_json {
+        let failure = Failure::usage(error.render()).with_styled(error.render().ansi().to_string());
+        Printer::new(OutputFormat::Json).failure(&failure);
+        return failure.code();
+    }
+    // Nothing can be done for a reader who has gone away.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

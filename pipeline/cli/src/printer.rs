@@ -1,8 +1,9 @@
 //! The one place from which anything is printed.
 
 use std::{
+    borrow::Cow,
     io::{self, ErrorKind, IsTerminal, Write},
-    process,
+    sync::OnceLock,
 };
 
 use serde::Serialize;
@@ -28,7 +29,7 @@ impl Printer {
     /// A result for people; nothing when results are JSON.
     pub(crate) fn human(self, text: &str) {
         if !self.is_json() {
-            self.raw(text);
+            self.raw(&harmless(text));
         }
     }
 
@@ -42,35 +43,68 @@ impl Printer {
         Ok(())
     }
 
-    /// A result in whatever format. A reader that has gone away has seen enough.
+    /// A result in whatever format. A reader that has gone away has seen enough; any other
+    /// trouble is remembered for [`unwritten`].
     pub(crate) fn raw(self, text: &str) {
         let mut out = anstream::stdout().lock();
         let newline = if text.ends_with('\n') { "" } else { "\n" };
         let written = write!(out, "{text}{newline}").and_then(|()| out.flush());
         if let Err(error) = written
-            && error.kind() == ErrorKind::BrokenPipe
+            && error.kind() != ErrorKind::BrokenPipe
         {
-            leave(0);
+            let _ = UNWRITTEN.set(error.to_string());
         }
     }
 
     /// A line beside the results: progress, warnings, where things were put.
+    pub(crate) fn note(self, text: &str) {
+        self.styled(&harmless(text));
+    }
+
+    /// A line beside the results that has colours of our own and nobody else's control characters.
     #[expect(
         clippy::unused_self,
         reason = "everything printed goes through a printer"
     )]
-    pub(crate) fn note(self, text: &str) {
+    fn styled(self, text: &str) {
         // A closed standard error leaves no way to complain.
         let _ = writeln!(anstream::stderr(), "{text}");
     }
 
     /// An error.
     pub(crate) fn failure(self, failure: &Failure) {
-        let text = failure.text();
         if self.is_json() && !failure.is_told() {
             let _ = self.json(&serde_json::json!({ "error": failure.document() }));
         }
-        self.note(&text);
+        match failure.styled() {
+            Some(styled) => self.styled(styled),
+            None => self.note(&failure.text()),
+        }
+    }
+}
+
+/// Why a result could not be written, if one could not.
+pub(crate) fn unwritten() -> Option<&'static str> {
+    UNWRITTEN.get().map(String::as_str)
+}
+
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
+
+/// A text from elsewhere (a bundle, a worker) must not play with the terminal: control characters
+/// and marks that turn the direction of writing become visible.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let harmful = |c: char| {
+        c.is_control() && c != '\n'
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    if text.contains(harmful) {
+        Cow::Owned(
+            text.chars()
+                .map(|c| if harmful(c) { '\u{fffd}' } else { c })
+                .collect(),
+        )
+    } else {
+        Cow::Borrowed(text)
     }
 }
 
@@ -79,11 +113,16 @@ pub(crate) fn on_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Leaves at once.
-#[expect(
-    clippy::exit,
-    reason = "nothing is left to clean up when the reader has gone away"
-)]
-fn leave(code: i32) -> ! {
-    process::exit(code)
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn foreign_text_cannot_steer_a_terminal() {
+        assert_eq!(harmless("plain\ntext"), "plain\ntext");
+        assert_eq!(
+            harmless("\u{1b}[2J\rx\u{202e}y"),
+            "\u{fffd}[2J\u{fffd}x\u{fffd}y"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! What every command needs: the store, the engines, the machine, and a way to be interrupted.
 
-use std::{cell::OnceCell, collections::BTreeMap, path::Path};
+use std::{cell::OnceCell, collections::BTreeMap};
 
 use catalog::{Catalog, CatalogError, Settings};
 use schema::{Device, Digest, EngineVariant, Fingerprint, Outcome, record::Tool};
@@ -19,15 +19,23 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens the store and reads the user's configuration. Nothing is written.
-    pub(crate) fn open(printer: Printer, common: &Common) -> Result<Self, Failure> {
+    /// Opens the store and reads the user's configuration. Nothing is written. With `heeds`, the
+    /// command looks at the interrupt, and signals trigger it.
+    pub(crate) fn open(printer: Printer, common: &Common, heeds: bool) -> Result<Self, Failure> {
         let settings = Settings::from_environment().map_err(Failure::usage)?;
-        let interrupt = interrupt::on_signals()
+        let catalog = Catalog::load(&settings).map_err(Failure::usage)?;
+        let store = Store::open(&common.store).map_err(store_failure)?;
+        let interrupt = if heeds {
+            interrupt::on_signals()
+        } else {
+            Interrupt::new()
+        };
+        let interrupt = interrupt
             .map_err(|error| Failure::internal(format!("failed to watch for Ctrl-C: {error}")))?;
         Ok(Self {
             printer,
-            store: open_store(&common.store)?,
-            catalog: Catalog::load(&settings).map_err(Failure::usage)?,
+            store,
+            catalog,
             interrupt,
             fingerprint: OnceCell::new(),
         })
@@ -38,7 +46,7 @@ impl Session {
         self.fingerprint.get_or_init(telemetry::fingerprint)
     }
 
-    /// Becomes the store's only writer, and moves what is corrupt out of the way.
+    /// Becomes the store's only writer.
     pub(crate) fn writer(&self) -> Result<WriterLock, Failure> {
         self.store.lock().map_err(store_failure)
     }
@@ -83,10 +91,6 @@ impl run::Workers for Session {
             .filter_map(|(name, factor)| Some((name.clone(), factor.values.first()?.clone())))
             .collect()
     }
-}
-
-fn open_store(path: &Path) -> Result<Store, Failure> {
-    Store::open(path).map_err(store_failure)
 }
 
 /// How trouble with the store ends.

@@ -1,9 +1,14 @@
 //! The four stages, each fed from the store or from the one before.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plan::{Diagnostic, World};
-use schema::{Digest, Plan, RunRecord, Tables, plan::Status, record::HeatResult, tables::Download};
+use schema::{
+    Digest, Plan, RunRecord, Tables,
+    plan::{PlannedHeat, Status},
+    record::{self, HeatEntry, HeatResult},
+    tables::Download,
+};
 use store::ArtifactKind;
 
 use crate::{
@@ -103,6 +108,9 @@ pub(crate) struct Measured {
 
 /// Plan to run record: measures what the store lacks, and keeps the record.
 pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Measured, Failure> {
+    if is_cached(plan) && !fresh {
+        return Ok(found(session, plan));
+    }
     let lock = session.writer()?;
     let blocks = plan
         .heats
@@ -139,6 +147,32 @@ pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Mea
     })
 }
 
+/// The run of a plan whose every heat is in the store. Nothing needs to be written for it: a store
+/// that cannot be written, or is being written by another process, serves as well.
+fn found(session: &Session, plan: &Plan) -> Measured {
+    let sealed = |heat: &PlannedHeat| match heat.status {
+        Status::Cached { heat } => HeatResult::Sealed(heat),
+        _ => HeatResult::NotReached("it is not in the store".to_owned()),
+    };
+    let entry = |heat: &PlannedHeat| HeatEntry {
+        group: heat.group.clone(),
+        key: heat.key,
+        heat: sealed(heat),
+    };
+    let record = RunRecord {
+        version: record::VERSION,
+        plan: plan.clone(),
+        heats: plan.heats.iter().map(entry).collect(),
+    };
+    let kept = session.store.lock().and_then(|lock| lock.put_run(&record));
+    Measured {
+        run: kept.unwrap_or_else(|_| Digest::of_value(&record)),
+        cached: record.heats.len(),
+        measured: 0,
+        record,
+    }
+}
+
 /// Run record to tables, or what the store has of them.
 pub(crate) fn tabulate(
     session: &Session,
@@ -157,10 +191,7 @@ pub(crate) fn tabulate(
     let tables = aggregate::aggregate(record, &heat).map_err(Failure::lacking)?;
     let bytes = serde_json::to_vec(&tables)
         .map_err(|error| Failure::internal(format!("failed to write the tables: {error}")))?;
-    session
-        .writer()?
-        .put(ArtifactKind::Tables, &key, run, &bytes)
-        .map_err(store_failure)?;
+    remember(session, ArtifactKind::Tables, &key, run, &bytes);
     Ok(tables)
 }
 
@@ -188,12 +219,43 @@ pub(crate) fn render(
     report::render(tables, &downloads, out).map_err(Failure::lacking)?;
     drop(busy);
     if let Some(site) = report::fingerprint(out) {
-        session
-            .writer()?
-            .put(ArtifactKind::Site, &key, run, site.as_bytes())
-            .map_err(store_failure)?;
+        remember(session, ArtifactKind::Site, &key, run, site.as_bytes());
     }
     Ok(true)
+}
+
+/// Keeps what a later run need not make again. A store that cannot be written now only costs that
+/// run some time.
+fn remember(session: &Session, kind: ArtifactKind, key: &Digest, run: &Digest, bytes: &[u8]) {
+    let _ = session
+        .store
+        .lock()
+        .and_then(|lock| lock.put(kind, key, run, bytes));
+}
+
+/// Refuses a folder for the site before hours are spent on measuring.
+pub(crate) fn check_out(session: &Session, out: &Path) -> Result<(), Failure> {
+    report::check(out).map_err(Failure::usage)?;
+    let (out_place, store_place) = (place(out), place(session.store.path()));
+    if out_place.starts_with(&store_place) || store_place.starts_with(&out_place) {
+        return Err(Failure::usage(format!(
+            "the site cannot be in {}: the store is in {}",
+            out.display(),
+            session.store.path().display()
+        )));
+    }
+    Ok(())
+}
+
+/// Where a path leads, links resolved as far as it exists.
+fn place(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for existing in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (existing.canonicalize(), path.strip_prefix(existing)) {
+            return real.join(rest);
+        }
+    }
+    path
 }
 
 fn downloads(tables: &Tables) -> Result<Vec<Download>, Failure> {

@@ -461,3 +461,97 @@ fn workers_are_checked_against_the_protocol() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert!(text(&output).contains("FAILED"), "{}", text(&output));
 }
+
+#[test]
+fn a_folder_that_cannot_hold_the_site_is_refused_before_anything_is_measured() {
+    let user = User::new();
+    user.manifest(SMALL);
+    fs::create_dir(user.path("foreign")).unwrap();
+    fs::write(user.path("foreign/precious"), "mine").unwrap();
+    for out in ["foreign", "store", "store/site", "manifest.yaml"] {
+        let output = user.run(&["bench", "manifest.yaml", "--store", "store", "--out", out]);
+        assert_eq!(output.status.code(), Some(2), "{out}: {}", text(&output));
+    }
+    assert!(!user.path("store").exists());
+    assert_eq!(fs::read(user.path("foreign/precious")).unwrap(), b"mine");
+}
+
+#[test]
+fn failed_cells_are_told_by_the_exit_code_whoever_listens() {
+    let user = User::new();
+    let failing = SMALL
+        .replace("other/eager]", "other/segfault]")
+        .replace("[1, 2]", "[1]");
+    user.manifest(&failing);
+    let run = user.run(&["run", "manifest.yaml", "--store", "store"]);
+    assert_eq!(run.status.code(), Some(3), "{}", text(&run));
+    let mut deaf = user
+        .command(&[
+            "bench",
+            "manifest.yaml",
+            "--store",
+            "store",
+            "--out",
+            "site",
+        ])
+        .spawn()
+        .unwrap();
+    drop(deaf.stdout.take());
+    assert_eq!(deaf.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_an_error() {
+    let user = User::new();
+    user.manifest(SMALL);
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let output = user
+        .command(&["plan", "manifest.yaml"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(70), "{}", text(&output));
+    assert!(text(&output).contains("cannot write standard output"));
+}
+
+#[test]
+fn programs_get_their_document_for_misuse_too() {
+    let user = User::new();
+    for args in [
+        &["bench", "--output-format", "json"][..],
+        &["plan", "--nosuch", "--output-format=json"],
+    ] {
+        let output = user.run(args);
+        assert_eq!(output.status.code(), Some(2));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["error"]["exit_code"], 2);
+    }
+}
+
+#[test]
+fn two_signals_at_once_are_one_wish() {
+    let user = User::new();
+    user.manifest(&SMALL.replace("round: 5ms", "round: 3s"));
+    let child = user
+        .command(&[
+            "bench",
+            "manifest.yaml",
+            "--store",
+            "store",
+            "--out",
+            "site",
+        ])
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_secs(2));
+    let pid = child.id().to_string();
+    for _ in 0..2 {
+        Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+    assert!(text(&output).contains("interrupted:"), "{}", text(&output));
+}

@@ -55,6 +55,7 @@ struct FailureRow {
 
 /// All four stages.
 pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure> {
+    stages::check_out(session, &arguments.site.out)?;
     let plan = stages::plan(session, &arguments.manifests, arguments.fresh)?;
     announce(session, &plan);
     if !stages::is_cached(&plan) {
@@ -80,8 +81,12 @@ pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
         stages::prepare(session, &plan)?;
     }
     let measured = stages::measure(session, &plan, arguments.fresh)?;
+    // The outcomes are judged here, too: the tables know which of them the manifest allows.
+    let tables = stages::tabulate(session, &measured.run, &measured.record)?;
+    let summary =
+        Summary::of_run(&measured.record, &tables).with_counts(measured.measured, measured.cached);
     session.printer.human(&format!(
-        "{} heats measured, {} cached, {} not reached; run {}",
+        "{} groups measured, {} cached, {} not reached; run {}",
         measured.measured,
         measured.cached,
         measured.record.heats.len() - stages::sealed(&measured.record),
@@ -91,8 +96,13 @@ pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
         "run": measured.run,
         "measured_heats": measured.measured,
         "cached_heats": measured.cached,
+        "failures": summary.failures,
         "record": measured.record,
-    }))
+    }))?;
+    for failure in &summary.failures {
+        session.printer.note(&failure.text());
+    }
+    summary.verdict_of_the_run().map_err(Failure::already_told)
 }
 
 /// Shows what a run would do.
@@ -160,12 +170,7 @@ impl Summary {
             text.push('\n');
         }
         for failure in &self.failures {
-            let outcome = &failure.outcome;
-            let _ = writeln!(
-                text,
-                "{}: {}: {}",
-                failure.name, outcome.kind, outcome.reason
-            );
+            let _ = writeln!(text, "{}", failure.text());
         }
         let left =
             self.heats - self.measured_heats.min(self.heats) - self.cached_heats.min(self.heats);
@@ -217,6 +222,13 @@ impl Summary {
     }
 }
 
+impl FailureRow {
+    fn text(&self) -> String {
+        let outcome = &self.outcome;
+        format!("{}: {}: {}", self.name, outcome.kind, outcome.reason)
+    }
+}
+
 impl VerdictRow {
     /// One line: what is compared, how, and what may be said of it.
     fn text(&self) -> String {
@@ -225,11 +237,15 @@ impl VerdictRow {
             self.job, self.value, self.baseline, self.coordinates
         );
         match &self.ratio {
-            Some(ratio) => format!(
-                "{subject}: {} of its time: {}",
-                range(ratio),
-                self.verdict.word()
-            ),
+            Some(ratio) => {
+                let why = if self.verdict == Verdict::Unclear {
+                    format!(" ({})", self.reason)
+                } else {
+                    String::new()
+                };
+                let verdict = self.verdict.word();
+                format!("{subject}: {} of its time: {verdict}{why}", range(ratio))
+            }
             None => format!("{subject}: {} ({})", self.verdict.word(), self.reason),
         }
     }

@@ -1,6 +1,7 @@
 //! `photofinish aggregate` and `photofinish report`: stages that start from the store.
 
 use schema::{Digest, RunRecord};
+use serde::Serialize;
 
 use crate::{
     args::{Report, Stored},
@@ -22,8 +23,12 @@ pub(crate) fn aggregate(session: &Session, arguments: &Stored) -> Result<(), Fai
 
 /// Renders a site.
 pub(crate) fn report(session: &Session, arguments: &Report) -> Result<(), Failure> {
+    stages::check_out(session, &arguments.site.out)?;
     let (run, record) = match &arguments.bundle {
         Some(file) => {
+            if !file.is_file() {
+                return Err(Failure::usage(format!("no file: {}", file.display())));
+            }
             let opened = session.writer()?.open_bundle(file).map_err(store_failure)?;
             let record = session.store.run(&opened.run).map_err(store_failure)?;
             (opened.run, record)
@@ -54,6 +59,11 @@ pub(crate) fn wanted(
                 ))
             });
     };
+    if prefix.len() < 4 || !prefix.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Failure::usage(format!(
+            "a run is named by at least four digits of its hash (`photofinish store list`), not by: {prefix}"
+        )));
+    }
     let mut found = session.store.runs_in_order().map_err(store_failure)?;
     found.retain(|digest| digest.to_string().starts_with(prefix.as_str()));
     found.sort_unstable();
@@ -63,8 +73,50 @@ pub(crate) fn wanted(
         [] => Err(Failure::usage(format!(
             "no run whose hash begins with: {prefix}"
         ))),
-        _ => Err(Failure::usage(format!(
-            "several runs whose hash begins with: {prefix}"
-        ))),
+        several => {
+            let hashes: Vec<_> = several.iter().map(Digest::short).collect();
+            Err(Failure::usage(format!(
+                "several runs begin with {prefix}: {}",
+                hashes.join(", ")
+            )))
+        }
     }
+}
+
+/// A run as `store list` shows it.
+#[derive(Debug, Serialize)]
+struct RunRow {
+    run: Digest,
+    title: String,
+    heats: usize,
+    sealed: usize,
+}
+
+/// Prints the runs of the store, the latest last.
+pub(crate) fn list(session: &Session) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for run in session.store.runs_in_order().map_err(store_failure)? {
+        match session.store.run(&run) {
+            Ok(record) => rows.push(RunRow {
+                run,
+                sealed: stages::sealed(&record),
+                heats: record.heats.len(),
+                title: record.plan.title,
+            }),
+            Err(error) => session.printer.note(&format!("warning: {error}")),
+        }
+    }
+    for row in &rows {
+        let RunRow {
+            run,
+            title,
+            heats,
+            sealed,
+        } = row;
+        session.printer.human(&format!(
+            "{}  {sealed} of {heats} groups  {title}",
+            run.short()
+        ));
+    }
+    session.printer.json(&rows)
 }
