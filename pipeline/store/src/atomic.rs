@@ -6,14 +6,33 @@ use std::{
     path::Path,
 };
 
+use nix::{fcntl::OFlag, libc};
+
 use crate::StoreError;
+
+/// Begins the names of files that are being written.
+pub(crate) const WRITE_PREFIX: &str = "write-";
+
+/// For opening a file of ours whatever lies in its place: links are not followed, and a pipe
+/// without a reader does not block.
+pub(crate) const CAREFULLY: libc::c_int = OFlag::O_NOFOLLOW.bits() | OFlag::O_NONBLOCK.bits();
 
 /// Writes `bytes` to `path` by way of a file in `tmp`, which must be on the same file system.
 /// When this returns, both the content and the name have reached the disk.
 pub(crate) fn write(tmp: &Path, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    write_by_way_of(tmp, WRITE_PREFIX, path, bytes)
+}
+
+/// [`write`], with the beginning of the temporary file's name.
+pub(crate) fn write_by_way_of(
+    tmp: &Path,
+    prefix: &str,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<(), StoreError> {
     let failed = |action| StoreError::io(action, path);
     let mut file = tempfile::Builder::new()
-        .prefix("write-")
+        .prefix(prefix)
         .tempfile_in(tmp)
         .map_err(failed("write"))?;
     file.write_all(bytes).map_err(failed("write"))?;
@@ -28,6 +47,34 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
     fs::rename(from, to).map_err(StoreError::io("move", from))?;
     sync_parent(to)?;
     sync_parent(from)
+}
+
+/// Removes a file, a folder with all that is in it, or a link (not what it points to).
+pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(StoreError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What lies at a path that is neither a plain file nor absent, in words.
+pub(crate) fn describe(kind: fs::FileType) -> &'static str {
+    if kind.is_dir() {
+        "a folder"
+    } else if kind.is_symlink() {
+        "a symbolic link"
+    } else if kind.is_file() {
+        "a file"
+    } else {
+        "a pipe, socket or device"
+    }
 }
 
 /// Creates a folder, with those above it, and flushes the name.

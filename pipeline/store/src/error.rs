@@ -26,6 +26,23 @@ pub enum StoreError {
         /// The path.
         path: PathBuf,
     },
+    /// The folder holds somebody's files and no store.
+    #[error(
+        "`{}` is not empty and is no photofinish store: name another folder with --store",
+        path.display()
+    )]
+    NotAStore {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Something that the store did not make lies where it keeps one of its own.
+    #[error("`{}` {reason}", path.display())]
+    InTheWay {
+        /// Where.
+        path: PathBuf,
+        /// What it is, and what to do about it.
+        reason: String,
+    },
     /// Somebody else writes.
     #[error(
         "store `{}` is being written by {holder}: wait for it to end, or name another store with --store",

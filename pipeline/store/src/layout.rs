@@ -12,6 +12,18 @@ use crate::{StoreError, atomic, stamp::Stamp};
 /// Version of the layout.
 const FORMAT: u32 = 1;
 
+/// Tells that a folder is a store, and of which version. It is written before anything else.
+const FORMAT_FILE: &str = "format";
+
+/// Begins the name of the format while it is written.
+const FORMAT_PREFIX: &str = ".format-";
+
+/// Held by the writer.
+pub(crate) const LOCK_FILE: &str = "lock";
+
+/// What a store keeps things in.
+const FOLDERS: [&str; 6] = ["heats", "runs", "tables", "site", "aside", "tmp"];
+
 /// A folder of artifacts, to read from. To write, take its [`lock`](Store::lock).
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -29,7 +41,8 @@ impl Store {
     /// The store at this path. Nothing is created: a store that is not there is an empty one.
     ///
     /// # Errors
-    /// The path is not a folder, cannot be read, or holds a store of another version.
+    /// The path is not a folder, cannot be read, holds a store of another version, or holds files
+    /// and no store.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let root = path.into();
         match std::fs::metadata(&root) {
@@ -44,7 +57,7 @@ impl Store {
             Err(error) => return Err(StoreError::io("open", root)(error)),
         }
         let store = Self { root };
-        store.check_format()?;
+        store.check()?;
         Ok(store)
     }
 
@@ -54,22 +67,54 @@ impl Store {
         &self.root
     }
 
-    fn check_format(&self) -> Result<(), StoreError> {
-        let path = self.root.join("format");
-        let Some(bytes) = atomic::read(&path, 64)? else {
-            return Ok(());
+    /// Refuses a folder that is not ours to write to.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        if !self.check_format()? && !self.is_unused()? {
+            let path = self.root.clone();
+            return Err(StoreError::NotAStore { path });
+        }
+        for folder in FOLDERS {
+            let path = self.root.join(folder);
+            match std::fs::symlink_metadata(&path) {
+                Ok(metadata) if !metadata.is_dir() => {
+                    let what = atomic::describe(metadata.file_type());
+                    let reason = format!(
+                        "is {what}, where the store keeps a folder: move it away, or name another store with --store"
+                    );
+                    return Err(StoreError::InTheWay { path, reason });
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(StoreError::io("look at", path)(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is a store; one that cannot be used is an error.
+    fn check_format(&self) -> Result<bool, StoreError> {
+        let path = self.root.join(FORMAT_FILE);
+        let in_the_way = |reason: &str| StoreError::InTheWay {
+            path: path.clone(),
+            reason: format!(
+                "{reason}: if this folder is a store, move that away and write `{FORMAT}` into a file of this name; if not, name another folder with --store"
+            ),
+        };
+        let bytes = match atomic::read(&path, 64) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(false),
+            Err(StoreError::Corrupt(corrupt)) => {
+                let reason = format!("is no number of a format ({})", corrupt.reason);
+                return Err(in_the_way(&reason));
+            }
+            Err(error) => return Err(error),
         };
         let found = str::from_utf8(&bytes)
             .ok()
             .and_then(|text| text.trim().parse().ok())
-            .ok_or_else(|| {
-                StoreError::corrupt(
-                    &path,
-                    "it should hold the number of the store's format; is this folder a store?",
-                )
-            })?;
+            .ok_or_else(|| in_the_way("does not hold the number of the store's format"))?;
         if found == FORMAT {
-            Ok(())
+            Ok(true)
         } else {
             Err(StoreError::Version {
                 path,
@@ -79,19 +124,48 @@ impl Store {
         }
     }
 
-    /// Creates what a writer needs. A version-control system is told to look away.
+    /// Whether the folder is empty, but for what a writer leaves that was killed before it wrote
+    /// the format. A folder that is not there is unused too.
+    fn is_unused(&self) -> Result<bool, StoreError> {
+        let entries = match std::fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(StoreError::io("list", &self.root)(error)),
+        };
+        for entry in entries {
+            let name = entry
+                .map_err(StoreError::io("list", &self.root))?
+                .file_name();
+            let ours = name == LOCK_FILE
+                || name
+                    .as_encoded_bytes()
+                    .starts_with(FORMAT_PREFIX.as_bytes());
+            if !ours {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Creates what a writer needs, the format first: whatever else is here, a store has that.
+    /// A version-control system is told to look away.
     pub(crate) fn create(&self) -> Result<(), StoreError> {
-        for folder in ["heats", "runs", "tables", "site", "aside", "tmp"] {
+        let format = self.root.join(FORMAT_FILE);
+        if !self.check_format()? {
+            for name in atomic::list(&self.root)? {
+                if name.starts_with(FORMAT_PREFIX) {
+                    atomic::remove(&self.root.join(name))?;
+                }
+            }
+            let content = format!("{FORMAT}\n");
+            atomic::write_by_way_of(&self.root, FORMAT_PREFIX, &format, content.as_bytes())?;
+        }
+        for folder in FOLDERS {
             atomic::create_folder(&self.root.join(folder))?;
         }
-        for (name, content) in [
-            ("format", format!("{FORMAT}\n")),
-            (".gitignore", "*\n".to_owned()),
-        ] {
-            let path = self.root.join(name);
-            if !path.exists() {
-                atomic::write(&self.tmp(), &path, content.as_bytes())?;
-            }
+        let ignore = self.root.join(".gitignore");
+        if std::fs::symlink_metadata(&ignore).is_err() {
+            atomic::write(&self.tmp(), &ignore, b"*\n")?;
         }
         Ok(())
     }

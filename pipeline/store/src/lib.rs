@@ -4,7 +4,7 @@
 //!
 //! | path | content |
 //! |---|---|
-//! | `format` | version of this layout |
+//! | `format` | version of this layout; written first, so that a folder without it is no store |
 //! | `lock` | held by the writer; says who it is |
 //! | `heats/<key>/key.json` | the group, and the parts that the key is the hash of |
 //! | `heats/<key>/<started>-<sha256>.heat.zst` | a sealed heat: [`schema::record::HeatLine`]s as JSON lines, compressed; the hash is that of the file |
@@ -13,7 +13,7 @@
 //! | `tables/<key>`, `site/<key>` | what later stages made, by the key that they choose |
 //! | `aside/` | corrupt artifacts, each with the reason for which it was set aside |
 //! | `fresh.json` | a `--fresh` run in progress, so that it can be resumed |
-//! | `tmp/` | files being written; emptied by the next writer |
+//! | `tmp/` | what is being written: `write-*`, `scratch-*`, `bundle-*`; the next writer removes these |
 //!
 //! A file appears whole or not at all: it is written under `tmp/`, flushed to the disk, renamed,
 //! and its folder flushed. Reading needs no lock and changes nothing; what changes the store is a

@@ -5,16 +5,23 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Seek, Write},
     ops::Deref,
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Store, StoreError, now};
+use crate::{Store, StoreError, atomic, bundle, layout::LOCK_FILE, now};
 
 /// Longest command that a lock names, in characters.
 const COMMAND_CHARS: usize = 200;
+
+/// Begins the names of scratch folders.
+const SCRATCH_PREFIX: &str = "scratch-";
+
+/// How the names begin of all that writers put into `tmp/`; nothing else is removed from there.
+const PREFIXES: [&str; 3] = [atomic::WRITE_PREFIX, SCRATCH_PREFIX, bundle::PREFIX];
 
 /// How long the lock of a writer that was killed may outlive it: a worker that it was just
 /// starting has a copy until it becomes another program.
@@ -69,17 +76,14 @@ impl Store {
     /// earlier writer left half-written.
     ///
     /// # Errors
-    /// Another process holds it (the error says which), or the store cannot be written.
+    /// Another process holds it (the error says which), the folder holds files and no store, or
+    /// the store cannot be written.
     pub fn lock(&self) -> Result<WriterLock, StoreError> {
-        crate::atomic::create_folder(self.path())?;
-        let path = self.path().join("lock");
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(StoreError::io("open", &path))?;
+        // The folder may have become somebody else's since it was opened.
+        self.check()?;
+        atomic::create_folder(self.path())?;
+        let path = self.path().join(LOCK_FILE);
+        let mut file = open(&path)?;
         take(&mut file, self, &path)?;
         self.create()?;
         write_holder(&mut file).map_err(StoreError::io("write", &path))?;
@@ -101,22 +105,21 @@ impl WriterLock {
     pub fn scratch(&self) -> Result<tempfile::TempDir, StoreError> {
         let tmp = self.tmp();
         tempfile::Builder::new()
-            .prefix("scratch-")
+            .prefix(SCRATCH_PREFIX)
             .tempdir_in(&tmp)
             .map_err(StoreError::io("create a folder in", tmp))
     }
 
-    /// Removes what an earlier writer left in `tmp/`.
+    /// Removes what an earlier writer left in `tmp/`: files and folders by the names that writers
+    /// give. Links are never ours.
     fn clean(&self) -> Result<(), StoreError> {
         let tmp = self.tmp();
-        for name in crate::atomic::list(&tmp)? {
-            let path = tmp.join(name);
-            let removed = if path.is_dir() {
-                fs::remove_dir_all(&path)
-            } else {
-                fs::remove_file(&path)
-            };
-            removed.map_err(StoreError::io("remove", &path))?;
+        for name in atomic::list(&tmp)? {
+            let path = tmp.join(&name);
+            let is_link = fs::symlink_metadata(&path).is_ok_and(|there| there.is_symlink());
+            if !is_link && PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+                atomic::remove(&path)?;
+            }
         }
         Ok(())
     }
@@ -136,6 +139,39 @@ impl Drop for WriterLock {
         // file handle, but a process that is being forked at this moment has a copy of that.
         let _ = self.file.set_len(0);
         let _ = self.file.unlock();
+    }
+}
+
+/// Opens the file to be locked, creating it; anything else in its place is left alone.
+fn open(path: &Path) -> Result<File, StoreError> {
+    let in_the_way = |kind: fs::FileType| StoreError::InTheWay {
+        path: path.to_owned(),
+        reason: format!(
+            "is {}, where the store keeps the file that its writer holds: remove it, or name another store with --store",
+            atomic::describe(kind)
+        ),
+    };
+    if let Ok(there) = fs::symlink_metadata(path)
+        && !there.is_file()
+    {
+        return Err(in_the_way(there.file_type()));
+    }
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .custom_flags(atomic::CAREFULLY)
+        .open(path)
+        .map_err(StoreError::io("open", path))?;
+    let kind = file
+        .metadata()
+        .map_err(StoreError::io("look at", path))?
+        .file_type();
+    if kind.is_file() {
+        Ok(file)
+    } else {
+        Err(in_the_way(kind))
     }
 }
 
@@ -253,10 +289,7 @@ mod tests {
         fs::create_dir(store.tmp().join("bundle-x")).unwrap();
         fs::write(folder.path().join("notes.txt"), "mine").unwrap();
         drop(store.lock().unwrap());
-        assert_eq!(
-            crate::atomic::list(&store.tmp()).unwrap(),
-            Vec::<String>::new()
-        );
+        assert_eq!(atomic::list(&store.tmp()).unwrap(), Vec::<String>::new());
         assert!(folder.path().join("notes.txt").exists());
     }
 
@@ -278,11 +311,7 @@ mod tests {
         let error = Store::open(folder.path()).unwrap_err().to_string();
         assert!(error.contains("format version 99"), "{error}");
         fs::write(folder.path().join("format"), "hello").unwrap();
-        assert!(
-            Store::open(folder.path())
-                .unwrap_err()
-                .as_corrupt()
-                .is_some()
-        );
+        let error = Store::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("write `1`"), "{error}");
     }
 }

@@ -12,3 +12,6 @@ mod pack;
 pub use manifest::{BundledFile, Manifest, VERSION};
 pub use open::Opened;
 pub use pack::pack;
+
+/// Begins the names of folders into which bundles are unpacked.
+pub(crate) const PREFIX: &str = "bundle-";

@@ -51,8 +51,10 @@ impl WriterLock {
         };
         let file = File::open(path).map_err(StoreError::io("open", path))?;
         let tmp = self.tmp();
-        let unpacked =
-            tempfile::tempdir_in(&tmp).map_err(StoreError::io("create a folder in", &tmp))?;
+        let unpacked = tempfile::Builder::new()
+            .prefix(super::PREFIX)
+            .tempdir_in(&tmp)
+            .map_err(StoreError::io("create a folder in", &tmp))?;
         let content = match unpack(file, unpacked.path()) {
             Ok(content) => content,
             Err(Problem::Refused(reason)) => return Err(refused(reason)),
