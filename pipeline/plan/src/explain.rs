@@ -41,12 +41,16 @@ pub fn explain(plan: &Plan, details: bool) -> String {
         .iter()
         .filter(|heat| !matches!(heat.status, Status::Cached { .. }));
     let left_ns = left.fold(0_u64, |sum, heat| sum.saturating_add(heat.predicted_ns));
+    // Zero is predicted where nothing can run, and only there.
+    let left = match left_ns {
+        0 => "nothing".to_owned(),
+        _ => format!("about {}", time(left_ns)),
+    };
     let _ = writeln!(
         text,
-        "{} in {}, {cached} cached; about {} to measure",
+        "{} in {}, {cached} cached; {left} to measure",
         counted(plan.cell_count(), "cell"),
         counted(plan.heats.len(), "group"),
-        time(left_ns)
     );
     text
 }
@@ -95,7 +99,10 @@ fn explain_job(text: &mut String, job: &PlannedJob, heats: &[&PlannedHeat], deta
             text,
             "  {name:width$}  {cells:>5}  {:<8}  {:>7}  {:>9}",
             word(&heat.status),
-            time(heat.predicted_ns),
+            match heat.predicted_ns {
+                0 => "-".to_owned(),
+                predicted_ns => time(predicted_ns),
+            },
             size(memory)
         );
         explain_heat(text, heat, details);

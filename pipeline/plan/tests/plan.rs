@@ -482,3 +482,24 @@ fn every_engine_has_a_twin_even_in_a_single_group() {
     let both = ["onnxruntime/cpu", "pytorch/eager"];
     assert_eq!(twins, both.map(str::to_owned).into());
 }
+
+#[test]
+fn what_is_there_or_cannot_run_takes_no_time() {
+    let mut plan = planned(RACE, &support::world());
+    for heat in &mut plan.heats {
+        heat.status = Status::Cached { heat: heat.key };
+    }
+    let text = explain(&plan, false);
+    assert!(text.ends_with("4 cached; nothing to measure\n"), "{text}");
+    for heat in &mut plan.heats {
+        heat.status = Status::New;
+        heat.predicted_ns = 0;
+    }
+    let text = explain(&plan, false);
+    assert!(text.ends_with("0 cached; nothing to measure\n"), "{text}");
+    let group = text
+        .lines()
+        .find(|line| line.contains("batch=8,model=bert_tiny"));
+    let words: Vec<&str> = group.unwrap().split_whitespace().collect();
+    assert_eq!(words[2..4], ["new", "-"]);
+}
