@@ -7,11 +7,16 @@ use crate::clock::nanoseconds;
 /// Predictions are rough; a correction beyond this would be one of a freak.
 const CORRECTION: std::ops::RangeInclusive<f64> = 0.1..=10.0;
 
+/// A heat starts workers: less than this each is not to be hoped for, however fast others were.
+const HEAT_FLOOR_NS: u64 = 1_000_000_000;
+
 /// Predicted and real times of the heats of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Estimate {
     /// Predicted for the heats that have not begun.
     ahead_ns: u64,
+    /// How many of them have anything to measure.
+    ahead: u32,
     /// Predicted, and real, for the heats that this run measured.
     predicted_ns: u64,
     real_ns: u64,
@@ -19,15 +24,17 @@ pub(crate) struct Estimate {
 
 impl Estimate {
     pub(crate) fn new(predictions: impl Iterator<Item = u64>) -> Self {
-        Self {
-            ahead_ns: predictions.fold(0, u64::saturating_add),
-            ..Self::default()
-        }
+        predictions.fold(Self::default(), |sum, predicted_ns| Self {
+            ahead_ns: sum.ahead_ns.saturating_add(predicted_ns),
+            ahead: sum.ahead.saturating_add(u32::from(predicted_ns > 0)),
+            ..sum
+        })
     }
 
     /// A heat begins, or is found to be there.
     pub(crate) fn take(&mut self, predicted_ns: u64) {
         self.ahead_ns = self.ahead_ns.saturating_sub(predicted_ns);
+        self.ahead = self.ahead.saturating_sub(u32::from(predicted_ns > 0));
     }
 
     /// A heat of which this run measured all is complete.
@@ -45,7 +52,8 @@ impl Estimate {
         } else {
             heat_ns as f64 * self.correction() * rest / f64::from(parts.max(1))
         };
-        let nanoseconds = heat + self.ahead_ns as f64 * self.correction();
+        let least = f64::from(self.ahead) * HEAT_FLOOR_NS as f64;
+        let nanoseconds = heat + (self.ahead_ns as f64 * self.correction()).max(least);
         // Beyond 584 years nothing needs to be exact.
         Duration::from_nanos(nanoseconds as u64)
     }
@@ -85,5 +93,23 @@ mod tests {
             estimate.left(u64::MAX, 7, 5, Duration::ZERO),
             Duration::ZERO
         );
+    }
+
+    #[test]
+    fn no_heat_ahead_is_promised_for_nothing() {
+        let second = 1_000_000_000;
+        let mut estimate = Estimate::new([2 * second, 2 * second, 0, second / 2].into_iter());
+        estimate.take(2 * second);
+        // The first took a hundredth of what was predicted.
+        estimate.learn(2 * second, Duration::from_millis(20));
+        let left = |estimate: &Estimate| estimate.left(2 * second, 5, 5, Duration::from_millis(20));
+        assert_eq!(left(&estimate), Duration::from_secs(2));
+        estimate.take(2 * second);
+        assert_eq!(left(&estimate), Duration::from_secs(1));
+        // In the third nothing can run.
+        estimate.take(0);
+        assert_eq!(left(&estimate), Duration::from_secs(1));
+        estimate.take(second / 2);
+        assert_eq!(left(&estimate), Duration::ZERO);
     }
 }
