@@ -7,8 +7,9 @@ mod common;
 use std::{
     collections::BTreeMap,
     os::unix::process::{CommandExt, ExitStatusExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -24,10 +25,26 @@ fn kills() -> u32 {
     std::env::var("PHOTOFINISH_KILLS").map_or(3, |text| text.parse().unwrap())
 }
 
-/// The example of this name: a run in a process of its own.
-fn sweep() -> PathBuf {
-    let here = std::env::current_exe().unwrap();
-    here.ancestors().nth(2).unwrap().join("examples/sweep")
+/// The example of this name, built if need be: a run in a process of its own.
+fn sweep() -> &'static Path {
+    static SWEEP: OnceLock<PathBuf> = OnceLock::new();
+    SWEEP.get_or_init(|| {
+        let mut build = Command::new(env!("CARGO"));
+        build.args([
+            "build",
+            "--quiet",
+            "--package",
+            "photofinish-run",
+            "--example",
+            "sweep",
+        ]);
+        assert!(
+            build.status().unwrap().success(),
+            "the example does not build"
+        );
+        let here = std::env::current_exe().unwrap();
+        here.ancestors().nth(2).unwrap().join("examples/sweep")
+    })
 }
 
 /// Blocks that are safe in the store, by group.

@@ -83,7 +83,9 @@ fn tests(full: bool, which: &[&str]) -> Result<(), String> {
     // Snapshots that do not match fail; they are never written by a test run.
     command.args(which).env("INSTA_UPDATE", "no");
     if full {
-        command.env(FULL_VARIABLE, "1");
+        command
+            .env(FULL_VARIABLE, "1")
+            .env("PHOTOFINISH_KILLS", "30");
     }
     run(&mut command)
 }

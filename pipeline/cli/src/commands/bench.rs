@@ -6,7 +6,7 @@ use std::{
 };
 
 use schema::{
-    RunRecord, Tables,
+    RunRecord, Tables, printed,
     tables::{Interval, Verdict},
 };
 use serde::Serialize;
@@ -43,6 +43,9 @@ struct VerdictRow {
     parity_error: Option<f64>,
     verdict: Verdict,
     reason: String,
+    /// What the ratio is held against.
+    #[serde(skip)]
+    limits: Vec<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -244,23 +247,20 @@ impl VerdictRow {
                     String::new()
                 };
                 let verdict = self.verdict.word();
-                format!("{subject}: {} of its time: {verdict}{why}", range(ratio))
+                format!(
+                    "{subject}: {} of its time: {verdict}{why}",
+                    range(ratio, &self.limits)
+                )
             }
             None => format!("{subject}: {} ({})", self.verdict.word(), self.reason),
         }
     }
 }
 
-/// `0.53× [0.51, 0.55]`; an end that the blocks do not bound is left open.
-fn range(ratio: &Interval) -> String {
-    let end =
-        |value: Option<f64>| value.map_or_else(|| "…".to_owned(), |value| format!("{value:.2}"));
-    format!(
-        "{:.2}× [{}, {}]",
-        ratio.centre,
-        end(ratio.low),
-        end(ratio.high)
-    )
+/// `0.53× [0.51, 0.55]`, with the digits that the site shows.
+fn range(ratio: &Interval, limits: &[f64]) -> String {
+    let printed = printed::ratio(ratio, limits);
+    format!("{}× {}", printed.centre.unwrap_or_default(), printed.range)
 }
 
 fn verdicts(tables: &Tables) -> Vec<VerdictRow> {
@@ -288,6 +288,7 @@ fn verdicts(tables: &Tables) -> Vec<VerdictRow> {
                     parity_error: parity_error(&job.id, &row.contender),
                     verdict: row.verdict,
                     reason: row.reason.clone(),
+                    limits: printed::limits(row.floor.into_iter().chain([job.measure.margin])),
                 });
             }
         }
