@@ -15,6 +15,7 @@ mod decode;
 mod diagnostic;
 mod explain;
 mod fault;
+mod find;
 mod form;
 mod group;
 mod job;

@@ -7,19 +7,16 @@ use std::{
 };
 
 use schema::{manifest::Manifest, plan::ManifestSource};
-use walkdir::WalkDir;
 
 use crate::{
     Diagnostic, decode,
     fault::Fault,
+    find,
     tree::{self, Node, Step},
 };
 
 /// Largest manifest, in bytes.
 const FILE_LIMIT: usize = 1 << 20;
-
-/// Most manifests that a folder may hold, and most entries looked at.
-const FOLDER_LIMIT: usize = 100_000;
 
 /// A manifest with its text and the places of its parts.
 #[derive(Debug, Clone)]
@@ -100,14 +97,14 @@ fn own_words(text: &str, error: &serde_yaml::Error) -> Fault {
 }
 
 /// Reads all manifests that `paths` name; a folder stands for the `.yaml` and `.yml` files below
-/// it, in the order of their names.
+/// it, in the order of their names, and for links to such files.
 ///
 /// # Errors
 /// Every error of form in every file, each with its place.
 pub fn read_manifests(paths: &[PathBuf]) -> Result<Vec<ManifestFile>, Vec<Diagnostic>> {
     let (mut files, mut diagnostics) = (Vec::new(), Vec::new());
     for path in paths {
-        match find(path) {
+        match find::manifests(path) {
             Ok(found) => files.extend(found),
             Err(found) => diagnostics.extend(found),
         }
@@ -126,45 +123,6 @@ pub fn read_manifests(paths: &[PathBuf]) -> Result<Vec<ManifestFile>, Vec<Diagno
     } else {
         Err(diagnostics)
     }
-}
-
-/// The manifests that a path stands for.
-fn find(path: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let trouble =
-        |message: &str, help| vec![Diagnostic::of_file(&path.to_string_lossy(), message, help)];
-    let mut found = Vec::new();
-    for (count, entry) in WalkDir::new(path)
-        .sort_by_file_name()
-        .into_iter()
-        .enumerate()
-    {
-        if count >= FOLDER_LIMIT {
-            return Err(trouble(
-                "the folder holds more than 100,000 files",
-                Some("name the manifests one by one"),
-            ));
-        }
-        let entry = entry
-            .map_err(|error| trouble(&format!("failed to look into the folder: {error}"), None))?;
-        let is_yaml = entry
-            .path()
-            .extension()
-            .is_some_and(|end| end == "yaml" || end == "yml");
-        // Links are not followed: a manifest's folder says what it may reach.
-        if is_yaml && entry.file_type().is_file() {
-            found.push(entry.into_path());
-        }
-    }
-    if found.is_empty() {
-        return Err(trouble(
-            "the folder holds no manifest",
-            Some("manifests end in `.yaml` or `.yml`"),
-        ));
-    }
-    Ok(found)
 }
 
 fn read(path: &Path) -> Result<ManifestFile, Vec<Diagnostic>> {

@@ -186,33 +186,74 @@ fn files_are_bounded_and_regular() {
     );
 }
 
+fn job(id: &str) -> String {
+    format!(
+        "version: 1\njobs: [{{ id: {id}, matrix: {{ model: resnet18, engine: pytorch/eager }} }}]\n"
+    )
+}
+
+/// The ids of the jobs that paths stand for.
+fn ids(paths: &[std::path::PathBuf]) -> Result<Vec<String>, Vec<Diagnostic>> {
+    let files = read_manifests(paths)?;
+    let id = |file: &ManifestFile| file.manifest.jobs[0].id.to_string();
+    Ok(files.iter().map(id).collect())
+}
+
 #[cfg(unix)]
 #[test]
-fn folders_are_read_in_order_and_links_are_not_followed_out() {
-    let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let job = |id: &str| {
-        format!(
-            "version: 1\njobs: [{{ id: {id}, matrix: {{ model: resnet18, engine: pytorch/eager }} }}]\n"
-        )
-    };
+fn folders_are_read_in_order_with_the_links_that_stay_inside() {
+    use std::os::unix::fs::symlink;
+    let (folder, store) = (tempfile::tempdir().unwrap(), "sub/c.stored");
     std::fs::create_dir(folder.path().join("sub")).unwrap();
-    for (name, id) in [("b.yaml", "b"), ("a.yml", "a"), ("sub/c.yaml", "c")] {
+    for (name, id) in [("b.yaml", "b"), ("a.yml", "a"), (store, "c")] {
         std::fs::write(folder.path().join(name), job(id)).unwrap();
     }
     std::fs::write(folder.path().join("notes.txt"), "no manifest").unwrap();
+    for (target, link) in [
+        (store, "c.yaml"),
+        ("c.yaml", "d.yaml"),
+        ("sub", "again"),
+        (".", "loop.yaml"),
+        // Nothing that could be a manifest, and what Emacs leaves while a file is edited.
+        ("nowhere", "old.log"),
+        ("user@host.1:2", ".#b.yaml"),
+    ] {
+        symlink(target, folder.path().join(link)).unwrap();
+    }
+    let all = [folder.path().to_owned(), folder.path().join("b.yaml")];
+    assert_eq!(ids(&all).unwrap(), ["a", "b", "c"], "each once, sorted");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_folder_cannot_stand_for_is_named() {
+    use std::os::unix::fs::symlink;
+    let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(folder.path().join("a.yaml"), job("a")).unwrap();
     std::fs::write(outside.path().join("secret.yaml"), job("secret")).unwrap();
-    std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
-    std::os::unix::fs::symlink(
-        outside.path().join("secret.yaml"),
-        folder.path().join("z.yaml"),
-    )
-    .unwrap();
-    let files = read_manifests(&[folder.path().to_owned(), folder.path().join("b.yaml")]).unwrap();
-    let ids: Vec<String> = files
-        .iter()
-        .map(|file| file.manifest.jobs[0].id.to_string())
-        .collect();
-    assert_eq!(ids, ["a", "b", "c"], "each once, sorted");
+    for (target, link, reason) in [
+        ("nowhere.yaml".into(), "b.yaml", "leads nowhere"),
+        ("nowhere".into(), "more", "leads nowhere"),
+        ("b.yaml".into(), "b.yaml", "cannot be followed"),
+        (outside.path().to_owned(), "more", "out of the folder"),
+        (
+            outside.path().join("secret.yaml"),
+            "z.yaml",
+            "out of the folder",
+        ),
+    ] {
+        let link = folder.path().join(link);
+        symlink(target, &link).unwrap();
+        let found = ids(&[folder.path().to_owned()]).unwrap_err();
+        assert_eq!(found.len(), 1);
+        assert!(found[0].message.contains(reason), "{}", found[0].message);
+        assert_eq!(found[0].path, link.to_string_lossy());
+        std::fs::remove_file(&link).unwrap();
+    }
+    for at in 0..200 {
+        symlink("nowhere", folder.path().join(format!("{at}.yaml"))).unwrap();
+    }
+    assert!(ids(&[folder.path().to_owned()]).unwrap_err().len() <= 20);
 }
 
 #[cfg(unix)]
