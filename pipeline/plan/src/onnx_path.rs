@@ -7,7 +7,14 @@ use crate::{context::Context, tree::Step};
 
 /// Notes why `path` cannot be used. Every ONNX file ends here until they can be read.
 pub(crate) fn refuse(context: &mut Context<'_>, path: &str, steps: &[Step]) {
-    let folder = context.file.folder();
+    let Some(folder) = context.file.folder() else {
+        context.error_with_help(
+            steps,
+            format!("the model `{path}` is looked for beside the manifest, and standard input lies nowhere"),
+            "give the manifest as a file, or use a name of the zoo",
+        );
+        return;
+    };
     match inside(folder, path) {
         Ok(()) => context.error_with_help(
             steps,

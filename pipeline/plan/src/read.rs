@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::Read as _,
+    io::{self, IsTerminal as _, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -17,6 +17,10 @@ use crate::{
 
 /// Largest manifest, in bytes.
 const FILE_LIMIT: usize = 1 << 20;
+
+/// What stands for standard input among the paths, and in messages.
+const STDIN: &str = "-";
+const STDIN_SHOWN: &str = "<stdin>";
 
 /// A manifest with its text and the places of its parts.
 #[derive(Debug, Clone)]
@@ -74,12 +78,14 @@ impl ManifestFile {
         Diagnostic::new(&self.source.path, &self.source.text, fault)
     }
 
-    /// The folder that paths in the manifest are relative to.
-    pub(crate) fn folder(&self) -> &Path {
+    /// The folder that paths in the manifest are relative to; none for standard input.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        if self.source.path == STDIN_SHOWN {
+            return None;
+        }
         let parent = Path::new(&self.source.path).parent();
-        parent
-            .filter(|folder| !folder.as_os_str().is_empty())
-            .unwrap_or(Path::new("."))
+        let named = parent.filter(|folder| !folder.as_os_str().is_empty());
+        Some(named.unwrap_or(Path::new(".")))
     }
 }
 
@@ -97,7 +103,7 @@ fn own_words(text: &str, error: &serde_yaml::Error) -> Fault {
 }
 
 /// Reads all manifests that `paths` name; a folder stands for the `.yaml` and `.yml` files below
-/// it, in the order of their names, and for links to such files.
+/// it, in the order of their names, and for links to such files. `-` stands for standard input.
 ///
 /// # Errors
 /// Every error of form in every file, each with its place.
@@ -110,7 +116,10 @@ pub fn read_manifests(paths: &[PathBuf]) -> Result<Vec<ManifestFile>, Vec<Diagno
         }
     }
     let mut seen = std::collections::BTreeSet::new();
-    files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
+    files.retain(|file| {
+        let real = file.canonicalize().ok().filter(|_| !is_stdin(file));
+        seen.insert(real.unwrap_or_else(|| file.clone()))
+    });
     let mut manifests = Vec::new();
     for file in &files {
         match read(file) {
@@ -125,24 +134,18 @@ pub fn read_manifests(paths: &[PathBuf]) -> Result<Vec<ManifestFile>, Vec<Diagno
     }
 }
 
+fn is_stdin(path: &Path) -> bool {
+    path == Path::new(STDIN)
+}
+
 fn read(path: &Path) -> Result<ManifestFile, Vec<Diagnostic>> {
-    let name = path.to_string_lossy();
-    let trouble = |error: std::io::Error| {
-        vec![Diagnostic::of_file(
-            &name,
-            &format!("failed to read the manifest: {error}"),
-            None,
-        )]
+    let name = if is_stdin(path) {
+        STDIN_SHOWN.into()
+    } else {
+        path.to_string_lossy()
     };
-    let mut bytes = Vec::new();
-    // Before opening: to open a pipe is to wait for its writer.
-    if !path.metadata().map_err(trouble)?.is_file() {
-        return Err(trouble(std::io::Error::other("it is no regular file")));
-    }
-    let file = File::open(path).map_err(trouble)?;
-    file.take(FILE_LIMIT as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(trouble)?;
+    let bytes =
+        bytes(path).map_err(|(message, help)| vec![Diagnostic::of_file(&name, &message, help)])?;
     let is_too_large = bytes.len() > FILE_LIMIT;
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
@@ -159,4 +162,36 @@ fn read(path: &Path) -> Result<ManifestFile, Vec<Diagnostic>> {
         vec![Diagnostic::new(&name, &text, &fault)]
     })?;
     ManifestFile::from_text(&name, &text)
+}
+
+/// At most a byte more than a manifest may have; or what is wrong, and what would be right.
+fn bytes(path: &Path) -> Result<Vec<u8>, (String, Option<&'static str>)> {
+    const USE_STDIN: &str = "to read it from standard input, give `-`";
+    let failed = |error: io::Error| (format!("failed to read the manifest: {error}"), None);
+    let mut bytes = Vec::new();
+    let limit = FILE_LIMIT as u64 + 1;
+    if is_stdin(path) {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            let message = "standard input is a terminal, and no manifest".to_owned();
+            return Err((message, Some("pipe the manifest into the command")));
+        }
+        let read = stdin.lock().take(limit).read_to_end(&mut bytes);
+        return read.map(|_| bytes).map_err(failed);
+    }
+    if ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"]
+        .map(Path::new)
+        .contains(&path)
+    {
+        let message = "standard input goes by another name here".to_owned();
+        return Err((message, Some(USE_STDIN)));
+    }
+    // Before opening: to open a pipe is to wait for its writer.
+    if !path.metadata().map_err(failed)?.is_file() {
+        let message = "failed to read the manifest: it is no regular file".to_owned();
+        return Err((message, Some(USE_STDIN)));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let read = file.take(limit).read_to_end(&mut bytes);
+    read.map(|_| bytes).map_err(failed)
 }
