@@ -80,7 +80,8 @@ struct Sweep<'a> {
 impl<'a> Sweep<'a> {
     fn begin(context: &mut Context<'_>, plan: &'a Plan) -> Result<Self, RunError> {
         let known = context.store.known_heats()?;
-        for corrupt in &known.corrupt {
+        let runs = context.store.corrupt_runs()?;
+        for corrupt in known.corrupt.iter().chain(&runs) {
             if let Some(place) = context.store.set_aside(corrupt)? {
                 context.tell(&Event::SetAside {
                     place: &place,

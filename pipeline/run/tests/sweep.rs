@@ -137,6 +137,19 @@ fn a_changed_key_is_measured_and_a_corrupt_heat_again() {
 }
 
 #[test]
+fn a_corrupt_run_record_is_set_aside_and_said() {
+    let track = Track::new();
+    let plan = plan(measure(), vec![("g", cells(&["noop"]))]);
+    let (first, _) = track.run(&plan);
+    let digest = track.store.lock().unwrap().put_run(&first).unwrap();
+    let path = format!("runs/000001-{digest}.run.zst");
+    std::fs::write(track.store.path().join(path), "junk").unwrap();
+    let (_, diary) = track.run(&plan);
+    assert_eq!((diary.count("set aside"), diary.count("cached")), (1, 1));
+    assert!(track.store.runs_in_order().unwrap().is_empty());
+}
+
+#[test]
 fn obstacles_are_outcomes_and_are_not_launched() {
     let track = Track::new();
     let mut cells = cells(&["steady", "noop"]);

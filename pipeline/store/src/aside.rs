@@ -18,10 +18,10 @@ impl WriterLock {
                 what: format!("`{}` aside", corrupt.path.display()),
                 reason: "it lies outside the store".to_owned(),
             })?;
-        if !corrupt.path.exists() {
+        if std::fs::symlink_metadata(&corrupt.path).is_err() {
             return Ok(None);
         }
-        let folder = self.path().join("aside");
+        let folder = self.aside();
         let flat: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
         let name = format!("{}-{}", Stamp::now(), shorten(&flat.join("-")));
         let taken = |name: &str| folder.join(name).exists();
@@ -45,6 +45,14 @@ impl WriterLock {
         atomic::rename(&corrupt.path, &place)?;
         Ok(Some(place))
     }
+}
+
+/// How long ago something was set aside, in milliseconds, as its name tells; `None` where the name
+/// is not one that [`WriterLock::set_aside`] gives.
+pub(crate) fn age_ms(name: &str) -> Option<i64> {
+    // A number may stand before the time, where the name was taken.
+    let mut parts = name.split('-').take(2);
+    parts.find_map(|part| part.parse().ok()).map(Stamp::age_ms)
 }
 
 /// Names of files are limited to 255 bytes; the end of the path tells most.

@@ -9,7 +9,7 @@ use std::{
 
 use schema::{Digest, record::HeatResult};
 
-use crate::{ArtifactKind, StoreError, WriterLock, atomic};
+use crate::{ArtifactKind, Corrupt, Store, StoreError, WriterLock, aside, atomic, runs};
 
 /// Open journals and things set aside are kept this long: somebody may still want to go on, or
 /// to look.
@@ -30,118 +30,174 @@ pub struct GcReport {
     pub aside: u64,
     /// Their size on disk.
     pub bytes: u64,
+    /// Run records that should be kept and cannot be read, or were set aside in the last 30 days.
+    /// The heats that they name are not known, so where there is one no heat was removed.
+    pub unreadable: Vec<Corrupt>,
 }
 
 impl WriterLock {
     /// Removes all runs but the newest `keep_runs`, and every heat, table and site that none of
-    /// those names. With `dry_run`, only counts.
+    /// those names. With `dry_run`, only counts. A kept run that is corrupt is set aside; while
+    /// that is young, every heat stays.
     ///
     /// # Errors
-    /// A kept run cannot be read (then nothing is removed, since what it names is not known), or
-    /// the store cannot be written.
+    /// The store cannot be read or written.
     pub fn gc(&self, keep_runs: usize, dry_run: bool) -> Result<GcReport, StoreError> {
-        let mut names = self.run_names()?;
+        let mut sweep = Sweep::plan(self, keep_runs)?;
+        if dry_run {
+            return Ok(sweep.report);
+        }
+        for corrupt in &sweep.corrupt {
+            if let Some(place) = self.set_aside(corrupt)? {
+                let moved = sweep.report.unreadable.iter_mut();
+                for entry in moved.filter(|entry| entry.path == corrupt.path) {
+                    entry.path.clone_from(&place);
+                }
+            }
+        }
+        for path in &sweep.doomed {
+            atomic::remove(path)?;
+        }
+        for folder in &sweep.emptied {
+            // A folder in which somebody else keeps a file stays.
+            let _ = fs::remove_dir(folder);
+        }
+        Ok(sweep.report)
+    }
+}
+
+/// What is to be done, nothing of it done yet.
+struct Sweep<'a> {
+    store: &'a Store,
+    report: GcReport,
+    /// Files and folders to remove.
+    doomed: Vec<PathBuf>,
+    /// Folders that are then empty.
+    emptied: Vec<PathBuf>,
+    /// Run records to set aside.
+    corrupt: Vec<Corrupt>,
+}
+
+impl<'a> Sweep<'a> {
+    fn plan(store: &'a Store, keep_runs: usize) -> Result<Self, StoreError> {
+        let mut sweep = Self {
+            store,
+            report: GcReport::default(),
+            doomed: Vec::new(),
+            emptied: Vec::new(),
+            corrupt: Vec::new(),
+        };
+        let mut names = store.run_names()?;
         let kept = names.split_off(names.len().saturating_sub(keep_runs));
         let kept_runs: BTreeSet<Digest> = kept.iter().map(|name| name.digest).collect();
         let mut kept_heats = BTreeSet::new();
-        for digest in &kept_runs {
-            for heat in self.run(digest)?.heats {
-                if let HeatResult::Sealed(content) = heat.heat {
-                    kept_heats.insert((heat.key, content));
-                }
-            }
+        for run in &kept_runs {
+            sweep.read_run(run, &mut kept_heats)?;
         }
-        let mut broom = Broom { dry_run, bytes: 0 };
-        let mut report = GcReport::default();
         for name in &names {
-            report.runs += broom.sweep(&self.run_file(name))?;
+            sweep.report.runs += sweep.doom(store.run_file(name));
         }
-        self.sweep_heats(&kept_heats, &mut broom, &mut report)?;
-        self.sweep_artifacts(&kept_runs, &mut broom, &mut report)?;
-        let aside = self.path().join("aside");
-        for name in atomic::list(&aside)? {
-            let path = aside.join(name);
-            if is_old(&path) {
-                report.aside += broom.sweep(&path)?;
-            }
-        }
-        report.bytes = broom.bytes;
-        Ok(report)
+        sweep.plan_aside()?;
+        let everything = !sweep.report.unreadable.is_empty();
+        sweep.plan_heats(|heat| everything || kept_heats.contains(heat))?;
+        sweep.plan_artifacts(&kept_runs)?;
+        Ok(sweep)
     }
 
-    fn sweep_heats(
-        &self,
-        kept: &BTreeSet<(Digest, Digest)>,
-        broom: &mut Broom,
-        report: &mut GcReport,
+    /// Collects the heats that a kept run names.
+    fn read_run(
+        &mut self,
+        run: &Digest,
+        heats: &mut BTreeSet<(Digest, Digest)>,
     ) -> Result<(), StoreError> {
-        for key in self.keys()? {
+        match self.store.run(run) {
+            Ok(record) => heats.extend(record.heats.iter().filter_map(|entry| match entry.heat {
+                HeatResult::Sealed(content) => Some((entry.key, content)),
+                HeatResult::NotReached(_) => None,
+            })),
+            Err(StoreError::Corrupt(damage)) => {
+                self.report.unreadable.push(damage.clone());
+                self.corrupt.push(damage);
+            }
+            Err(StoreError::Version { path, found, .. }) => {
+                let reason = format!("it has format version {found}");
+                self.report.unreadable.push(Corrupt { path, reason });
+            }
+            // Another process removed it while we only look.
+            Err(StoreError::Missing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn plan_aside(&mut self) -> Result<(), StoreError> {
+        let folder = self.store.aside();
+        for name in atomic::list(&folder)? {
+            let Some(age_ms) = aside::age_ms(&name) else {
+                continue;
+            };
+            let path = folder.join(&name);
+            if u128::try_from(age_ms).is_ok_and(|age| age > PATIENCE.as_millis()) {
+                self.report.aside += self.doom(path);
+            } else if name.ends_with(runs::SUFFIX) {
+                let reason = "it was set aside".to_owned();
+                self.report.unreadable.push(Corrupt { path, reason });
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_heats(
+        &mut self,
+        is_kept: impl Fn(&(Digest, Digest)) -> bool,
+    ) -> Result<(), StoreError> {
+        for key in self.store.keys()? {
             let mut left = 0;
-            for name in self.sealed(&key)? {
-                if kept.contains(&(key, name.digest)) {
+            for name in self.store.sealed(&key)? {
+                if is_kept(&(key, name.digest)) {
                     left += 1;
                 } else {
-                    report.heats += broom.sweep(&self.sealed_file(&key, &name))?;
+                    self.report.heats += self.doom(self.store.sealed_file(&key, &name));
                 }
             }
-            let journal = self.journal_folder(&key);
-            if journal.exists() {
+            let journal = self.store.journal_folder(&key);
+            if fs::symlink_metadata(&journal).is_ok() {
                 if is_old(&journal) {
-                    report.journals += broom.sweep(&journal)?;
+                    self.report.journals += self.doom(journal);
                 } else {
                     left += 1;
                 }
             }
             if left == 0 {
-                broom.sweep(&self.key_file(&key))?;
-                if !broom.dry_run {
-                    // A folder in which somebody else keeps a file stays.
-                    let _ = fs::remove_dir(self.heat_folder(&key));
-                }
+                self.doom(self.store.key_file(&key));
+                self.emptied.push(self.store.heat_folder(&key));
             }
         }
         Ok(())
     }
 
-    fn sweep_artifacts(
-        &self,
-        kept: &BTreeSet<Digest>,
-        broom: &mut Broom,
-        report: &mut GcReport,
-    ) -> Result<(), StoreError> {
+    fn plan_artifacts(&mut self, kept: &BTreeSet<Digest>) -> Result<(), StoreError> {
         for kind in ArtifactKind::ALL {
-            for name in atomic::list(&self.path().join(kind.folder()))? {
+            for name in atomic::list(&self.store.path().join(kind.folder()))? {
                 let Ok(key) = name.parse() else { continue };
                 // A corrupt one is worth nothing to anybody: it is made again when needed.
-                let named =
-                    matches!(self.artifact_run(kind, &key), Ok(Some(run)) if kept.contains(&run));
+                let named = matches!(
+                    self.store.artifact_run(kind, &key),
+                    Ok(Some(run)) if kept.contains(&run)
+                );
                 if !named {
-                    report.artifacts += broom.sweep(&self.artifact_file(kind, &key))?;
+                    self.report.artifacts += self.doom(self.store.artifact_file(kind, &key));
                 }
             }
         }
         Ok(())
     }
-}
 
-struct Broom {
-    dry_run: bool,
-    bytes: u64,
-}
-
-impl Broom {
-    /// Removes a file or folder; 1, to be counted.
-    fn sweep(&mut self, path: &Path) -> Result<u64, StoreError> {
-        self.bytes = self.bytes.saturating_add(size(path));
-        if !self.dry_run && path.exists() {
-            let removed = if path.is_dir() {
-                fs::remove_dir_all(path)
-            } else {
-                fs::remove_file(path)
-            };
-            removed.map_err(StoreError::io("remove", path))?;
-        }
-        Ok(1)
+    /// Marks a file or folder for removal; 1, to be counted.
+    fn doom(&mut self, path: PathBuf) -> u64 {
+        self.report.bytes = self.report.bytes.saturating_add(size(&path));
+        self.doomed.push(path);
+        1
     }
 }
 
@@ -163,7 +219,7 @@ fn size(path: &Path) -> u64 {
 
 /// Untouched for longer than our patience. What cannot be dated is young.
 fn is_old(path: &Path) -> bool {
-    fs::metadata(path)
+    fs::symlink_metadata(path)
         .and_then(|metadata| metadata.modified())
         .ok()
         .and_then(|modified| SystemTime::now().duration_since(modified).ok())

@@ -194,6 +194,10 @@ impl Store {
         self.root.join("runs")
     }
 
+    pub(crate) fn aside(&self) -> PathBuf {
+        self.root.join("aside")
+    }
+
     pub(crate) fn sealed_file(&self, key: &Digest, name: &SealedName) -> PathBuf {
         self.heat_folder(key).join(name.file_name())
     }

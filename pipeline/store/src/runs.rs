@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use schema::{Digest, RunRecord, plan, record};
 
-use crate::{Store, StoreError, WriterLock, atomic, codec};
+use crate::{Corrupt, Store, StoreError, WriterLock, atomic, codec};
 
-const SUFFIX: &str = ".run.zst";
+/// Ends the names of run records.
+pub(crate) const SUFFIX: &str = ".run.zst";
 
 /// A run record, as its file name tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,15 +73,47 @@ impl Store {
             .iter()
             .rfind(|name| name.digest == *digest)
             .ok_or_else(missing)?;
+        let bytes = self.verified_run(name)?.ok_or_else(missing)?;
+        Ok((self.run_file(name), bytes))
+    }
+
+    /// The bytes of a run record, if their hash is that of the name; `None` if the file is gone.
+    fn verified_run(&self, name: &RunName) -> Result<Option<Vec<u8>>, StoreError> {
         let path = self.run_file(name);
-        let bytes = atomic::read(&path, codec::MAX_FILE_BYTES)?.ok_or_else(missing)?;
-        if Digest::of_bytes(&bytes) != *digest {
+        let Some(bytes) = atomic::read(&path, codec::MAX_FILE_BYTES)? else {
+            return Ok(None);
+        };
+        if Digest::of_bytes(&bytes) != name.digest {
             return Err(StoreError::corrupt(
                 path,
                 "its content is not what its name says",
             ));
         }
-        Ok((path, bytes))
+        Ok(Some(bytes))
+    }
+
+    /// The run records that are not what was written, oldest first.
+    /// [`WriterLock::set_aside`] moves them out of the way; writing a run does so by itself.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn corrupt_runs(&self) -> Result<Vec<Corrupt>, StoreError> {
+        let mut corrupt = Vec::new();
+        for name in self.run_names()? {
+            let read = self.verified_run(&name).and_then(|bytes| match bytes {
+                Some(bytes) => decode(&bytes)
+                    .map(drop)
+                    .map_err(|error| error.at(self.run_file(&name))),
+                None => Ok(()),
+            });
+            match read {
+                // One of another version is sound, and of use to that.
+                Ok(()) | Err(StoreError::Version { .. }) => {}
+                Err(StoreError::Corrupt(damage)) => corrupt.push(damage),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(corrupt)
     }
 
     pub(crate) fn run_names(&self) -> Result<Vec<RunName>, StoreError> {
@@ -100,12 +133,12 @@ impl Store {
 
 impl WriterLock {
     /// Keeps a run record and returns its hash. A run that left everything as the latest one did
-    /// is that run: nothing is written.
+    /// is that run: nothing is written. Corrupt records are set aside.
     ///
     /// # Errors
     /// The store cannot be written.
     pub fn put_run(&self, run: &RunRecord) -> Result<Digest, StoreError> {
-        // A corrupt latest record must not keep a new one from being written.
+        // A latest record that cannot be read must not keep a new one from being written.
         if let Ok(Some((digest, latest))) = self.latest_run()
             && without_statuses(&latest) == without_statuses(run)
         {
@@ -121,16 +154,24 @@ impl WriterLock {
     }
 
     pub(crate) fn put_run_bytes(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
+        self.set_corrupt_runs_aside()?;
         let digest = Digest::of_bytes(bytes);
         let names = self.run_names()?;
         let last = names.last();
-        if last.is_some_and(|name| name.digest == digest) && self.run(&digest).is_ok() {
+        if last.is_some_and(|name| name.digest == digest) {
             return Ok(digest);
         }
         let number = last.map_or(1, |name| name.number.saturating_add(1));
         let path = self.run_file(&RunName { number, digest });
         atomic::write(&self.tmp(), &path, bytes)?;
         Ok(digest)
+    }
+
+    fn set_corrupt_runs_aside(&self) -> Result<(), StoreError> {
+        for corrupt in self.corrupt_runs()? {
+            self.set_aside(&corrupt)?;
+        }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use photofinish_store::{ArtifactKind, GcReport, StoreError};
+use photofinish_store::{ArtifactKind, GcReport, Store, StoreError};
 use schema::{Digest, plan::Status};
 
 #[test]
@@ -157,20 +157,102 @@ fn gc_keeps_what_the_newest_runs_name() {
     assert_eq!(lock.gc(1, false).unwrap(), GcReport::default());
 }
 
+/// The file of a run record.
+fn run_file(store: &Store, number: u32, digest: &Digest) -> std::path::PathBuf {
+    store
+        .path()
+        .join(format!("runs/{number:06}-{digest}.run.zst"))
+}
+
+fn flip(file: &std::path::Path) {
+    let mut bytes = std::fs::read(file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(file, bytes).unwrap();
+}
+
+/// What was set aside, without the notes.
+fn aside(store: &Store) -> Vec<String> {
+    std::fs::read_dir(store.path().join("aside"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with(".reason.txt"))
+        .collect()
+}
+
 #[test]
-fn gc_removes_nothing_while_a_kept_run_cannot_be_read() {
+fn gc_sets_a_corrupt_run_aside_and_keeps_every_heat() {
     let (_folder, store) = store();
     let lock = store.lock().unwrap();
-    let a = header("a");
-    let heat = seal(&lock, a.clone());
-    let digest = lock.put_run(&run(&[(&a, heat)])).unwrap();
-    std::fs::write(
-        store.path().join(format!("runs/000001-{digest}.run.zst")),
-        "junk",
+    let (a, b) = (header("a"), header("b"));
+    let (heat_a, heat_b) = (seal(&lock, a.clone()), seal(&lock, b.clone()));
+    let bad = lock.put_run(&run(&[(&a, heat_a)])).unwrap();
+    let good = lock.put_run(&run(&[(&b, heat_b)])).unwrap();
+    let file = run_file(&store, 1, &bad);
+    flip(&file);
+
+    let dry = lock.gc(2, true).unwrap();
+    assert_eq!(dry.unreadable[0].path, file);
+    assert!(file.exists());
+    for _ in 0..2 {
+        let report = lock.gc(2, false).unwrap();
+        assert_eq!(report.heats, 0);
+        assert_eq!(report.unreadable.len(), 1);
+        assert!(report.unreadable[0].path.exists());
+        let [name] = aside(&store).try_into().unwrap();
+        assert!(
+            name.ends_with(&format!("runs-000001-{bad}.run.zst")),
+            "{name}"
+        );
+        store.heat(&a.key, &heat_a).unwrap();
+    }
+    assert_eq!(store.runs_in_order().unwrap(), [good]);
+
+    // Once what was set aside is old, nothing holds the heat any more.
+    let [name] = aside(&store).try_into().unwrap();
+    let (_, rest) = name.split_once('-').unwrap();
+    let folder = store.path().join("aside");
+    std::fs::rename(
+        folder.join(&name),
+        folder.join(format!("20010203T040506.789Z-{rest}")),
     )
     .unwrap();
-    assert!(lock.gc(1, false).unwrap_err().as_corrupt().is_some());
-    store.heat(&a.key, &heat).unwrap();
+    let report = lock.gc(2, false).unwrap();
+    assert_eq!((report.heats, report.aside), (1, 1));
+    assert_eq!((report.unreadable, aside(&store)), (vec![], vec![]));
+    store.heat(&b.key, &heat_b).unwrap();
+}
+
+#[test]
+fn a_corrupt_run_that_gc_would_remove_anyway_is_removed() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let (a, b) = (header("a"), header("b"));
+    let (heat_a, heat_b) = (seal(&lock, a.clone()), seal(&lock, b.clone()));
+    let bad = lock.put_run(&run(&[(&a, heat_a)])).unwrap();
+    lock.put_run(&run(&[(&b, heat_b)])).unwrap();
+    flip(&run_file(&store, 1, &bad));
+    let report = lock.gc(1, false).unwrap();
+    assert_eq!((report.runs, report.heats), (1, 1));
+    assert_eq!((report.unreadable, aside(&store)), (vec![], vec![]));
+}
+
+#[test]
+fn writing_a_run_sets_corrupt_ones_aside() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let (a, b) = (header("a"), header("b"));
+    let (heat_a, heat_b) = (seal(&lock, a.clone()), seal(&lock, b.clone()));
+    let bad = lock.put_run(&run(&[(&a, heat_a)])).unwrap();
+    flip(&run_file(&store, 1, &bad));
+    assert_eq!(
+        store.corrupt_runs().unwrap()[0].path,
+        run_file(&store, 1, &bad)
+    );
+    let good = lock.put_run(&run(&[(&b, heat_b)])).unwrap();
+    assert_eq!(store.runs_in_order().unwrap(), [good]);
+    assert_eq!(aside(&store).len(), 1);
+    assert!(store.corrupt_runs().unwrap().is_empty());
 }
 
 #[test]
