@@ -35,6 +35,18 @@ pub struct GcReport {
     pub unreadable: Vec<Corrupt>,
 }
 
+impl Store {
+    /// What [`WriterLock::gc`] would remove now. Needs no lock and writes nothing; where a writer
+    /// is at work at the same time, some of it may be gone or new before this returns.
+    ///
+    /// # Errors
+    /// There is no store, or it cannot be read.
+    pub fn gc_preview(&self, keep_runs: usize) -> Result<GcReport, StoreError> {
+        self.require()?;
+        Ok(Sweep::plan(self, keep_runs)?.report)
+    }
+}
+
 impl WriterLock {
     /// Removes all runs but the newest `keep_runs`, and every heat, table and site that none of
     /// those names. With `dry_run`, only counts. A kept run that is corrupt is set aside; while

@@ -61,6 +61,20 @@ impl Store {
         Ok(store)
     }
 
+    /// Makes sure that there is a store: [`lock`](Store::lock) would make one.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] where nothing was ever written; or it cannot be read.
+    pub fn require(&self) -> Result<(), StoreError> {
+        if self.check_format()? {
+            return Ok(());
+        }
+        Err(StoreError::Missing {
+            what: "artifacts".to_owned(),
+            store: self.root.clone(),
+        })
+    }
+
     /// The folder.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -224,6 +224,47 @@ fn gc_sets_a_corrupt_run_aside_and_keeps_every_heat() {
 }
 
 #[test]
+fn what_gc_would_remove_is_told_without_lock_or_trace() {
+    let (folder, store) = store();
+    let error = store.gc_preview(1).unwrap_err();
+    assert!(matches!(error, StoreError::Missing { .. }), "{error}");
+    assert!(!store.path().exists());
+    std::fs::create_dir(store.path()).unwrap();
+    assert!(matches!(store.require(), Err(StoreError::Missing { .. })));
+
+    let lock = store.lock().unwrap();
+    store.require().unwrap();
+    let (a, b) = (header("a"), header("b"));
+    let heat = seal(&lock, a.clone());
+    lock.put_run(&run(&[(&a, heat)])).unwrap();
+    let bad = lock.put_run(&run(&[(&b, seal(&lock, b.clone()))])).unwrap();
+    let last = lock.put_run(&run(&[(&a, heat)])).unwrap();
+    flip(&run_file(&store, 2, &bad));
+    let before = entries(folder.path());
+    let dry = store.gc_preview(1).unwrap();
+    assert_eq!((dry.runs, dry.heats), (2, 1));
+    assert_eq!(store.gc_preview(2).unwrap().unreadable.len(), 1);
+    assert_eq!(entries(folder.path()), before);
+    assert_eq!(lock.gc(1, false).unwrap(), dry);
+    assert_eq!(store.runs_in_order().unwrap(), [last]);
+}
+
+/// Everything below a folder, with its size and the time of its last change.
+fn entries(folder: &std::path::Path) -> Vec<(std::path::PathBuf, u64, std::time::SystemTime)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = std::fs::symlink_metadata(&path).unwrap();
+        if metadata.is_dir() {
+            found.extend(entries(&path));
+        }
+        found.push((path, metadata.len(), metadata.modified().unwrap()));
+    }
+    found.sort();
+    found
+}
+
+#[test]
 fn a_corrupt_run_that_gc_would_remove_anyway_is_removed() {
     let (_folder, store) = store();
     let lock = store.lock().unwrap();
