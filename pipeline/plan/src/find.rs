@@ -40,11 +40,11 @@ pub(crate) fn manifests(path: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
             )]);
         }
         match entry
-            .map_err(|error| failure(path, error))
+            .map_err(|error| Box::new(failure(path, error)))
             .and_then(|entry| manifest(&root, entry))
         {
             Ok(manifest) => found.extend(manifest),
-            Err(diagnostic) => told.push(diagnostic),
+            Err(diagnostic) => told.push(*diagnostic),
         }
         if told.len() >= TOLD_LIMIT {
             break;
@@ -66,7 +66,7 @@ fn of(path: &Path, message: &str, help: &str) -> Diagnostic {
 }
 
 /// The path of an entry that is to be read as a manifest.
-fn manifest(root: &Path, entry: DirEntry) -> Result<Option<PathBuf>, Diagnostic> {
+fn manifest(root: &Path, entry: DirEntry) -> Result<Option<PathBuf>, Box<Diagnostic>> {
     let is_manifest = is_yaml(entry.path());
     let is_wanted = if entry.path_is_symlink() && entry.depth() > 0 {
         is_manifest_behind(root, entry.path())?
@@ -84,7 +84,7 @@ fn is_yaml(path: &Path) -> bool {
 
 /// Whether a link leads to a manifest of the folder. One to a folder need not be followed where it
 /// stays inside: what it leads to is found there.
-fn is_manifest_behind(root: &Path, link: &Path) -> Result<bool, Diagnostic> {
+fn is_manifest_behind(root: &Path, link: &Path) -> Result<bool, Box<Diagnostic>> {
     let name = link.file_name().unwrap_or_default();
     // Emacs marks a file that it edits with a link that leads nowhere.
     let is_mark = name.as_encoded_bytes().starts_with(b".#");
@@ -97,7 +97,7 @@ fn is_manifest_behind(root: &Path, link: &Path) -> Result<bool, Diagnostic> {
             io::ErrorKind::NotFound => "the link leads nowhere".to_owned(),
             _ => format!("the link cannot be followed: {error}"),
         };
-        of(link, &message, "mend the link, or remove it")
+        Box::new(of(link, &message, "mend the link, or remove it"))
     })?;
     let is_folder = target.is_dir();
     if target.starts_with(root) {
@@ -106,7 +106,7 @@ fn is_manifest_behind(root: &Path, link: &Path) -> Result<bool, Diagnostic> {
     if is_folder || is_yaml(link) {
         let help =
             "a folder stands for what lies in it: give the link's target as a path of its own";
-        return Err(of(link, "the link leads out of the folder", help));
+        return Err(Box::new(of(link, "the link leads out of the folder", help)));
     }
     Ok(false)
 }
