@@ -236,7 +236,8 @@ pub(crate) fn check(engine: &EngineDescription) -> Result<(), String> {
     })
 }
 
-fn check_variant(variant: &VariantDescription) -> Result<(), String> {
+/// Whether a variant's description fits the vocabulary of manifests, besides its name's being unique.
+pub(crate) fn check_variant(variant: &VariantDescription) -> Result<(), String> {
     word("variant", &variant.name)?;
     let lists = [
         ("devices", variant.devices.is_empty()),

@@ -1,12 +1,14 @@
 //! What can go wrong with engines, in words that say what to do next.
 
-use std::{io, path::PathBuf};
+use std::{io, ops::Range, path::PathBuf};
+
+use crate::excerpt;
 
 /// Why an engine could not be described, installed or built.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// A file of the user's cannot be understood.
-    #[error("{}:{line}:{column}: {message}", file.display())]
+    #[error("{}:{line}:{column}: {message}{excerpt}", file.display())]
     Settings {
         /// The file.
         file: PathBuf,
@@ -16,6 +18,8 @@ pub enum CatalogError {
         column: usize,
         /// What is wrong with it.
         message: String,
+        /// The line with a caret, after a line break; or nothing.
+        excerpt: String,
     },
     /// A file that ships with photofinish is wrong: a mistake of the programmers'.
     #[error(
@@ -160,31 +164,26 @@ impl CatalogError {
         }
     }
 
-    /// An error at a byte offset of a settings file.
+    /// An error at a range of bytes of a settings file.
     pub(crate) fn settings(
         file: impl Into<PathBuf>,
         text: &str,
-        offset: usize,
-        message: impl Into<String>,
+        span: &Range<usize>,
+        message: &str,
     ) -> Self {
-        let before: String = text
-            .char_indices()
-            .take_while(|(at, _)| *at < offset)
-            .map(|(_, character)| character)
-            .collect();
-        let line = before.matches('\n').count() + 1;
-        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        let place = excerpt::place(text, span);
         Self::Settings {
             file: file.into(),
-            line,
-            column,
-            message: message.into(),
+            line: place.line,
+            column: place.column,
+            message: excerpt::message(message),
+            excerpt: place.excerpt,
         }
     }
 
     /// The same for what the TOML reader complains about.
     pub(crate) fn toml(file: impl Into<PathBuf>, text: &str, error: &toml::de::Error) -> Self {
-        let offset = error.span().map_or(0, |span| span.start);
-        Self::settings(file, text, offset, error.message())
+        let span = error.span().unwrap_or(0..0);
+        Self::settings(file, text, &span, &excerpt::in_our_words(error.message()))
     }
 }

@@ -30,6 +30,7 @@ mod complete;
 mod download;
 mod engine;
 mod error;
+mod excerpt;
 mod guard;
 mod install;
 pub mod lock;

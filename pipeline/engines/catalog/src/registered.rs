@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -46,7 +47,7 @@ struct Entry {
     /// Whether it may take the place of a built-in engine.
     #[serde(default)]
     replace: bool,
-    variants: Vec<VariantDescription>,
+    variants: Vec<Spanned<VariantDescription>>,
 }
 
 /// Adds the engines of `engines.toml` to the built-in ones.
@@ -57,15 +58,15 @@ pub(crate) fn register(engines: &mut Vec<Engine>, settings: &Settings) -> Result
     };
     let parsed = DeTable::parse(&text).map_err(|error| CatalogError::toml(&path, &text, &error))?;
     if let Some((span, message)) = text::unprintable(parsed.get_ref()) {
-        return Err(CatalogError::settings(&path, &text, span.start, message));
+        return Err(CatalogError::settings(&path, &text, &span, &message));
     }
     let file: EnginesFile =
         toml::from_str(&text).map_err(|error| CatalogError::toml(&path, &text, &error))?;
     for (name, entry) in file.engines {
-        let at = name.span().start;
-        let wrong = |at: usize, message: String| {
+        let at = name.span();
+        let wrong = |at: Range<usize>, message: String| {
             let message = format!("engine `{}`: {message}", name.get_ref());
-            CatalogError::settings(&path, &text, at, message)
+            CatalogError::settings(&path, &text, &at, &message)
         };
         let shadowed = engines
             .iter()
@@ -82,9 +83,14 @@ pub(crate) fn register(engines: &mut Vec<Engine>, settings: &Settings) -> Result
             engines.remove(index);
         }
         let description = describe(name.get_ref(), &entry);
-        engine::check(&description).map_err(|message| wrong(at, message))?;
-        let command = command(&entry, settings)
-            .map_err(|message| wrong(entry.command.span().start, message))?;
+        engine::check(&description).map_err(|message| {
+            let mut variants = entry.variants.iter();
+            let variant =
+                variants.find(|variant| engine::check_variant(variant.get_ref()).is_err());
+            wrong(variant.map_or(at, Spanned::span), message)
+        })?;
+        let command =
+            command(&entry, settings).map_err(|message| wrong(entry.command.span(), message))?;
         let worker = digest(&command, &entry.files, &settings.config);
         engines.push(Engine::registered(description, worker, command));
     }
@@ -101,7 +107,11 @@ fn describe(name: &str, entry: &Entry) -> EngineDescription {
         },
         version: entry.version.clone(),
         summary: entry.summary.clone(),
-        variants: entry.variants.clone(),
+        variants: entry
+            .variants
+            .iter()
+            .map(|variant| variant.get_ref().clone())
+            .collect(),
     }
 }
 

@@ -154,6 +154,18 @@ fn mistakes_in_engines_toml_are_shown_with_their_place() {
         String::from("[engines.mine]\ncommand = [\"sh\"]\nvariants = []\n"),
         String::from("[engines.mine\n"),
         format!("# ünïcödé\n{}", good.replace("\"only\"", "\"On ly\"")),
+        // In the second of two engines, and in the second of two variants.
+        format!("{good}\n[engines.second]\nsumary = \"\"\n"),
+        format!("{good}\n[engines.second]\ncommand = [\"sh\"]\n"),
+        format!("{good}\n[engines]\nsecond.command = [\"sh\"]\n"),
+        format!("{good}{}", VARIANT.replace("devices = [\"cpu\"]\n", "")),
+        format!("{good}{}", VARIANT.replace("devices", "device")),
+        format!("{good}{}", VARIANT.replace("inference", "inferense")),
+        format!("{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\n"),
+        good.replace("variants]]", "variant]]"),
+        String::from("engines = { mine = { command = [\"sh\"] }, second = 1 }\n"),
+        format!("{good}[engines.mine.banana]\n"),
+        String::from("engines = 1\n"),
     ];
     let mut report = String::new();
     for text in mistakes {
@@ -211,6 +223,25 @@ fn no_text_may_steer_a_terminal() {
 }
 
 #[test]
+fn depth_is_bounded() {
+    let case = Demo::new();
+    let deep = "a.".repeat(200_000);
+    for text in [
+        format!("[engines.{deep}a]\n"),
+        format!("engines.{deep}a = 1\n"),
+        format!("[[{deep}a]]\n"),
+        format!("engines = {}", "[".repeat(500_000)),
+        format!("engines = {}", "{ a = ".repeat(100_000)),
+    ] {
+        let error = load(&case, &text).unwrap_err().to_string();
+        assert!(
+            error.contains("engines.toml:1:") && error.len() < 2000,
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn settings_come_from_the_environment_and_the_users_file() {
     let folder = tempfile::tempdir().unwrap();
     let at = |path: &str| folder.path().join(path).into_os_string();
@@ -260,7 +291,7 @@ fn settings_come_from_the_environment_and_the_users_file() {
     fs::write(&file, "[pip]\nindex = \"x\"\n").unwrap();
     let error = settings(&own).unwrap_err().to_string();
     assert!(
-        error.contains("config.toml:2:1: unknown field `index`"),
+        error.contains("config.toml:2:1: unknown key `index`; did you mean `index_url`?"),
         "{error}"
     );
 }

@@ -11,6 +11,9 @@ use std::{
 
 use photofinish_catalog::{Catalog, CatalogError, Settings};
 
+/// Puts something in a path's place.
+type Put<'a> = &'a dyn Fn(&Path);
+
 fn settings(config: &Path) -> Result<Settings, CatalogError> {
     let config = config.as_os_str().to_owned();
     Settings::from_variables(&move |name| match name {
@@ -21,7 +24,7 @@ fn settings(config: &Path) -> Result<Settings, CatalogError> {
 }
 
 /// The error when `name` in a fresh folder is what `put` makes it.
-fn refused(name: &str, put: &dyn Fn(&Path)) -> String {
+fn refused(name: &str, put: Put<'_>) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     put(&path);
@@ -42,7 +45,7 @@ fn only_small_regular_files_are_read() {
     let sparse = |path: &Path| fs::File::create(path).unwrap().set_len(20 << 20).unwrap();
     let dangling = |path: &Path| symlink("nowhere", path).unwrap();
     let latin = |path: &Path| fs::write(path, b"# caf\xe9").unwrap();
-    let cases: [(&dyn Fn(&Path), &str); 7] = [
+    let cases: [(Put<'_>, &str); 7] = [
         (&fifo, "no regular file"),
         (&socket, "no regular file"),
         (&device, "no regular file"),
@@ -65,7 +68,7 @@ fn a_file_that_may_not_be_read_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     fs::write(&path, "").unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     // Who is root may read everything.
     if fs::File::open(&path).is_err() {
         let error = settings(folder.path()).unwrap_err().to_string();
