@@ -88,7 +88,7 @@ impl WriterLock {
         if matches!(atomic::read(&path, codec::MAX_FILE_BYTES), Ok(Some(there)) if there == file) {
             return Ok(());
         }
-        atomic::write(&self.tmp(), &path, &file)
+        self.put_file(&path, &file)
     }
 }
 

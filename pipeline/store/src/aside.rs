@@ -1,6 +1,9 @@
 //! Corrupt artifacts are kept for whoever wants to know what happened, out of the way.
 
-use std::path::PathBuf;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::{Corrupt, StoreError, WriterLock, atomic, stamp::Stamp};
 
@@ -18,13 +21,13 @@ impl WriterLock {
                 what: format!("`{}` aside", corrupt.path.display()),
                 reason: "it lies outside the store".to_owned(),
             })?;
-        if std::fs::symlink_metadata(&corrupt.path).is_err() {
+        if fs::symlink_metadata(&corrupt.path).is_err() {
             return Ok(None);
         }
         let folder = self.aside();
         let flat: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
         let name = format!("{}-{}", Stamp::now(), shorten(&flat.join("-")));
-        let taken = |name: &str| folder.join(name).exists();
+        let taken = |name: &str| fs::symlink_metadata(folder.join(name)).is_ok();
         let name = (1..)
             .map(|copy| {
                 if copy == 1 {
@@ -44,6 +47,34 @@ impl WriterLock {
         )?;
         atomic::rename(&corrupt.path, &place)?;
         Ok(Some(place))
+    }
+
+    /// Writes a file in its place, from which anything but a plain file is set aside first.
+    pub(crate) fn put_file(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+        if let Ok(there) = fs::symlink_metadata(path)
+            && !there.is_file()
+        {
+            self.make_room(path, there.file_type())?;
+        }
+        atomic::write(&self.tmp(), path, bytes)
+    }
+
+    /// Creates a folder in its place, from which anything but a folder is set aside first.
+    pub(crate) fn make_folder(&self, path: &Path) -> Result<(), StoreError> {
+        if let Ok(there) = fs::symlink_metadata(path)
+            && !there.is_dir()
+        {
+            self.make_room(path, there.file_type())?;
+        }
+        atomic::create_folder(path)
+    }
+
+    fn make_room(&self, path: &Path, kind: fs::FileType) -> Result<(), StoreError> {
+        self.set_aside(&Corrupt {
+            path: path.to_owned(),
+            reason: format!("it is {}, out of place", atomic::describe(kind)),
+        })?;
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io::Write,
+    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
@@ -98,15 +99,29 @@ pub(crate) fn sync_parent(path: &Path) -> Result<(), StoreError> {
         .map_err(StoreError::io("flush", folder))
 }
 
-/// Reads a file of at most `limit` bytes; `None` if there is none.
+/// Reads a file of at most `limit` bytes; `None` if there is none. Anything but a plain file in
+/// its place is corrupt, and neither followed nor waited for.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StoreError> {
     use std::io::Read;
 
-    let file = match File::open(path) {
+    // A look before opening, which is an act on some devices, and one after, since what lies there
+    // may have changed.
+    match fs::symlink_metadata(path) {
+        Ok(there) => expect_file(path, there.file_type())?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::io("open", path)(error)),
+    }
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(CAREFULLY)
+        .open(path);
+    let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io("open", path)(error)),
     };
+    let there = file.metadata().map_err(StoreError::io("look at", path))?;
+    expect_file(path, there.file_type())?;
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1))
         .read_to_end(&mut bytes)
@@ -118,6 +133,25 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StoreErro
         ));
     }
     Ok(Some(bytes))
+}
+
+fn expect_file(path: &Path, kind: fs::FileType) -> Result<(), StoreError> {
+    if kind.is_file() {
+        return Ok(());
+    }
+    let reason = format!("it is {}, not a plain file", describe(kind));
+    Err(StoreError::corrupt(path, reason))
+}
+
+/// [`list`] of a folder that only we make: anything else in its place is corrupt.
+pub(crate) fn list_own(path: &Path) -> Result<Vec<String>, StoreError> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.is_dir() => {
+            let reason = format!("it is {}, not a folder", describe(there.file_type()));
+            Err(StoreError::corrupt(path, reason))
+        }
+        _ => list(path),
+    }
 }
 
 /// The entries of a folder, by name in order; none if there is no such folder. Names that are not

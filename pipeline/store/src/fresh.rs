@@ -54,7 +54,7 @@ impl WriterLock {
             what: "a fresh run".to_owned(),
             reason,
         })?;
-        atomic::write(&self.tmp(), &self.path().join("fresh.json"), &json)?;
+        self.put_file(&self.path().join("fresh.json"), &json)?;
         Ok(since)
     }
 
@@ -63,12 +63,6 @@ impl WriterLock {
     /// # Errors
     /// The store cannot be written.
     pub fn end_fresh(&self) -> Result<(), StoreError> {
-        let path = self.path().join("fresh.json");
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(StoreError::io("remove", path)(error))
-            }
-            _ => Ok(()),
-        }
+        atomic::remove(&self.path().join("fresh.json"))
     }
 }

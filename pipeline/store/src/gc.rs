@@ -165,7 +165,13 @@ impl<'a> Sweep<'a> {
     ) -> Result<(), StoreError> {
         for key in self.store.keys()? {
             let mut left = 0;
-            for name in self.store.sealed(&key)? {
+            let names = match self.store.sealed(&key) {
+                Ok(names) => names,
+                // No folder of ours: the next run sets it aside.
+                Err(StoreError::Corrupt(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            for name in names {
                 if is_kept(&(key, name.digest)) {
                     left += 1;
                 } else {

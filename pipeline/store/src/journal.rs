@@ -50,8 +50,9 @@ impl WriterLock {
     /// The store cannot be written, or the header breaks a rule.
     pub fn begin(&self, header: HeatHeader) -> Result<Journal<'_>, StoreError> {
         heat::check_header(&header).map_err(|reason| invalid("header", reason))?;
+        self.make_folder(&self.heat_folder(&header.key))?;
         self.throw_away(&header.key)?;
-        atomic::create_folder(&self.journal_folder(&header.key))?;
+        self.make_folder(&self.journal_folder(&header.key))?;
         self.write_key_file(&header)?;
         let mut journal = Journal {
             lock: self,
@@ -70,23 +71,30 @@ impl WriterLock {
     /// # Errors
     /// The store cannot be read or written.
     pub fn resume(&self, key: &Digest) -> Result<Option<Journal<'_>>, StoreError> {
-        let lines = self.open_lines(key)?;
+        let found = self
+            .sealed(key)
+            .and_then(|sealed| Ok((sealed, self.open_lines(key)?)));
+        let (sealed, lines) = match found {
+            Ok(found) => found,
+            // Something else lies in the place of the folder.
+            Err(StoreError::Corrupt(damage)) => {
+                self.set_aside(&damage)?;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
         let Some(header) = lines.header else {
             self.throw_away(key)?;
             return Ok(None);
         };
         // Sealing removes the journal last: one that lies beside its own heat is a leftover.
         let started = Stamp::from_rfc3339(&header.started);
-        if self
-            .sealed(key)?
-            .iter()
-            .any(|sealed| Some(sealed.started) == started)
-        {
+        if sealed.iter().any(|sealed| Some(sealed.started) == started) {
             self.throw_away(key)?;
             return Ok(None);
         }
         for path in lines.rest {
-            fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
+            atomic::remove(&path)?;
         }
         let OpenLines {
             reference,
@@ -105,11 +113,11 @@ impl WriterLock {
 
     pub(crate) fn throw_away(&self, key: &Digest) -> Result<(), StoreError> {
         let folder = self.journal_folder(key);
-        match fs::remove_dir_all(&folder) {
-            Ok(()) => atomic::sync_parent(&folder),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(StoreError::io("remove", folder)(error)),
+        if fs::symlink_metadata(&folder).is_err() {
+            return Ok(());
         }
+        atomic::remove(&folder)?;
+        atomic::sync_parent(&folder)
     }
 
     pub(crate) fn write_key_file(&self, header: &HeatHeader) -> Result<(), StoreError> {
@@ -121,10 +129,11 @@ impl WriterLock {
         };
         let json = codec::line(&file).map_err(|reason| invalid("key", reason))?;
         let path = self.key_file(&header.key);
-        if atomic::read(&path, codec::MAX_LINE_BYTES)?.as_deref() == Some(&json) {
-            return Ok(());
+        match atomic::read(&path, codec::MAX_LINE_BYTES) {
+            Ok(Some(there)) if there == json => Ok(()),
+            Ok(_) | Err(StoreError::Corrupt(_)) => self.put_file(&path, &json),
+            Err(error) => Err(error),
         }
-        atomic::write(&self.tmp(), &path, &json)
     }
 
     /// Puts a complete heat in its place and returns the hash of its content.
@@ -135,23 +144,19 @@ impl WriterLock {
             started,
             digest: Digest::of_bytes(file),
         };
-        atomic::create_folder(&self.heat_folder(&heat.header.key))?;
+        self.make_folder(&self.heat_folder(&heat.header.key))?;
         self.write_key_file(&heat.header)?;
-        atomic::write(
-            &self.tmp(),
-            &self.sealed_file(&heat.header.key, &name),
-            file,
-        )?;
+        self.put_file(&self.sealed_file(&heat.header.key, &name), file)?;
         Ok(name.digest)
     }
 }
 
 impl Store {
-    /// Reads an open journal as far as it is good.
+    /// Reads an open journal as far as it is good. It is corrupt only where it is no folder.
     pub(crate) fn open_lines(&self, key: &Digest) -> Result<OpenLines, StoreError> {
         let folder = self.journal_folder(key);
         let mut lines = OpenLines::default();
-        let names = atomic::list(&folder)?;
+        let names = atomic::list_own(&folder)?;
         for (place, name) in names.iter().enumerate() {
             let path = folder.join(name);
             if !lines.rest.is_empty() || !lines.take(key, place, name, &path)? {
@@ -295,11 +300,8 @@ impl Journal<'_> {
             ));
         }
         let folder = self.lock.journal_folder(&self.header.key);
-        atomic::write(
-            &self.lock.tmp(),
-            &folder.join(line_name(place, &json)),
-            &json,
-        )?;
+        self.lock
+            .put_file(&folder.join(line_name(place, &json)), &json)?;
         self.bytes = bytes;
         Ok(())
     }

@@ -38,6 +38,15 @@ impl Store {
         key: &Digest,
         corrupt: &mut Vec<Corrupt>,
     ) -> Result<Option<KnownHeat>, StoreError> {
+        // First of all: a link in the place of the folder would lead all that follows astray.
+        let names = match self.sealed(key) {
+            Ok(names) => names,
+            Err(StoreError::Corrupt(damage)) => {
+                corrupt.push(damage);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
         let file = match self.read_key_file(key) {
             Ok(Some(file)) => file,
             // Killed between making the folder and writing the file: nothing is known yet.
@@ -56,7 +65,7 @@ impl Store {
             state,
             started,
         };
-        for name in self.sealed(key)?.iter().rev() {
+        for name in names.iter().rev() {
             match self.verified(key, name) {
                 Ok(Some(_)) => {
                     let state = KnownState::Sealed(name.digest);
@@ -67,7 +76,14 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
-        let lines = self.open_lines(key)?;
+        let lines = match self.open_lines(key) {
+            Ok(lines) => lines,
+            Err(StoreError::Corrupt(damage)) => {
+                corrupt.push(damage);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
         Ok(lines.header.map(|header| {
             let blocks = u32::try_from(lines.blocks.len()).unwrap_or(u32::MAX);
             entry(KnownState::Open(blocks), header.started)

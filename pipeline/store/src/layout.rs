@@ -218,7 +218,7 @@ impl Store {
 
     /// The sealed heats of a key, oldest first.
     pub(crate) fn sealed(&self, key: &Digest) -> Result<Vec<SealedName>, StoreError> {
-        let names = atomic::list(&self.heat_folder(key))?;
+        let names = atomic::list_own(&self.heat_folder(key))?;
         let mut sealed: Vec<_> = names
             .iter()
             .filter_map(|name| SealedName::parse(name))

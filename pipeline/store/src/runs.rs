@@ -163,7 +163,7 @@ impl WriterLock {
         }
         let number = last.map_or(1, |name| name.number.saturating_add(1));
         let path = self.run_file(&RunName { number, digest });
-        atomic::write(&self.tmp(), &path, bytes)?;
+        self.put_file(&path, bytes)?;
         Ok(digest)
     }
 
