@@ -112,7 +112,7 @@ pub(crate) enum Command {
 /// The questions.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Manifests {
-    /// Manifests, or folders that hold them
+    /// Manifests, or folders that hold them; `-` reads one from standard input
     #[arg(required = true, value_name = "MANIFEST")]
     pub(crate) manifests: Vec<PathBuf>,
     /// Most cells that a plan may have

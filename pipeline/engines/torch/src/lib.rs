@@ -1,8 +1,8 @@
 //! The worker that hosts PyTorch through libtorch, eagerly: node by node, as a Python user's
 //! module would.
 //!
-//! A graph is lowered once ([`lower`]) to a [`program`] over numbered values, so that a step looks
-//! nothing up and decides nothing. In place is what PyTorch users do in place ([`overwrite`]). A
+//! A graph is lowered once (`lower`) to a `program` over numbered values, so that a step looks
+//! nothing up and decides nothing. In place is what PyTorch users do in place (`overwrite`). A
 //! step of inference runs in inference mode; it is synchronous on a CPU, and ends with a
 //! synchronisation of the device on a GPU. Nothing is read back.
 
