@@ -35,8 +35,11 @@ pub(crate) fn write_by_way_of(
     let mut file = tempfile::Builder::new()
         .prefix(prefix)
         .tempfile_in(tmp)
+        .map_err(StoreError::temporary("write", path))?;
+    // The file itself, whose errors are the system's own.
+    file.as_file_mut()
+        .write_all(bytes)
         .map_err(failed("write"))?;
-    file.write_all(bytes).map_err(failed("write"))?;
     file.as_file().sync_all().map_err(failed("flush"))?;
     file.persist(path)
         .map_err(|error| StoreError::io("rename into", path)(error.error))?;
@@ -186,6 +189,15 @@ mod tests {
         let error = write(&tmp, &target, b"x").unwrap_err();
         assert!(error.to_string().contains("rename into"), "{error}");
         assert_eq!(list(&tmp).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn temporary_names_are_not_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tmp, target) = (folder.path().join("tmp"), folder.path().join("target"));
+        let error = write(&tmp, &target, b"x").unwrap_err().to_string();
+        let expected = format!("cannot write `{}`: entity not found", target.display());
+        assert_eq!(error, expected);
     }
 
     #[test]

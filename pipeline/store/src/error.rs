@@ -43,6 +43,12 @@ pub enum StoreError {
         /// What it is, and what to do about it.
         reason: String,
     },
+    /// A file was to be written into a folder that is not there.
+    #[error("folder `{}` does not exist", path.display())]
+    NoFolder {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Somebody else writes.
     #[error(
         "store `{}` is being written by {holder}: wait for it to end, or name another store with --store",
@@ -117,6 +123,16 @@ impl StoreError {
             path,
             cause,
         }
+    }
+
+    /// What could not be done in order to change `path`, by way of a temporary file or folder,
+    /// whose name would tell nobody anything.
+    pub(crate) fn temporary(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let failed = Self::io(action, path);
+        move |cause| failed(cause.kind().into())
     }
 
     pub(crate) fn corrupt(path: impl Into<PathBuf>, reason: impl Into<String>) -> Self {

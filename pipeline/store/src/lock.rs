@@ -107,7 +107,7 @@ impl WriterLock {
         tempfile::Builder::new()
             .prefix(SCRATCH_PREFIX)
             .tempdir_in(&tmp)
-            .map_err(StoreError::io("create a folder in", tmp))
+            .map_err(StoreError::temporary("create a folder in", tmp))
     }
 
     /// Removes what an earlier writer left in `tmp/`: files and folders by the names that writers

@@ -492,6 +492,29 @@ fn only_whole_runs_are_packed() {
     assert!(!out.exists());
 }
 
+#[test]
+fn a_bundle_that_cannot_be_written_is_named_plainly() {
+    let honest = honest();
+    let none = BTreeMap::new();
+    let pack = |out: &Path| {
+        bundle::pack(&honest.store, &honest.run, &tool(), &none, out)
+            .unwrap_err()
+            .to_string()
+    };
+    let folder = honest.store.path().join("no/such");
+    let expected = format!("folder `{}` does not exist", folder.display());
+    assert_eq!(pack(&folder.join("b.tar.zst")), expected);
+    // The kernel's folder, into which not even root can write.
+    let error = pack(Path::new("/proc/b.tar.zst"));
+    assert!(
+        error.starts_with("bundle `/proc/b.tar.zst`: it cannot be written: "),
+        "{error}"
+    );
+    assert!(!error.contains(".photofinish-bundle-"), "{error}");
+    let error = pack(honest.store.path());
+    assert!(error.contains("it cannot be written"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

@@ -54,7 +54,7 @@ impl WriterLock {
         let unpacked = tempfile::Builder::new()
             .prefix(super::PREFIX)
             .tempdir_in(&tmp)
-            .map_err(StoreError::io("create a folder in", &tmp))?;
+            .map_err(StoreError::temporary("create a folder in", &tmp))?;
         let content = match unpack(file, unpacked.path()) {
             Ok(content) => content,
             Err(Problem::Refused(reason)) => return Err(refused(reason)),

@@ -94,11 +94,27 @@ fn write(
     content: impl Fn(&Entry) -> Result<Vec<u8>, StoreError>,
     out: &Path,
 ) -> Result<(), StoreError> {
-    let failed = || StoreError::io("write", out);
+    let failed = || {
+        |cause: std::io::Error| {
+            let cause = match cause.raw_os_error() {
+                Some(_) => cause.to_string(),
+                // What wraps the system's error would name the temporary file.
+                None => cause.kind().to_string(),
+            };
+            StoreError::Bundle {
+                path: out.to_owned(),
+                reason: format!("it cannot be written: {cause}"),
+            }
+        }
+    };
     let folder = match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    if !folder.is_dir() {
+        let path = folder.to_owned();
+        return Err(StoreError::NoFolder { path });
+    }
     let mut file = tempfile::Builder::new()
         .prefix(".photofinish-bundle-")
         .tempfile_in(folder)
