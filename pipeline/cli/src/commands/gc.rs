@@ -9,7 +9,19 @@ use crate::{
 
 /// Removes what no kept run names.
 pub(crate) fn gc(session: &Session, keep: usize, dry_run: bool) -> Result<(), Failure> {
-    let report = session.writer()?.gc(keep, dry_run).map_err(store_failure)?;
+    let report = if dry_run {
+        session.store.gc_preview(keep)
+    } else {
+        session.writer()?.gc(keep, false)
+    };
+    let report = report.map_err(store_failure)?;
+    for corrupt in &report.unreadable {
+        session.printer.note(&format!(
+            "warning: {} cannot be read ({}): no heat is removed, since it may name some",
+            corrupt.path.display(),
+            corrupt.reason
+        ));
+    }
     let verb = if dry_run { "would remove" } else { "removed" };
     session.printer.human(&format!(
         "{verb} {} runs, {} heats, {} interrupted heats, {} tables and sites, {} corrupt artifacts: {}",
