@@ -92,6 +92,12 @@ pub enum StoreError {
         /// Which rule.
         reason: String,
     },
+    /// The file is something else.
+    #[error("`{}` is no photofinish bundle", path.display())]
+    NotABundle {
+        /// The file.
+        path: PathBuf,
+    },
     /// A bundle cannot be trusted or read.
     #[error("bundle `{}`: {reason}", path.display())]
     Bundle {

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use common::*;
 use photofinish_store::{
-    Store,
+    Store, StoreError,
     bundle::{self, BundledFile, Manifest},
 };
 use proptest::prelude::*;
@@ -228,10 +228,18 @@ fn hostile_bundles_are_refused() {
     let bomb = vec![0_u8; 17 << 20];
     let stray_key = Digest::of_bytes(b"stray");
     let cases: Vec<(&str, Vec<u8>, &str)> = vec![
-        ("empty file", vec![], "it"),
-        ("not zstd", b"hello, world".to_vec(), "cannot be read"),
-        ("not tar", zst(&[7; 4096]), "cannot be read"),
-        ("empty archive", zst(&archive(&[])), "it is empty"),
+        ("empty file", vec![], "is no photofinish bundle"),
+        (
+            "not zstd",
+            b"hello, world".to_vec(),
+            "is no photofinish bundle",
+        ),
+        ("not tar", zst(&[7; 4096]), "is no photofinish bundle"),
+        (
+            "empty archive",
+            zst(&archive(&[])),
+            "is no photofinish bundle",
+        ),
         (
             "a path that escapes",
             zst(&archive(&honest.with_file("../evil", b"x"))),
@@ -336,7 +344,7 @@ fn hostile_bundles_are_refused() {
         (
             "no manifest",
             zst(&archive(&without(0))),
-            "not with manifest.json",
+            "is no photofinish bundle",
         ),
         (
             "a manifest of another version",
@@ -490,6 +498,46 @@ fn only_whole_runs_are_packed() {
     let error = bundle::pack(&honest.store, &honest.run, &tool(), &none, &out).unwrap_err();
     assert!(error.as_corrupt().is_some(), "{error}");
     assert!(!out.exists());
+}
+
+#[test]
+fn what_is_no_bundle_is_told_before_there_is_a_store() {
+    let honest = honest();
+    let folder = honest._folder.path();
+    bundle::looks_like(&folder.join("bundle.tar.zst")).unwrap();
+    let cases: [(&str, Vec<u8>); 4] = [
+        ("empty", vec![]),
+        ("text", b"hello, world".to_vec()),
+        ("zeros.zst", zst(&[0; 4096])),
+        (
+            "other.tar.zst",
+            zst(&archive(&[piece("manifest.jsonx", b"{}")])),
+        ),
+    ];
+    for (name, bytes) in cases {
+        let file = folder.join(name);
+        std::fs::write(&file, bytes).unwrap();
+        let error = bundle::looks_like(&file).unwrap_err();
+        assert!(
+            matches!(error, StoreError::NotABundle { .. }),
+            "{name}: {error}"
+        );
+        let expected = format!("`{}` is no photofinish bundle", file.display());
+        assert_eq!(error.to_string(), expected);
+    }
+    let pipe = folder.join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for path in [folder, &pipe] {
+        let error = bundle::looks_like(path).unwrap_err();
+        assert!(matches!(error, StoreError::NotABundle { .. }), "{error}");
+    }
+    let error = bundle::looks_like(&folder.join("none"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("it cannot be opened: No such file"),
+        "{error}"
+    );
 }
 
 #[test]

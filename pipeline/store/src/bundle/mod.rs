@@ -5,10 +5,12 @@
 //! named in the manifest with its size and hash; nothing in it depends on the time, the user or the
 //! machine of packing. It carries data, never anything executable.
 
+mod first;
 mod manifest;
 mod open;
 mod pack;
 
+pub use first::looks_like;
 pub use manifest::{BundledFile, Manifest, VERSION};
 pub use open::Opened;
 pub use pack::pack;

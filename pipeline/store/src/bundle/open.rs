@@ -12,7 +12,10 @@ use schema::{
     record::{self, HeatResult, Tool},
 };
 
-use super::manifest::{Entry, MANIFEST, Manifest, VERSION};
+use super::{
+    first,
+    manifest::{Entry, MANIFEST, Manifest, VERSION},
+};
 use crate::{StoreError, WriterLock, atomic, codec, heat, runs};
 
 /// Largest manifest: about a hundred thousand heats.
@@ -49,7 +52,7 @@ impl WriterLock {
             path: path.to_owned(),
             reason,
         };
-        let file = File::open(path).map_err(StoreError::io("open", path))?;
+        let file = first::open(path)?;
         let tmp = self.tmp();
         let unpacked = tempfile::Builder::new()
             .prefix(super::PREFIX)
