@@ -61,6 +61,21 @@ impl Store {
         Ok(store)
     }
 
+    /// A store of its own for as long as the folder that comes with it is kept.
+    ///
+    /// # Errors
+    /// The system's folder for temporary files cannot be written.
+    pub fn temporary() -> Result<(Self, tempfile::TempDir), StoreError> {
+        let folder = tempfile::Builder::new()
+            .prefix("photofinish-")
+            .tempdir()
+            .map_err(StoreError::temporary(
+                "create a folder in",
+                std::env::temp_dir(),
+            ))?;
+        Ok((Self::open(folder.path())?, folder))
+    }
+
     /// Makes sure that there is a store: [`lock`](Store::lock) would make one.
     ///
     /// # Errors

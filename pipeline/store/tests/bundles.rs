@@ -541,6 +541,19 @@ fn what_is_no_bundle_is_told_before_there_is_a_store() {
 }
 
 #[test]
+fn a_bundle_is_read_in_a_store_that_goes_away() {
+    let honest = honest();
+    let file = honest._folder.path().join("bundle.tar.zst");
+    let (store, folder) = Store::temporary().unwrap();
+    let opened = store.lock().unwrap().open_bundle(&file).unwrap();
+    assert_eq!(store.latest_run().unwrap().unwrap().0, opened.run);
+    let (another, _folder) = Store::temporary().unwrap();
+    assert!(another.latest_run().unwrap().is_none());
+    drop(folder);
+    assert!(!store.path().exists());
+}
+
+#[test]
 fn a_bundle_that_cannot_be_written_is_named_plainly() {
     let honest = honest();
     let none = BTreeMap::new();
