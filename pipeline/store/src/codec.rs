@@ -53,7 +53,7 @@ pub(crate) fn decompress(bytes: &[u8], limit: u64) -> Result<Vec<u8>, String> {
         .map_err(|error| error.to_string())?
         .take(limit.saturating_add(1))
         .read_to_end(&mut document)
-        .map_err(|error| format!("it cannot be decompressed: {error}"))?;
+        .map_err(|error| format!("it cannot be decompressed: {}", quoted(error)))?;
     if document.len() as u64 > limit {
         return Err(format!("it decompresses to more than {limit} bytes"));
     }
@@ -65,6 +65,16 @@ pub(crate) fn decoder<R: Read>(source: R) -> io::Result<zstd::Decoder<'static, B
     let mut decoder = zstd::Decoder::new(source)?;
     decoder.window_log_max(WINDOW_LOG_MAX)?;
     Ok(decoder)
+}
+
+/// Longest quotation in an error, in characters.
+const MAX_QUOTED_CHARS: usize = 300;
+
+/// What a library says about bytes that may come from anybody: it quotes them, so nothing of it
+/// may steer a terminal or fill it.
+pub(crate) fn quoted(error: impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    text.escape_debug().take(MAX_QUOTED_CHARS).collect()
 }
 
 /// A heat from its file's bytes; its lines in order, none missing, none too many.
@@ -133,6 +143,6 @@ impl<'a> Lines<'a> {
         }
         serde_json::from_slice(&line)
             .map(Some)
-            .map_err(|error| format!("line {}: {error}", self.read))
+            .map_err(|error| format!("line {}: {}", self.read, quoted(error)))
     }
 }

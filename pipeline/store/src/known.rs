@@ -96,7 +96,7 @@ impl Store {
             return Ok(None);
         };
         let file: KeyFile = serde_json::from_slice(&bytes)
-            .map_err(|error| StoreError::corrupt(&path, error.to_string()))?;
+            .map_err(|error| StoreError::corrupt(&path, codec::quoted(error)))?;
         if file.version != record::VERSION {
             return Err(StoreError::Version {
                 path,

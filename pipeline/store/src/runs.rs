@@ -198,7 +198,7 @@ impl Unusable {
 pub(crate) fn decode(bytes: &[u8]) -> Result<RunRecord, Unusable> {
     let json = codec::decompress(bytes, codec::MAX_DOCUMENT_BYTES).map_err(Unusable::Corrupt)?;
     let run: RunRecord =
-        serde_json::from_slice(&json).map_err(|error| Unusable::Corrupt(error.to_string()))?;
+        serde_json::from_slice(&json).map_err(|error| Unusable::Corrupt(codec::quoted(error)))?;
     if run.version != record::VERSION {
         return Err(Unusable::Version(run.version));
     }

@@ -486,6 +486,60 @@ fn hostile_bundles_are_refused() {
 }
 
 #[test]
+fn nothing_from_a_bundle_steers_the_terminal() {
+    let honest = honest();
+    let evil = "\u{1b}[2J\u{7}\u{202e}";
+    let manifest = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut value = serde_json::to_value(&honest.manifest).unwrap();
+        change(&mut value);
+        let mut pieces = honest.pieces.clone();
+        pieces[0] = piece("manifest.json", &serde_json::to_vec(&value).unwrap());
+        zst(&archive(&pieces))
+    };
+    // The JSON reader quotes names that it does not know, and text where it wants a number.
+    let unknown = manifest(&|value| value[evil] = 1.into());
+    let wrong = manifest(&|value| value["version"] = evil.into());
+    let endless = manifest(&|value| value["x".repeat(100_000)] = 1.into());
+    let run = {
+        let json = format!("{{\"version\":1,\"{}\":1}}", "\\u001b[2J");
+        let bytes = zst(json.as_bytes());
+        let digest = Digest::of_bytes(&bytes);
+        let mut pieces = honest.with(|manifest| {
+            manifest.run = digest;
+            for file in &mut manifest.files {
+                if file.name == "run.zst" {
+                    file.bytes = bytes.len() as u64;
+                    file.sha256 = digest;
+                }
+            }
+        });
+        pieces[honest.place("run.zst")] = piece("run.zst", &bytes);
+        zst(&archive(&pieces))
+    };
+    let cases = [
+        (unknown, true),
+        (wrong, true),
+        (endless, false),
+        (run, true),
+    ];
+    for (bytes, quotes_evil) in cases {
+        let error = open(&bytes).err().unwrap();
+        assert_eq!(error.contains("u{1b}"), quotes_evil, "{error:?}");
+        assert!(!error.contains(char::is_control), "{error:?}");
+        assert!(!error.contains('\u{202e}'), "{error:?}");
+        assert!(error.chars().count() < 1000, "{error:?}");
+    }
+    let named = honest.with(|manifest| {
+        manifest.tool.version = evil.to_owned();
+        manifest.tool.revision = Some(evil.to_owned());
+    });
+    let (_folder, _store, opened) = open(&zst(&archive(&named))).unwrap();
+    let escaped = "\\u{1b}[2J\\u{7}\\u{202e}";
+    assert_eq!(opened.tool.version, escaped);
+    assert_eq!(opened.tool.revision.as_deref(), Some(escaped));
+}
+
+#[test]
 fn only_whole_runs_are_packed() {
     let honest = honest();
     let out = honest.store.path().join("b.tar.zst");

@@ -33,10 +33,7 @@ pub(super) fn open(path: &Path) -> Result<File, StoreError> {
         path: path.to_owned(),
     };
     let unopened = |error: io::Error| refused(format!("it cannot be opened: {error}"));
-    let unread = |error: io::Error| {
-        let text: String = error.to_string().escape_debug().take(160).collect();
-        refused(format!("it cannot be read: {text}"))
-    };
+    let unread = |error: io::Error| refused(format!("it cannot be read: {}", codec::quoted(error)));
     // Opening a pipe would wait for whoever writes to it.
     if !fs::metadata(path).map_err(unopened)?.is_file() {
         return Err(not_a_bundle());

@@ -34,7 +34,7 @@ pub struct Opened {
     pub run: Digest,
     /// Number of heats, now in the store.
     pub heats: usize,
-    /// The photofinish that packed it.
+    /// The photofinish that packed it, by its own account: escaped, so that it can be printed.
     pub tool: Tool,
     /// Files that were carried along.
     pub extra: BTreeMap<String, Vec<u8>>,
@@ -75,7 +75,7 @@ impl WriterLock {
         Ok(Opened {
             run: self.put_run_bytes(&run_bytes)?,
             heats: content.heats.len(),
-            tool: content.manifest.tool,
+            tool: printable(&content.manifest.tool),
             extra: content.extra,
         })
     }
@@ -95,6 +95,13 @@ impl WriterLock {
     }
 }
 
+fn printable(tool: &Tool) -> Tool {
+    Tool {
+        version: codec::quoted(&tool.version),
+        revision: tool.revision.as_ref().map(codec::quoted),
+    }
+}
+
 enum Problem {
     Refused(String),
     Store(StoreError),
@@ -108,8 +115,7 @@ impl From<String> for Problem {
 
 /// The archive's reader quotes what it found, which may be anything and long.
 fn unreadable(error: std::io::Error) -> Problem {
-    let text: String = error.to_string().escape_debug().take(160).collect();
-    Problem::Refused(format!("it cannot be read: {text}"))
+    Problem::Refused(format!("it cannot be read: {}", codec::quoted(error)))
 }
 
 /// What an archive held, each piece verified alone.
@@ -191,7 +197,12 @@ fn check_end(mut rest: impl Read) -> Result<(), String> {
             Ok(0) => return Ok(()),
             Ok(count) if buffer.iter().take(count).all(|byte| *byte == 0) => {}
             Ok(_) => return Err("something follows the end of its archive".to_owned()),
-            Err(error) => return Err(format!("it cannot be read to its end: {error}")),
+            Err(error) => {
+                return Err(format!(
+                    "it cannot be read to its end: {}",
+                    codec::quoted(error)
+                ));
+            }
         }
     }
 }
@@ -210,7 +221,7 @@ fn read_manifest<R: Read>(mut entry: tar::Entry<'_, R>) -> Result<Manifest, Stri
         ));
     }
     let json = read_entry(&mut entry, &name, MAX_MANIFEST_BYTES)?;
-    let bad = |error: serde_json::Error| format!("{MANIFEST}: {error}");
+    let bad = |error: serde_json::Error| format!("{MANIFEST}: {}", codec::quoted(error));
     let found = serde_json::from_slice::<Versioned>(&json)
         .map_err(bad)?
         .version;
@@ -248,12 +259,10 @@ fn read_entry<R: Read>(
         ));
     }
     let mut bytes = Vec::new();
-    entry.take(limit).read_to_end(&mut bytes).map_err(|error| {
-        format!(
-            "`{name}` cannot be read: {}",
-            error.to_string().escape_debug()
-        )
-    })?;
+    entry
+        .take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("`{name}` cannot be read: {}", codec::quoted(error)))?;
     Ok(bytes)
 }
 
