@@ -98,7 +98,8 @@ impl Store {
 
     /// Refuses a folder that is not ours to write to.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
-        if !self.check_format()? && !self.is_unused()? {
+        // The format once more: another process may have made the store between the two looks.
+        if !self.check_format()? && !self.is_unused()? && !self.check_format()? {
             let path = self.root.clone();
             return Err(StoreError::NotAStore { path });
         }

@@ -59,6 +59,24 @@ fn a_writer_that_was_killed_while_it_made_the_store_is_no_obstacle() {
 }
 
 #[test]
+fn of_many_that_make_the_store_at_once_none_takes_it_for_a_strangers() {
+    for _ in 0..40 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(
+                    || match Store::open(&path).and_then(|store| store.lock().map(drop)) {
+                        Ok(()) | Err(StoreError::Locked { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    },
+                );
+            }
+        });
+    }
+}
+
+#[test]
 fn folders_of_the_store_that_are_links_are_refused() {
     for name in ["heats", "runs", "tables", "site", "aside", "tmp"] {
         let (folder, store) = store();
