@@ -1,6 +1,8 @@
 //! Made-up artifacts.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod archive;
+
 use std::collections::BTreeMap;
 
 use photofinish_store::{Store, WriterLock, now};
