@@ -96,7 +96,12 @@ impl run::Workers for Session {
 /// How trouble with the store ends.
 pub(crate) fn store_failure(error: StoreError) -> Failure {
     match error {
-        StoreError::Missing { .. } | StoreError::Bundle { .. } => Failure::usage(error),
+        StoreError::Missing { .. }
+        | StoreError::Bundle { .. }
+        | StoreError::NotAStore { .. }
+        | StoreError::NotABundle { .. }
+        | StoreError::NoFolder { .. }
+        | StoreError::InTheWay { .. } => Failure::usage(error),
         _ => Failure::lacking(error),
     }
 }

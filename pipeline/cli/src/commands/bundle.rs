@@ -39,6 +39,7 @@ pub(crate) fn pack(session: &Session, stored: &Stored, file: &Path) -> Result<()
 
 /// Checks a bundle and puts its run into the store.
 pub(crate) fn open(session: &Session, file: &Path) -> Result<(), Failure> {
+    store::bundle::looks_like(file).map_err(store_failure)?;
     let opened = session.writer()?.open_bundle(file).map_err(store_failure)?;
     session.printer.human(&format!(
         "put run {} with {} heats into: {}\nit was packed by photofinish {}{}",

@@ -9,6 +9,7 @@ use crate::{
 
 /// Removes what no kept run names.
 pub(crate) fn gc(session: &Session, keep: usize, dry_run: bool) -> Result<(), Failure> {
+    session.store.require().map_err(store_failure)?;
     let report = if dry_run {
         session.store.gc_preview(keep)
     } else {

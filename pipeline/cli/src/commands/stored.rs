@@ -26,9 +26,7 @@ pub(crate) fn report(session: &Session, arguments: &Report) -> Result<(), Failur
     stages::check_out(session, &arguments.site.out)?;
     let (run, record) = match &arguments.bundle {
         Some(file) => {
-            if !file.is_file() {
-                return Err(Failure::usage(format!("no file: {}", file.display())));
-            }
+            store::bundle::looks_like(file).map_err(store_failure)?;
             let opened = session.writer()?.open_bundle(file).map_err(store_failure)?;
             let record = session.store.run(&opened.run).map_err(store_failure)?;
             (opened.run, record)
