@@ -35,15 +35,9 @@ pub(crate) struct Cli {
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
-    /// Folder of measured artifacts
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        default_value = ".photofinish",
-        env = "PHOTOFINISH_STORE"
-    )]
-    pub(crate) store: PathBuf,
+    /// Folder of measured artifacts [default: .photofinish]
+    #[arg(long, global = true, value_name = "DIR", env = "PHOTOFINISH_STORE")]
+    pub(crate) store: Option<PathBuf>,
     /// How to print results
     #[arg(
         long,
@@ -172,7 +166,7 @@ pub(crate) struct Stored {
 pub(crate) struct Report {
     #[command(flatten)]
     pub(crate) stored: Stored,
-    /// Render from a bundle; no engine needs to be installed
+    /// Render from a bundle: no engine needs to be installed, and without --store none is touched
     #[arg(long, value_name = "FILE", conflicts_with = "run")]
     pub(crate) bundle: Option<PathBuf>,
     #[command(flatten)]

@@ -34,7 +34,8 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
         cli.command,
         Command::Bench(_) | Command::Run(_) | Command::Engines { .. }
     );
-    let session = Session::open(printer, &cli.common, heeds)?;
+    let borrows = matches!(&cli.command, Command::Report(report) if report.bundle.is_some());
+    let session = Session::open(printer, &cli.common, heeds, borrows)?;
     match &cli.command {
         Command::Bench(arguments) => bench::bench(&session, arguments),
         Command::Plan(arguments) => bench::plan(&session, arguments),

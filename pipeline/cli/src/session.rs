@@ -1,10 +1,11 @@
 //! What every command needs: the store, the engines, the machine, and a way to be interrupted.
 
-use std::{cell::OnceCell, collections::BTreeMap};
+use std::{cell::OnceCell, collections::BTreeMap, path::Path};
 
 use catalog::{Catalog, CatalogError, Settings};
 use schema::{Device, Digest, EngineVariant, Fingerprint, Outcome, record::Tool};
 use store::{Store, StoreError, WriterLock};
+use tempfile::TempDir;
 use worker::{WorkerCommand, host::Interrupt};
 
 use crate::{args::Common, failure::Failure, interrupt, printer::Printer, tool};
@@ -16,15 +17,33 @@ pub(crate) struct Session {
     pub(crate) catalog: Catalog,
     pub(crate) interrupt: Interrupt,
     fingerprint: OnceCell<Fingerprint>,
+    /// The folder of a store of our own.
+    _scratch: Option<TempDir>,
 }
+
+/// The store of a command that names none.
+const DEFAULT_STORE: &str = ".photofinish";
 
 impl Session {
     /// Opens the store and reads the user's configuration. Nothing is written. With `heeds`, the
-    /// command looks at the interrupt, and signals trigger it.
-    pub(crate) fn open(printer: Printer, common: &Common, heeds: bool) -> Result<Self, Failure> {
+    /// command looks at the interrupt, and signals trigger it; with `borrows`, a store that nobody
+    /// named is one of its own, gone when the command ends.
+    pub(crate) fn open(
+        printer: Printer,
+        common: &Common,
+        heeds: bool,
+        borrows: bool,
+    ) -> Result<Self, Failure> {
         let settings = Settings::from_environment().map_err(Failure::usage)?;
         let catalog = Catalog::load(&settings).map_err(Failure::usage)?;
-        let store = Store::open(&common.store).map_err(store_failure)?;
+        let named = common.store.as_deref();
+        let (store, scratch) = if borrows && named.is_none() {
+            let (store, folder) = Store::temporary().map_err(store_failure)?;
+            (store, Some(folder))
+        } else {
+            let folder = named.unwrap_or(Path::new(DEFAULT_STORE));
+            (Store::open(folder).map_err(store_failure)?, None)
+        };
         let interrupt = if heeds {
             interrupt::on_signals()
         } else {
@@ -38,6 +57,7 @@ impl Session {
             catalog,
             interrupt,
             fingerprint: OnceCell::new(),
+            _scratch: scratch,
         })
     }
 

@@ -31,7 +31,7 @@ impl Estimate {
         })
     }
 
-    /// A heat begins, or is found to be there.
+    /// A heat begins, or is found to have been measured meanwhile.
     pub(crate) fn take(&mut self, predicted_ns: u64) {
         self.ahead_ns = self.ahead_ns.saturating_sub(predicted_ns);
         self.ahead = self.ahead.saturating_sub(u32::from(predicted_ns > 0));

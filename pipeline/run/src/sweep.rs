@@ -74,6 +74,8 @@ struct Sweep<'a> {
     since: Option<String>,
     /// Time spent on every job.
     spent: BTreeMap<String, Duration>,
+    /// The heats that were to be measured when the run began, by their place in the plan.
+    wanting: Vec<bool>,
     estimate: Estimate,
 }
 
@@ -98,13 +100,22 @@ impl<'a> Sweep<'a> {
         } else {
             None
         };
-        Ok(Self {
+        let mut sweep = Self {
             plan,
             sealed: sealed.collect(),
             since,
             spent: BTreeMap::new(),
-            estimate: Estimate::new(plan.heats.iter().map(|heat| heat.predicted_ns)),
-        })
+            wanting: Vec::new(),
+            estimate: Estimate::default(),
+        };
+        let heats = plan.heats.iter();
+        sweep.wanting = heats
+            .clone()
+            .map(|heat| sweep.have(&heat.key).is_none())
+            .collect();
+        let wanted = heats.zip(&sweep.wanting).filter(|(_, wanting)| **wanting);
+        sweep.estimate = Estimate::new(wanted.map(|(heat, _)| heat.predicted_ns));
+        Ok(sweep)
     }
 
     fn take(
@@ -114,7 +125,9 @@ impl<'a> Sweep<'a> {
         heat: &PlannedHeat,
     ) -> Result<HeatResult, RunError> {
         let of = self.plan.heats.len();
-        self.estimate.take(heat.predicted_ns);
+        if self.wanting.get(index).is_some_and(|wanting| *wanting) {
+            self.estimate.take(heat.predicted_ns);
+        }
         if let Some(digest) = self.have(&heat.key) {
             context.tell(&Event::Cached {
                 group: &heat.group,
