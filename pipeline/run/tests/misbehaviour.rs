@@ -156,3 +156,22 @@ fn a_heat_ends_when_no_cell_is_left() {
     let log = &heat.blocks[0].launches[0];
     assert_eq!(log.outcome.kind, OutcomeKind::Crashed);
 }
+
+#[test]
+fn a_worker_from_other_sources_is_not_measured() {
+    let mut track = Track::new();
+    track.workers.built_from = Some(schema::Digest::of_bytes(b"other sources"));
+    let (record, _) = track.run(&plan(measure(), vec![("stale", cells(&["steady"]))]));
+    let heat = track.heat(&record, 0);
+    let [outcome] = heat.footer.outcomes.as_slice() else {
+        panic!()
+    };
+    assert_eq!(outcome.kind, OutcomeKind::Unavailable);
+    assert!(
+        outcome.reason.contains("built from other sources"),
+        "{}",
+        outcome.reason
+    );
+    assert!(heat.blocks.is_empty());
+    track.assert_deserted();
+}

@@ -63,6 +63,8 @@ pub struct Synthetic {
     mark: String,
     /// Engines that this machine lacks.
     pub lacking: Vec<&'static str>,
+    /// What the workers of `synthetic` must have been built from.
+    pub built_from: Option<Digest>,
     /// Every command that was asked for.
     pub asked: RefCell<Vec<EngineVariant>>,
 }
@@ -73,6 +75,7 @@ impl Synthetic {
             binary: binary.to_owned(),
             mark: mark.to_owned(),
             lacking: vec![],
+            built_from: None,
             asked: RefCell::default(),
         }
     }
@@ -93,6 +96,10 @@ impl Workers for Synthetic {
             args,
             env: BTreeMap::from([(MARK.to_owned(), self.mark.clone())]),
         })
+    }
+
+    fn built_from(&self, engine: &str) -> Option<Digest> {
+        self.built_from.filter(|_| engine == "synthetic")
     }
 }
 
