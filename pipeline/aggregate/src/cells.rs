@@ -52,6 +52,7 @@ pub(crate) fn cells(plan: &Plan, groups: Vec<Group<'_>>) -> Cells {
                     row.tool = tool;
                     row.started = origin.as_ref().map(|origin| origin.started.clone());
                     row.load = origin.as_ref().map(|origin| origin.load.clone());
+                    row.alone = origin.as_ref().and_then(|origin| origin.alone.clone());
                     cells.rows.push(row);
                 }
             }
@@ -109,6 +110,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         tool: None,
         started: None,
         load: None,
+        alone: None,
         launches: slot.launches,
     }
 }

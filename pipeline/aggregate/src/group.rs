@@ -35,6 +35,8 @@ pub(crate) struct Origin {
     pub(crate) tool: Tool,
     pub(crate) started: String,
     pub(crate) finished: String,
+    /// Why workers ran one at a time, in a block where they did.
+    pub(crate) alone: Option<String>,
 }
 
 /// All groups of the plan, in its order.
@@ -84,6 +86,7 @@ fn measured(planned: &PlannedHeat, heat: Digest, content: Heat) -> Group<'_> {
         tool: content.header.tool.clone(),
         started: content.header.started.clone(),
         finished: content.footer.finished.clone(),
+        alone: content.blocks.iter().find_map(|block| block.alone.clone()),
     };
     let shares = content
         .blocks

@@ -348,6 +348,7 @@ fn block(index: u32, launches: Vec<Launch>) -> Block {
         started: format!("2026-11-20T16:{:02}:00Z", index % 60),
         canary_before: canary,
         canary_after: canary,
+        alone: None,
         load_before: load(),
         load_after: load(),
         supervisor_ns: 1_000_000,

@@ -30,10 +30,11 @@ pub(crate) fn measure(
     orders.shuffle(&mut lanes);
     let limit = memory_limit(setting, &load_before);
     let mut meter = Meter::default();
-    match alone(setting, slots, &load_before) {
+    let alone = alone(setting, slots, &load_before);
+    match &alone {
         None => together(context, setting, &mut lanes, &mut orders, limit, &mut meter)?,
         Some(reason) => {
-            context.tell(&Event::Note { text: &reason });
+            context.tell(&Event::Note { text: reason });
             one_at_a_time(context, setting, &mut lanes, limit, &mut meter)?;
         }
     }
@@ -43,6 +44,7 @@ pub(crate) fn measure(
         started,
         canary_before,
         canary_after: canary::sing(),
+        alone,
         load_before,
         load_after: telemetry::load(),
         supervisor_ns: meter.supervisor_ns,

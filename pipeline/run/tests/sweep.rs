@@ -395,6 +395,7 @@ fn cells_that_do_not_fit_together_take_turns() {
     let (record, diary) = track.run(&plan(measure(), vec![("g", cells)]));
     assert_eq!(diary.count("note: workers run one at a time"), 2);
     let heat = track.heat(&record, 0);
+    assert!(heat.blocks.iter().all(|block| block.alone.is_some()));
     assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 2]);
     for launch in heat.blocks.iter().flat_map(|block| &block.launches) {
         let sequences: Vec<u32> = launch.rounds.iter().map(|round| round.sequence).collect();
@@ -414,6 +415,7 @@ fn a_device_takes_one_worker_at_a_time() {
     let (record, diary) = track.run(&plan(measure(), vec![("g", cells)]));
     assert_eq!(diary.count("note: a device takes one worker at a time"), 2);
     let heat = track.heat(&record, 0);
+    assert!(heat.blocks.iter().all(|block| block.alone.is_some()));
     assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 2]);
     // The reference is always that of the CPU.
     let parity = heat.reference.parity[0].as_ref().unwrap();

@@ -131,6 +131,9 @@ pub struct Block {
     pub canary_before: Canary,
     /// The canary after the last.
     pub canary_after: Canary,
+    /// Why the workers ran one at a time, their rounds back to back; `None`: all were alive
+    /// together and their rounds interleaved.
+    pub alone: Option<String>,
     /// Load of the machine before.
     pub load_before: Load,
     /// Load of the machine after.

@@ -250,6 +250,9 @@ pub struct CellRow {
     pub started: Option<String>,
     /// The load that its heat found: `Environment::load` is that of the machine's first heat.
     pub load: Option<Load>,
+    /// Why the workers of its heat ran one at a time, in words; `None`: their rounds were
+    /// interleaved.
+    pub alone: Option<String>,
     /// Launches with their samples, in the order of blocks.
     pub launches: Vec<LaunchRow>,
 }

@@ -164,6 +164,7 @@ pub fn block(index: u32) -> Block {
         started: now(),
         canary_before: canary,
         canary_after: canary,
+        alone: None,
         load_before: load(),
         load_after: load(),
         supervisor_ns: 1,
