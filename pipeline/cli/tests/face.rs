@@ -143,7 +143,7 @@ fn a_corrupt_heat_is_set_aside_named_and_measured_again() {
     let again = user.run(&bench);
     assert!(again.status.success(), "{}", text(&again));
     assert!(
-        text(&again).contains("set aside") && text(&again).contains("1 groups measured, 1 cached"),
+        text(&again).contains("set aside") && text(&again).contains("1 group measured, 1 cached"),
         "{}",
         text(&again)
     );

@@ -182,17 +182,22 @@ impl Summary {
         } else {
             String::new()
         };
-        let _ = match (self.measured_heats, left) {
-            (0, 0) => writeln!(
+        let groups = |count: usize| format!("{count} group{}", if count == 1 { "" } else { "s" });
+        let _ = if self.measured_heats == 0 && left == 0 {
+            let all = if self.heats == 1 { "the" } else { "all" };
+            let are = if self.heats == 1 { "is" } else { "are" };
+            writeln!(
                 text,
-                "\nall {} groups are cached: nothing was measured",
-                self.heats
-            ),
-            (measured, _) => writeln!(
+                "\n{all} {} {are} cached: nothing was measured",
+                groups(self.heats)
+            )
+        } else {
+            let measured = groups(self.measured_heats);
+            writeln!(
                 text,
-                "\n{measured} groups measured, {} cached{not_reached}",
+                "\n{measured} measured, {} cached{not_reached}",
                 self.cached_heats
-            ),
+            )
         };
         if self.site.is_some() {
             text.push_str(&self.site_line());
