@@ -11,7 +11,7 @@ use std::{
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-use crate::command::{cargo, photofinish, program, run, target};
+use crate::command::{cargo, photofinish, program, root, run, target};
 
 type Benchmark = (&'static str, fn(&Path) -> Result<(), String>);
 
@@ -171,26 +171,75 @@ fn site(folder: &Path) -> Result<(), String> {
 }
 
 /// Our step time beside that of a plain Python loop. Needs a Python that has torch and onnxruntime.
-fn python(_: &Path) -> Result<(), String> {
-    let Some(python) = std::env::var_os("PHOTOFINISH_BENCH_PYTHON") else {
-        println!(
-            "set PHOTOFINISH_BENCH_PYTHON to a Python with the packages of \
-             pipeline/engines/bench/requirements.txt"
-        );
-        return Ok(());
+///
+/// PyTorch is raced a second time with an allocator that gives nothing back to the kernel: without
+/// page faults, whose number differs between the two sides and from launch to launch, what is left
+/// is the difference that is ours.
+fn python(folder: &Path) -> Result<(), String> {
+    let python = match std::env::var_os("PHOTOFINISH_BENCH_PYTHON") {
+        Some(python) => PathBuf::from(python),
+        None => bench_python(folder)?,
     };
     run(program(photofinish()).args(["engines", "install"]))?;
-    let example = [
-        "--package",
-        "photofinish-worker-onnxruntime",
-        "--example",
-        "versus_python",
-    ];
-    run(cargo(&["run", "--quiet", "--release", "--locked"])
-        .args(example)
-        .args(["--", "--python"])
-        .arg(python))
+    let workers = ["photofinish-worker-torch", "photofinish-worker-onnxruntime"];
+    for worker in workers {
+        run(&mut cargo(&[
+            "build",
+            "--release",
+            "--locked",
+            "-p",
+            worker,
+        ]))?;
+    }
+    let library = onnxruntime_library()?;
+    let race = || {
+        let mut command = cargo(&["run", "--quiet", "--release", "--locked"]);
+        command
+            .args(["--package", "photofinish-worker-onnxruntime"])
+            .args(["--example", "versus_python", "--", "--python"])
+            .arg(&python)
+            .env("PHOTOFINISH_ORT_LIBRARY", &library);
+        command
+    };
+    run(&mut race())?;
+    println!("the same, memory kept between steps:");
+    run(race()
+        .args(["--engine", "pytorch/eager"])
+        .env("GLIBC_TUNABLES", KEEP_MEMORY))
 }
+
+/// A Python with the packages that the plain loop needs (4 GB), set up once.
+fn bench_python(folder: &Path) -> Result<PathBuf, String> {
+    let home = folder.join("python");
+    let python = home.join("bin/python");
+    let complete = home.join("complete");
+    if !complete.exists() {
+        run(program("python3").args(["-m", "venv"]).arg(&home))?;
+        run(program(&python)
+            .args(["-m", "pip", "install", "--requirement"])
+            .arg("pipeline/engines/bench/requirements.txt"))?;
+        write(&complete, "")?;
+    }
+    Ok(python)
+}
+
+/// The library that `engines install` put in place.
+fn onnxruntime_library() -> Result<PathBuf, String> {
+    let folder = root().join(".engines/onnxruntime/site-packages/onnxruntime/capi");
+    let entries =
+        fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    entries
+        .filter_map(|entry| entry.ok()?.path().canonicalize().ok())
+        .find(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with("libonnxruntime.so."))
+        })
+        .ok_or_else(|| format!("no libonnxruntime in {}", folder.display()))
+}
+
+/// glibc's thresholds for giving memory back, too high to be reached.
+const KEEP_MEMORY: &str =
+    "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592";
 
 fn bench_command(folder: &Path, name: &str, manifest: &Path) -> Command {
     let place = |kind: &str| -> PathBuf { folder.join(format!("{kind}-{name}")) };

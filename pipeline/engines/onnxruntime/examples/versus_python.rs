@@ -5,12 +5,16 @@
 //! cargo build --release -p photofinish-worker-torch -p photofinish-worker-onnxruntime
 //! PHOTOFINISH_ORT_LIBRARY=…/libonnxruntime.so.1.31.1 \
 //!   cargo run --release -p photofinish-worker-onnxruntime --example versus_python -- \
-//!   --python VENV/bin/python [--rounds 20] [--threads 2] [--clock wall|cpu]
+//!   --python VENV/bin/python [--launches 6] [--rounds 8] [--threads 2] [--clock wall|cpu] \
+//!   [--engine pytorch/eager|onnxruntime/cpu] [--batch 1|8]
 //! ```
 //!
 //! ResNet-50 in fp32, batch 1 and 8, each engine: both sides are alive together, the waiting one
 //! stopped, and take short rounds in alternating order, so that the machine's moods hit both
-//! alike. Printed is the median over rounds of the ratio of the rounds' medians.
+//! alike. Both are launched several times: how a process happens to lay out its memory lasts as
+//! long as it lives, and moves PyTorch's steps by several per cent. Printed is the median over
+//! launches of each launch's median ratio, the least and the largest, and the page faults of a
+//! step on either side, since they are what differs from launch to launch.
 //!
 //! On a machine that others use, `--clock cpu --threads 1` compares the processor time of a step,
 //! which waiting for a processor does not change. (With more threads it would count spinning.)
@@ -47,9 +51,12 @@ const DISCARD: u64 = 2;
 
 struct Settings {
     python: PathBuf,
+    launches: usize,
     rounds: usize,
     threads: u32,
     clock: Clock,
+    engine: Option<String>,
+    batch: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -62,6 +69,9 @@ fn main() -> Result<()> {
     let settings = settings()?;
     let scratch = tempfile::tempdir()?;
     for batch in [1, 8] {
+        if settings.batch.is_some_and(|only| only != batch) {
+            continue;
+        }
         let dims = BTreeMap::from([("batch".to_owned(), batch)]);
         let graph = models::zoo::build("resnet50", &dims)?;
         let model = scratch.path().join(format!("resnet50_{batch}.onnx"));
@@ -79,18 +89,22 @@ fn main() -> Result<()> {
             ),
         ];
         for (engine, binary, arguments) in pairs {
+            if settings
+                .engine
+                .as_deref()
+                .is_some_and(|only| only != engine)
+            {
+                continue;
+            }
             let cell = cell(&graph, engine, batch, settings.threads)?;
-            let ours = start(&worker(binary)?, &cell, &graph, scratch.path())?;
-            let python = start(
-                &plain_loop(&settings.python, arguments),
-                &cell,
-                &graph,
-                scratch.path(),
-            )?;
-            report(
-                &format!("resnet50 batch {batch} {engine}"),
-                &race(ours, python, &settings)?,
-            )?;
+            let mut launches = Vec::new();
+            for _ in 0..settings.launches {
+                let ours = start(&worker(binary)?, &cell, &graph, scratch.path())?;
+                let python = plain_loop(&settings.python, arguments.clone());
+                let python = start(&python, &cell, &graph, scratch.path())?;
+                launches.push(race(ours, python, &settings)?);
+            }
+            report(&format!("resnet50 batch {batch} {engine}"), &launches)?;
         }
     }
     Ok(())
@@ -106,13 +120,16 @@ fn settings() -> Result<Settings> {
         python: value("--python")
             .ok_or("--python PATH is needed: one with torch and onnxruntime")?
             .into(),
-        rounds: value("--rounds").map_or(Ok(20), |text| text.parse())?,
+        launches: value("--launches").map_or(Ok(6), |text| text.parse())?,
+        rounds: value("--rounds").map_or(Ok(8), |text| text.parse())?,
         threads: value("--threads").map_or(Ok(2), |text| text.parse())?,
         clock: match value("--clock").map(String::as_str) {
             None | Some("wall") => Clock::Wall,
             Some("cpu") => Clock::Cpu,
             Some(other) => return Err(format!("no clock `{other}`").into()),
         },
+        engine: value("--engine").cloned(),
+        batch: value("--batch").map(|text| text.parse()).transpose()?,
     })
 }
 
@@ -214,35 +231,69 @@ fn times(host: &mut Host, min_steps: u64, min_ns: u64) -> Result<Vec<u64>> {
     }
 }
 
-/// The medians of both sides, round by round, in nanoseconds.
-fn race(mut ours: Host, mut python: Host, settings: &Settings) -> Result<Vec<[f64; 2]>> {
-    let mut rounds = Vec::new();
-    let round = |host: &mut Host| -> Result<f64> {
-        host.resume().map_err(words)?;
-        let before = cpu_ns(host.pid())?;
-        let samples = times(host, 3, 500_000_000)?;
-        let spent = cpu_ns(host.pid())?.saturating_sub(before);
-        host.pause().map_err(words)?;
-        Ok(match settings.clock {
-            Clock::Wall => median(samples.into_iter().map(|sample| sample as f64).collect()),
-            Clock::Cpu => spent as f64 / (samples.len() as u64 + DISCARD) as f64,
-        })
-    };
+/// One launch of both sides: ours first, Python second.
+struct Launch {
+    /// Medians of the rounds' ratios and of each side's rounds, in nanoseconds.
+    ratio: f64,
+    step_ns: [f64; 2],
+    /// Minor page faults in a step.
+    faults: [f64; 2],
+}
+
+/// What one side did in one round.
+struct Round {
+    step_ns: f64,
+    faults: f64,
+}
+
+fn race(ours: Host, python: Host, settings: &Settings) -> Result<Launch> {
+    let mut sides = [ours, python];
+    let mut rounds: [Vec<Round>; 2] = [vec![], vec![]];
     for turn in 0..settings.rounds {
-        let pair = if turn % 2 == 0 {
-            let first = round(&mut ours)?;
-            [first, round(&mut python)?]
-        } else {
-            let first = round(&mut python)?;
-            [round(&mut ours)?, first]
-        };
-        rounds.push(pair);
+        for side in [turn % 2, 1 - turn % 2] {
+            rounds[side].push(round(&mut sides[side], settings.clock)?);
+        }
     }
-    for mut host in [ours, python] {
+    for mut host in sides {
         host.resume().map_err(words)?;
         let _ended = host.finish(Instant::now() + PATIENCE);
     }
-    Ok(rounds)
+    let [ours, python] = &rounds;
+    let ratios = ours.iter().zip(python).map(|(a, b)| a.step_ns / b.step_ns);
+    let of = |what: fn(&Round) -> f64| {
+        [ours, python].map(|rounds| median(rounds.iter().map(what).collect()))
+    };
+    Ok(Launch {
+        ratio: median(ratios.collect()),
+        step_ns: of(|round| round.step_ns),
+        faults: of(|round| round.faults),
+    })
+}
+
+fn round(host: &mut Host, clock: Clock) -> Result<Round> {
+    host.resume().map_err(words)?;
+    let (cpu, faults) = (cpu_ns(host.pid())?, minor_faults(host.pid())?);
+    let samples = times(host, 3, 500_000_000)?;
+    let cpu = cpu_ns(host.pid())?.saturating_sub(cpu);
+    let faults = minor_faults(host.pid())?.saturating_sub(faults);
+    host.pause().map_err(words)?;
+    let steps = (samples.len() as u64 + DISCARD) as f64;
+    Ok(Round {
+        step_ns: match clock {
+            Clock::Wall => median(samples.into_iter().map(|sample| sample as f64).collect()),
+            Clock::Cpu => cpu as f64 / steps,
+        },
+        faults: faults as f64 / steps,
+    })
+}
+
+/// Page faults of a process that needed no reading from disk (field 10 of `stat`).
+fn minor_faults(pid: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The second field, a name in parentheses, may hold spaces.
+    let (_, rest) = text.rsplit_once(')').ok_or("a process without a name")?;
+    let field = rest.split_whitespace().nth(7).ok_or("no tenth field")?;
+    Ok(field.parse()?)
 }
 
 /// Processor time of all threads of a process (first number of each `schedstat`).
@@ -264,19 +315,21 @@ fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-fn report(what: &str, rounds: &[[f64; 2]]) -> Result<()> {
-    let side = |index: usize| median(rounds.iter().map(|pair| pair[index]).collect()) / 1e6;
-    let mut ratios: Vec<f64> = rounds.iter().map(|[ours, python]| ours / python).collect();
-    ratios.sort_by(f64::total_cmp);
-    let quartile = |quarter: usize| ratios[(ratios.len() - 1) * quarter / 4];
+fn report(what: &str, launches: &[Launch]) -> Result<()> {
+    let of = |value: &dyn Fn(&Launch) -> f64| median(launches.iter().map(value).collect());
+    let ratios = || launches.iter().map(|launch| launch.ratio);
     writeln!(
         std::io::stdout(),
-        "{what}: ours {:.2} ms, Python {:.2} ms, ratio {:.3} (quartiles {:.3} to {:.3})",
-        side(0),
-        side(1),
-        median(ratios.clone()),
-        quartile(1),
-        quartile(3),
+        "{what}: ours {:.2} ms, Python {:.2} ms, ratio {:.3} ({:.3} to {:.3} over {} launches), \
+         page faults a step: ours {:.0}, Python {:.0}",
+        of(&|launch| launch.step_ns[0]) / 1e6,
+        of(&|launch| launch.step_ns[1]) / 1e6,
+        of(&|launch| launch.ratio),
+        ratios().fold(f64::INFINITY, f64::min),
+        ratios().fold(0.0, f64::max),
+        launches.len(),
+        of(&|launch| launch.faults[0]),
+        of(&|launch| launch.faults[1]),
     )?;
     Ok(())
 }
