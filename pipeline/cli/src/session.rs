@@ -34,7 +34,8 @@ impl Session {
         heeds: bool,
         borrows: bool,
     ) -> Result<Self, Failure> {
-        let settings = Settings::from_environment().map_err(Failure::usage)?;
+        let mut settings = Settings::from_environment().map_err(Failure::usage)?;
+        settings.library_path = telemetry::library_path();
         let catalog = Catalog::load(&settings).map_err(Failure::usage)?;
         let named = common.store.as_deref();
         let (store, scratch) = if borrows && named.is_none() {

@@ -8,7 +8,7 @@ use crate::Probe;
 
 /// Environment variables that change how fast engines are begin so: thread pools, kernel
 /// libraries, allocators, the dynamic linker, drivers.
-const PREFIXES: [&str; 28] = [
+const PREFIXES: [&str; 27] = [
     "ATEN_",
     "CUBLAS_",
     "CUDA_",
@@ -17,7 +17,6 @@ const PREFIXES: [&str; 28] = [
     "GLIBC_TUNABLES",
     "GOMP_",
     "KMP_",
-    "LD_LIBRARY_PATH",
     "LD_PRELOAD",
     "MALLOC_",
     "MKL_",
@@ -38,6 +37,9 @@ const PREFIXES: [&str; 28] = [
     "TORCHINDUCTOR_",
     "XLA_",
 ];
+
+/// Holds folders of cargo's beside the user's, so it is taken from [`crate::library_path`].
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 impl Probe {
     /// What a user may set and what changes how fast everything is: the frequency governor, boost,
@@ -72,9 +74,12 @@ impl Probe {
             memory_limit_bytes: self.memory_limit_bytes(),
             cpu_quota: self.cpu_quota(),
             load: self.load(),
-            variables: engine_variables(env::vars_os().filter_map(|(name, value)| {
-                Some((name.into_string().ok()?, value.into_string().ok()?))
-            })),
+            variables: engine_variables(
+                env::vars_os().filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.into_string().ok()?))
+                }),
+                &crate::library_path().to_string_lossy(),
+            ),
         }
     }
 
@@ -108,9 +113,16 @@ fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// The variables that change what engines do.
-fn engine_variables(all: impl Iterator<Item = (String, String)>) -> BTreeMap<String, String> {
-    all.filter(|(name, _)| PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+/// The variables that change what engines do; `LD_LIBRARY_PATH` holds the user's folders only.
+fn engine_variables(
+    all: impl Iterator<Item = (String, String)>,
+    library_path: &str,
+) -> BTreeMap<String, String> {
+    let heeded = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    all.filter(|(name, _)| name != LIBRARY_PATH && heeded(name))
+        .chain(
+            (!library_path.is_empty()).then(|| (LIBRARY_PATH.to_owned(), library_path.to_owned())),
+        )
         .collect()
 }
 
@@ -208,14 +220,22 @@ mod tests {
             ("TF_XLA_FLAGS", "1"),
             ("TF_CLI_CONFIG_FILE", "z"),
             ("MALLOC_ARENA_MAX", "1"),
+            ("LD_LIBRARY_PATH", "/cargo:/users/own"),
         ];
         let kept = engine_variables(
             all.into_iter()
                 .map(|(name, value)| (name.to_owned(), value.to_owned())),
+            "/users/own",
         );
+        assert_eq!(kept["LD_LIBRARY_PATH"], "/users/own");
         assert_eq!(
             kept.keys().collect::<Vec<_>>(),
-            ["MALLOC_ARENA_MAX", "OMP_NUM_THREADS", "TF_XLA_FLAGS"]
+            [
+                "LD_LIBRARY_PATH",
+                "MALLOC_ARENA_MAX",
+                "OMP_NUM_THREADS",
+                "TF_XLA_FLAGS"
+            ]
         );
     }
 }

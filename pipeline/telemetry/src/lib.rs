@@ -9,10 +9,12 @@
 mod environment;
 mod fingerprint;
 mod gpu;
+mod library_path;
 mod limits;
 mod load;
 mod probe;
 
+pub use library_path::library_path;
 pub use probe::Probe;
 
 use std::collections::BTreeMap;

@@ -57,6 +57,10 @@ pub enum EngineState {
     Bundled,
 }
 
+/// Where the dynamic linker looks for libraries first, see ld.so(8). Always set for a worker, since
+/// what this process was started with may hold more than the user's folders.
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+
 impl Catalog {
     /// The built-in engines and those that the user registered.
     ///
@@ -242,11 +246,16 @@ impl Catalog {
         match engine.origin() {
             Origin::Registered(command) => match missing_program(engine.name(), command) {
                 Some(reason) => Err(unavailable(reason)),
-                None => Ok(WorkerCommand {
-                    program: command.program.clone(),
-                    args: command.args.clone(),
-                    env: command.env.clone(),
-                }),
+                None => {
+                    let mut env = command.env.clone();
+                    env.entry(LIBRARY_PATH.to_owned())
+                        .or_insert_with(|| self.library_path(&[]));
+                    Ok(WorkerCommand {
+                        program: command.program.clone(),
+                        args: command.args.clone(),
+                        env,
+                    })
+                }
             },
             Origin::BuiltIn(built_in) => {
                 self.built_in_command(engine, built_in).map_err(unavailable)
@@ -277,7 +286,7 @@ impl Catalog {
             .as_ref()
             .map(|recipe| Place::of(engine, &recipe.lock, &self.settings).packages());
         let env = packages
-            .map(|packages| environment(built_in, &packages))
+            .map(|packages| self.environment(built_in, &packages))
             .unwrap_or_default();
         Ok(WorkerCommand {
             program,
@@ -298,6 +307,28 @@ impl Catalog {
         complete::look(&home, lock.digest, depth, &mut |_| true).unwrap_or(Found::Nothing)
     }
 
+    /// The environment variables of a worker: paths among its packages, and where the dynamic
+    /// linker looks.
+    fn environment(&self, built_in: &BuiltIn, packages: &Path) -> BTreeMap<String, String> {
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let paths = built_in.worker.paths.iter();
+        let mut env: BTreeMap<_, _> = paths
+            .map(|(name, path)| (name.clone(), text(packages.join(path))))
+            .collect();
+        let folders = built_in.worker.library_path.iter();
+        let folders: Vec<_> = folders.map(|folder| text(packages.join(folder))).collect();
+        env.insert(LIBRARY_PATH.to_owned(), self.library_path(&folders));
+        env
+    }
+
+    /// These folders, then the user's.
+    fn library_path(&self, folders: &[String]) -> String {
+        let users = self.settings.library_path.to_string_lossy();
+        let users = (!users.is_empty()).then_some(users.as_ref());
+        let all: Vec<&str> = folders.iter().map(String::as_str).chain(users).collect();
+        all.join(":")
+    }
+
     fn engine(&self, name: &str) -> Result<&Engine, CatalogError> {
         self.engines
             .iter()
@@ -310,31 +341,6 @@ impl Catalog {
                 }
             })
     }
-}
-
-/// The environment variables of a worker: paths among its packages, and where the dynamic linker
-/// looks before it looks where the user says.
-fn environment(built_in: &BuiltIn, packages: &Path) -> BTreeMap<String, String> {
-    let text = |path: PathBuf| path.to_string_lossy().into_owned();
-    let paths = built_in.worker.paths.iter();
-    let mut env: BTreeMap<_, _> = paths
-        .map(|(name, path)| (name.clone(), text(packages.join(path))))
-        .collect();
-    let mut folders: Vec<_> = built_in
-        .worker
-        .library_path
-        .iter()
-        .map(|folder| text(packages.join(folder)))
-        .collect();
-    if !folders.is_empty() {
-        folders.extend(
-            env::var("LD_LIBRARY_PATH")
-                .ok()
-                .filter(|users| !users.is_empty()),
-        );
-        env.insert(String::from("LD_LIBRARY_PATH"), folders.join(":"));
-    }
-    env
 }
 
 fn missing_program(name: &str, command: &Registered) -> Option<String> {

@@ -22,6 +22,9 @@ pub struct Settings {
     pub python: Option<PathBuf>,
     /// Folders in which programs are searched for.
     pub search_path: OsString,
+    /// Folders in which the dynamic linker looks for a worker's libraries after the engine's own:
+    /// the user's `LD_LIBRARY_PATH`.
+    pub library_path: OsString,
     /// Folders in which workers are searched for, the first first.
     pub binaries: Vec<PathBuf>,
     /// The checkout from which workers can be built; `None` when there is none.
@@ -98,6 +101,7 @@ impl Settings {
             engines,
             python: set.get("PHOTOFINISH_PYTHON").map(PathBuf::from),
             search_path: set.get("PATH").unwrap_or_default(),
+            library_path: set.get("LD_LIBRARY_PATH").unwrap_or_default(),
             binaries: binaries(),
             checkout: checkout(),
             pip: file.pip,

@@ -495,7 +495,10 @@ fn a_worker_is_started_only_when_its_engine_is_there() {
     let library = case.home().join(LIBRARY);
     assert_eq!(command.env["DEMO_LIBRARY"], library.to_str().unwrap());
     let folder = library.parent().unwrap().to_str().unwrap();
-    assert!(command.env["LD_LIBRARY_PATH"].starts_with(folder));
+    assert_eq!(
+        command.env["LD_LIBRARY_PATH"],
+        format!("{folder}:/users/own")
+    );
     assert_eq!(catalog.availability()["demo"].missing, None);
 
     fs::remove_file(case.home().join("sdk/lib/libdemo.so")).unwrap();

@@ -7,7 +7,9 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -116,6 +118,7 @@ pub(crate) fn settings(root: &Path) -> Settings {
         engines: root.join("engines"),
         python: None,
         search_path: env::var_os("PATH").unwrap(),
+        library_path: OsString::from("/users/own"),
         binaries: vec![root.join("target").join("debug")],
         checkout: None,
         pip: Pip {
