@@ -43,6 +43,16 @@ impl Digest {
         Self(hasher.finalize().into())
     }
 
+    /// The hash of the bytes that the pieces make when they are put together, wherever they are cut.
+    #[must_use]
+    pub fn of_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hasher = Sha256::new();
+        for piece in pieces {
+            hasher.update(piece);
+        }
+        Self(hasher.finalize().into())
+    }
+
     /// The first 12 hexadecimal digits: enough to tell artifacts of one store apart by eye.
     #[must_use]
     pub fn short(&self) -> String {
@@ -60,7 +70,16 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        // A plan writes tens of thousands of these: formatting byte by byte would show.
+        let digit = |nibble: u8| match nibble {
+            0..=9 => b'0' + nibble,
+            _ => b'a' - 10 + nibble,
+        };
+        let mut digits = [0; 64];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+        }
+        f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -135,5 +154,12 @@ mod tests {
     fn parts_are_separated() {
         let joined = |parts: &[&[u8]]| Digest::of_parts(parts.iter().copied());
         assert_ne!(joined(&[b"ab", b"c"]), joined(&[b"a", b"bc"]));
+    }
+
+    #[test]
+    fn pieces_are_put_together() {
+        let together = |pieces: &[&[u8]]| Digest::of_pieces(pieces.iter().copied());
+        assert_eq!(together(&[b"ab", b"", b"c"]), Digest::of_bytes(b"abc"));
+        assert_eq!(together(&[]), Digest::of_bytes(b""));
     }
 }
