@@ -25,8 +25,6 @@
 mod memory;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use schema::{
     Graph, Mode, Precision,
     graph::{ElementType, Node, Op, Role},
@@ -34,7 +32,7 @@ use schema::{
 
 use crate::{
     ModelError,
-    infer::{self, ValueType},
+    infer::{self, ValueType, Wires},
 };
 
 /// Cost of one step of a graph.
@@ -76,24 +74,18 @@ pub fn total(graph: &Graph, mode: Mode) -> Result<Cost, ModelError> {
 /// # Errors
 /// As [`total`].
 pub fn total_at(graph: &Graph, mode: Mode, precision: Precision) -> Result<Cost, ModelError> {
-    let sizes = Sizes::new(graph, precision)?;
-    let (mut flops, mut bytes) = (Sum::default(), Sum::default());
-    for cost in node_costs(&sizes, mode) {
-        let cost = cost?;
-        flops.add(cost.flops);
-        bytes.add(cost.bytes);
-    }
-    let weights = sizes.parameters(|role| role == Role::Weight);
-    if mode == Mode::Training {
-        flops.add_product(&[4, weights.elements]);
-        bytes.add_product(&[5, weights.bytes]);
-    }
-    Ok(Cost {
-        flops: sizes.fits(flops)?,
-        bytes: sizes.fits(bytes)?,
-        parameters: weights.elements,
-        peak_bytes: sizes.fits(memory::peak(&sizes, mode))?,
-    })
+    let (wires, types) = checked(graph)?;
+    Sizes::new(graph, &wires, &types, precision).total(mode)
+}
+
+/// Cost of one step in fp32 of a graph whose types are known.
+pub(crate) fn of_types(
+    graph: &Graph,
+    wires: &Wires,
+    types: &[ValueType],
+    mode: Mode,
+) -> Result<Cost, ModelError> {
+    Sizes::new(graph, wires, types, Precision::Fp32).total(mode)
 }
 
 /// Cost of each node, in the graph's order; the optimiser is not part of any.
@@ -101,55 +93,75 @@ pub fn total_at(graph: &Graph, mode: Mode, precision: Precision) -> Result<Cost,
 /// # Errors
 /// As [`total`].
 pub fn nodes(graph: &Graph, mode: Mode, precision: Precision) -> Result<Vec<NodeCost>, ModelError> {
-    node_costs(&Sizes::new(graph, precision)?, mode).collect()
+    let (wires, types) = checked(graph)?;
+    let sizes = Sizes::new(graph, &wires, &types, precision);
+    node_costs(&sizes, mode)
+        .zip(&graph.nodes)
+        .map(|(cost, node)| {
+            let (flops, bytes) = cost?;
+            Ok(NodeCost {
+                node: node.name.clone(),
+                op: node.op.name(),
+                flops,
+                bytes,
+            })
+        })
+        .collect()
 }
 
+fn checked(graph: &Graph) -> Result<(Wires, Vec<ValueType>), ModelError> {
+    infer::shapes(graph)?;
+    let wires = Wires::new(graph).ok_or_else(|| ModelError::Graph {
+        graph: graph.name.clone(),
+        reason: "reads a value that nothing makes".to_owned(),
+    })?;
+    let mut types = wires.given(graph);
+    wires.infer(graph, &mut types)?;
+    Ok((wires, types))
+}
+
+/// Operations and bytes of each node.
 fn node_costs<'a>(
     sizes: &'a Sizes<'a>,
     mode: Mode,
-) -> impl Iterator<Item = Result<NodeCost, ModelError>> + 'a {
+) -> impl Iterator<Item = Result<(u64, u64), ModelError>> + 'a {
     let moving = match mode {
-        Mode::Inference => BTreeSet::new(),
+        Mode::Inference => vec![false; sizes.wires.len()],
         Mode::Training => sizes.values_with_gradient(),
     };
-    sizes.graph.nodes.iter().map(move |node| {
-        let types: Vec<&ValueType> = node
-            .inputs
-            .iter()
-            .filter_map(|n| sizes.types.get(n))
-            .collect();
-        let output = node.outputs.first().and_then(|name| sizes.types.get(name));
-        let forward = work::flops(&node.op, &types, output);
-        let gradients = node
-            .inputs
-            .iter()
-            .filter(|name| moving.contains(name.as_str()))
-            .collect::<Vec<_>>();
-
-        let mut flops = forward;
-        if !gradients.is_empty() {
-            let passes = match node.op {
-                Op::BatchNormalization { .. } | Op::LayerNormalization { .. } => 2,
-                // A bias costs nothing worth counting beside the product.
-                Op::Conv { .. } | Op::Linear => gradients.len().min(2) as u64,
-                _ => gradients.len() as u64,
+    let mut types: Vec<&ValueType> = Vec::new();
+    sizes
+        .wires
+        .nodes(sizes.graph)
+        .map(move |(node, reads, made)| {
+            types.clear();
+            types.extend(reads.iter().filter_map(|place| sizes.types.get(*place)));
+            let forward = work::flops(&node.op, &types, sizes.types.get(made));
+            let gradients = || {
+                let moves = |place: &&usize| moving.get(**place).copied().unwrap_or(false);
+                reads.iter().filter(moves)
             };
-            flops.add_times(forward, passes);
-        }
-        let mut bytes = sizes.traffic(node);
-        if !gradients.is_empty() {
-            bytes.add_times(bytes, 1);
-            for name in gradients {
-                bytes.add(sizes.bytes(name));
+
+            let mut flops = forward;
+            let count = gradients().count() as u64;
+            if count > 0 {
+                let passes = match node.op {
+                    Op::BatchNormalization { .. } | Op::LayerNormalization { .. } => 2,
+                    // A bias costs nothing worth counting beside the product.
+                    Op::Conv { .. } | Op::Linear => count.min(2),
+                    _ => count,
+                };
+                flops.add_times(forward, passes);
             }
-        }
-        Ok(NodeCost {
-            node: node.name.clone(),
-            op: node.op.name(),
-            flops: sizes.fits(flops)?,
-            bytes: sizes.fits(bytes)?,
+            let mut bytes = sizes.traffic(node, reads, made);
+            if count > 0 {
+                bytes.add_times(bytes, 1);
+                for place in gradients() {
+                    bytes.add(sizes.bytes(*place));
+                }
+            }
+            Ok((sizes.fits(flops)?, sizes.fits(bytes)?))
         })
-    })
 }
 
 /// A sum of products of 64-bit numbers, wide enough for those of any graph that was checked, and
@@ -162,9 +174,9 @@ impl Sum {
         self.0 = self.0.saturating_add(u128::from(term));
     }
 
-    fn add_product(&mut self, factors: &[u64]) {
+    fn add_product<'f>(&mut self, factors: impl IntoIterator<Item = &'f u64>) {
         let product = factors
-            .iter()
+            .into_iter()
             .fold(1, |p: u128, &f| p.saturating_mul(u128::from(f)));
         self.0 = self.0.saturating_add(product);
     }
@@ -185,55 +197,81 @@ struct Extent {
 /// A checked graph with the size of every value.
 struct Sizes<'a> {
     graph: &'a Graph,
-    types: BTreeMap<String, ValueType>,
-    float_bytes: u64,
+    wires: &'a Wires,
+    types: &'a [ValueType],
+    /// Bytes of every value.
+    bytes: Vec<u64>,
 }
 
 impl<'a> Sizes<'a> {
-    fn new(graph: &'a Graph, precision: Precision) -> Result<Self, ModelError> {
+    fn new(
+        graph: &'a Graph,
+        wires: &'a Wires,
+        types: &'a [ValueType],
+        precision: Precision,
+    ) -> Self {
         let float_bytes = match precision {
             Precision::Fp64 => 8,
             Precision::Fp32 | Precision::Tf32 => 4,
             Precision::Bf16 | Precision::Fp16 => 2,
         };
-        Ok(Self {
-            graph,
-            types: infer::shapes(graph)?,
-            float_bytes,
-        })
-    }
-
-    fn bytes(&self, name: &str) -> u64 {
-        self.types.get(name).map_or(0, |value| {
+        let bytes = types.iter().map(|value| {
             let element_bytes = match value.element {
-                ElementType::Float => self.float_bytes,
+                ElementType::Float => float_bytes,
                 ElementType::Int64 => 8,
             };
             value.elements().saturating_mul(element_bytes)
+        });
+        Self {
+            graph,
+            wires,
+            types,
+            bytes: bytes.collect(),
+        }
+    }
+
+    fn total(&self, mode: Mode) -> Result<Cost, ModelError> {
+        let (mut flops, mut bytes) = (Sum::default(), Sum::default());
+        for cost in node_costs(self, mode) {
+            let cost = cost?;
+            flops.add(cost.0);
+            bytes.add(cost.1);
+        }
+        let weights = self.parameters(|role| role == Role::Weight);
+        if mode == Mode::Training {
+            flops.add_product(&[4, weights.elements]);
+            bytes.add_product(&[5, weights.bytes]);
+        }
+        Ok(Cost {
+            flops: self.fits(flops)?,
+            bytes: self.fits(bytes)?,
+            parameters: weights.elements,
+            peak_bytes: self.fits(memory::peak(self, mode))?,
         })
+    }
+
+    /// Bytes of the value at a place.
+    fn bytes(&self, place: usize) -> u64 {
+        self.bytes.get(place).copied().unwrap_or(0)
     }
 
     /// What a node reads and writes. A gather reads only the rows it wants; operators that only
     /// rename axes move nothing.
-    fn traffic(&self, node: &Node) -> Sum {
+    fn traffic(&self, node: &Node, reads: &[usize], made: usize) -> Sum {
         let mut sum = Sum::default();
-        let output: u64 = node
-            .outputs
-            .iter()
-            .map(|name| self.bytes(name))
-            .fold(0, u64::saturating_add);
+        let output = self.bytes(made);
         match node.op {
             Op::Flatten { .. } | Op::Reshape { .. } | Op::Squeeze { .. } => {}
             Op::Gather | Op::Slice { .. } => {
                 sum.add_product(&[2, output]);
-                for indices in node.inputs.iter().skip(1) {
-                    sum.add(self.bytes(indices));
+                for indices in reads.iter().skip(1) {
+                    sum.add(self.bytes(*indices));
                 }
             }
             _ => {
                 sum.add(output);
-                for input in &node.inputs {
-                    sum.add(self.bytes(input));
+                for input in reads {
+                    sum.add(self.bytes(*input));
                 }
             }
         }
@@ -245,32 +283,31 @@ impl<'a> Sizes<'a> {
             elements: 0,
             bytes: 0,
         };
-        for parameter in self.graph.parameters.iter().filter(|p| wanted(p.role)) {
-            let elements = self
-                .types
-                .get(&parameter.name)
-                .map_or(0, ValueType::elements);
-            extent.elements = extent.elements.saturating_add(elements);
-            extent.bytes = extent.bytes.saturating_add(self.bytes(&parameter.name));
+        for (index, parameter) in self.graph.parameters.iter().enumerate() {
+            if wanted(parameter.role) {
+                let place = self.wires.parameter(index);
+                let elements = self.types.get(place).map_or(0, ValueType::elements);
+                extent.elements = extent.elements.saturating_add(elements);
+                extent.bytes = extent.bytes.saturating_add(self.bytes(place));
+            }
         }
         extent
     }
 
-    /// Weights and all values that depend on one.
-    fn values_with_gradient(&self) -> BTreeSet<&'a str> {
-        let weights = self
-            .graph
-            .parameters
-            .iter()
-            .filter(|p| p.role == Role::Weight);
-        let mut moving: BTreeSet<&str> = weights.map(|p| p.name.as_str()).collect();
-        for node in &self.graph.nodes {
-            if node
-                .inputs
+    /// For each value whether it is a weight or depends on one.
+    fn values_with_gradient(&self) -> Vec<bool> {
+        let mut moving = vec![false; self.wires.len()];
+        for (index, parameter) in self.graph.parameters.iter().enumerate() {
+            if let Some(moves) = moving.get_mut(self.wires.parameter(index)) {
+                *moves = parameter.role == Role::Weight;
+            }
+        }
+        for (_, reads, made) in self.wires.nodes(self.graph) {
+            let moves = reads
                 .iter()
-                .any(|name| moving.contains(name.as_str()))
-            {
-                moving.extend(node.outputs.iter().map(String::as_str));
+                .any(|place| moving.get(*place).copied().unwrap_or(false));
+            if let Some(slot) = moving.get_mut(made) {
+                *slot = moves;
             }
         }
         moving

@@ -7,6 +7,7 @@
 mod fills;
 mod rules;
 mod window;
+mod wires;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use schema::{
 };
 
 use crate::{ModelError, fill};
+pub(crate) use wires::Wires;
 
 /// Most elements of one value: far above any real tensor, far below overflow.
 pub const MAX_ELEMENTS: u64 = 1 << 40;
@@ -228,20 +230,7 @@ impl Scope {
             .types
             .get(logits)
             .ok_or_else(|| error("nothing makes it".into()))?;
-        let Some((&classes, positions)) = value.shape.split_last() else {
-            return Err(error("a scalar has no classes".into()));
-        };
-        if value.element != ElementType::Float || labels.element != ElementType::Int64 {
-            return Err(error("logits must be floats and labels integers".into()));
-        }
-        if labels.shape != positions {
-            return Err(error(format!(
-                "its shape {:?} wants labels of shape {positions:?}, they have {:?}",
-                value.shape, labels.shape
-            )));
-        }
-        fills::check_below(&labels.fill, &labels.shape, classes)
-            .map_err(|reason| error(format!("labels: {reason}")))
+        check_labels(value, labels.element, &labels.shape, &labels.fill).map_err(error)
     }
 
     fn add_value(&mut self, name: &str, value: ValueType) -> Result<(), ModelError> {
@@ -249,15 +238,8 @@ impl Scope {
             "its name is empty".to_owned()
         } else if self.types.contains_key(name) {
             "its name is taken by another value".to_owned()
-        } else if value.shape.len() > MAX_RANK {
-            format!(
-                "has {} axes, at most {MAX_RANK} are possible",
-                value.shape.len()
-            )
-        } else if value.shape.contains(&0) {
-            format!("shape {:?} has an axis of size 0", value.shape)
-        } else if value.elements() > MAX_ELEMENTS {
-            format!("shape {:?} has more than 2^40 elements", value.shape)
+        } else if let Err(reason) = check_shape(&value) {
+            reason
         } else {
             self.types.insert(name.to_owned(), value);
             return Ok(());
@@ -281,4 +263,43 @@ impl Scope {
             reason,
         }
     }
+}
+
+/// Whether a value can have its shape.
+fn check_shape(value: &ValueType) -> Result<(), String> {
+    let shape = &value.shape;
+    if shape.len() > MAX_RANK {
+        Err(format!(
+            "has {} axes, at most {MAX_RANK} are possible",
+            shape.len()
+        ))
+    } else if shape.contains(&0) {
+        Err(format!("shape {shape:?} has an axis of size 0"))
+    } else if value.elements() > MAX_ELEMENTS {
+        Err(format!("shape {shape:?} has more than 2^40 elements"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether labels of this type and content fit the logits.
+fn check_labels(
+    logits: &ValueType,
+    element: ElementType,
+    shape: &[u64],
+    fill: &Fill,
+) -> Result<(), String> {
+    let Some((&classes, positions)) = logits.shape.split_last() else {
+        return Err("a scalar has no classes".to_owned());
+    };
+    if logits.element != ElementType::Float || element != ElementType::Int64 {
+        return Err("logits must be floats and labels integers".to_owned());
+    }
+    if shape != positions {
+        return Err(format!(
+            "its shape {:?} wants labels of shape {positions:?}, they have {shape:?}",
+            logits.shape
+        ));
+    }
+    fills::check_below(fill, shape, classes).map_err(|reason| format!("labels: {reason}"))
 }

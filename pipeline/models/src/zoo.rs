@@ -10,6 +10,7 @@
 
 mod bert;
 mod dims;
+mod drawing;
 mod efficientnet;
 mod mobilenet;
 mod resnet;
@@ -19,13 +20,18 @@ use std::collections::BTreeMap;
 
 use schema::{Graph, Mode, graph::Op};
 
-use crate::{ModelError, infer};
+use crate::{
+    ModelError,
+    infer::{self, ValueType},
+};
 pub use dims::resolve_dims;
+pub use drawing::{Drawings, Summary};
 
-/// A network's name, its dimensions, and how to build it.
+/// A network's name, its dimensions and where they stand in the graph, and how to build it.
 struct Entry {
     name: &'static str,
     dims: &'static [dims::Dim],
+    sized: &'static [drawing::Sized],
     build: fn(&Sizes<'_>) -> Result<Graph, ModelError>,
 }
 
@@ -48,41 +54,49 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "resnet18",
         dims: dims::IMAGE_224,
+        sized: drawing::IMAGES,
         build: resnet::resnet18,
     },
     Entry {
         name: "resnet50",
         dims: dims::IMAGE_224,
+        sized: drawing::IMAGES,
         build: resnet::resnet50,
     },
     Entry {
         name: "resnet152",
         dims: dims::IMAGE_224,
+        sized: drawing::IMAGES,
         build: resnet::resnet152,
     },
     Entry {
         name: "vgg16",
         dims: dims::IMAGE_VGG,
+        sized: drawing::IMAGES,
         build: vgg::vgg16,
     },
     Entry {
         name: "mobilenet_v2",
         dims: dims::IMAGE_224,
+        sized: drawing::IMAGES,
         build: mobilenet::mobilenet_v2,
     },
     Entry {
         name: "efficientnet_b4",
         dims: dims::IMAGE_380,
+        sized: drawing::IMAGES,
         build: efficientnet::efficientnet_b4,
     },
     Entry {
         name: "bert_tiny",
         dims: dims::TEXT,
+        sized: drawing::TEXT,
         build: bert::bert_tiny,
     },
     Entry {
         name: "bert_base",
         dims: dims::TEXT,
+        sized: drawing::TEXT,
         build: bert::bert_base,
     },
 ];
@@ -140,13 +154,8 @@ fn check_trainable(graph: &Graph) -> Result<(), ModelError> {
         let Op::BatchNormalization { .. } = node.op else {
             continue;
         };
-        let shape = node
-            .inputs
-            .first()
-            .and_then(|name| types.get(name))
-            .map(|value| &value.shape);
-        if shape.is_some_and(|shape| matches!(shape.as_slice(), [1, _, rest @ ..] if rest.iter().all(|&size| size == 1)))
-        {
+        let value = node.inputs.first().and_then(|name| types.get(name));
+        if value.is_some_and(has_one_value_a_channel) {
             return Err(ModelError::Node {
                 graph: graph.name.clone(),
                 node: node.name.clone(),
@@ -158,4 +167,8 @@ fn check_trainable(graph: &Graph) -> Result<(), ModelError> {
         }
     }
     Ok(())
+}
+
+fn has_one_value_a_channel(value: &ValueType) -> bool {
+    matches!(value.shape.as_slice(), [1, _, rest @ ..] if rest.iter().all(|&size| size == 1))
 }

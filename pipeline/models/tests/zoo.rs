@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use photofinish_models::{
-    ModelError, fill,
+    ModelError, cost, fill,
     infer::{self, ValueType},
     resolve, zoo,
 };
@@ -107,6 +107,37 @@ fn dimensions_are_resolved_and_checked() {
         error.to_string().contains("more than 2^40 elements"),
         "{error}"
     );
+}
+
+/// Asks at sizes that share drawings in ever changing order.
+#[test]
+fn drawings_know_of_a_network_what_building_it_tells() {
+    let mut drawings = zoo::Drawings::default();
+    for (name, mode) in zoo::names()
+        .into_iter()
+        .flat_map(|name| [Mode::Inference, Mode::Training].map(|mode| (name, mode)))
+    {
+        let (dim, sizes): (&str, &[u64]) = match name {
+            "vgg16" => ("image", &[224, 448, 672, 8064]),
+            "bert_tiny" | "bert_base" => ("seq", &[1, 2, 31, 512]),
+            _ => ("image", &[32, 33, 225, 8192]),
+        };
+        for batch in [1, 2, 17, 65_536] {
+            for &size in sizes {
+                let sizes = dims(&[("batch", batch), (dim, size)]);
+                let built = zoo::build_for(name, &sizes, mode).ok().and_then(|graph| {
+                    Some(zoo::Summary {
+                        graph: Digest::of_value(&graph),
+                        nodes: graph.nodes.len(),
+                        cost: cost::total(&graph, mode).ok()?,
+                    })
+                });
+                let drawn = drawings.summary(name, &sizes, mode);
+                assert_eq!(drawn, built, "{name} {mode} at {sizes:?}");
+            }
+        }
+    }
+    assert_eq!(drawings.summary("gpt", &dims(&[]), Mode::Inference), None);
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Memory at the worst moment of a step.
 
-use std::collections::BTreeMap;
-
 use schema::{Mode, graph::Op, graph::Role};
 
 use super::{Sizes, Sum};
@@ -20,8 +18,8 @@ pub(super) fn peak(sizes: &Sizes<'_>, mode: Mode) -> Sum {
             for bytes in activations.iter().chain(activations.iter().rev().take(2)) {
                 sum.add(*bytes);
             }
-            for input in &sizes.graph.inputs {
-                sum.add(sizes.bytes(&input.name));
+            for input in 0..sizes.graph.inputs.len() {
+                sum.add(sizes.bytes(input));
             }
         }
     }
@@ -29,23 +27,22 @@ pub(super) fn peak(sizes: &Sizes<'_>, mode: Mode) -> Sum {
 }
 
 /// A value that takes memory of its own.
-struct Owned<'a> {
+struct Owned {
     /// Index of the node that makes it.
     born: usize,
-    name: &'a str,
+    /// Its place among all values.
+    place: usize,
     bytes: u64,
 }
 
-fn owned_values<'a>(sizes: &'a Sizes<'_>) -> impl Iterator<Item = Owned<'a>> {
-    let nodes = sizes.graph.nodes.iter().enumerate();
+fn owned_values(sizes: &Sizes<'_>) -> impl Iterator<Item = Owned> {
+    let nodes = sizes.wires.nodes(sizes.graph).enumerate();
     nodes
-        .filter(|(_, node)| !is_view(&node.op))
-        .flat_map(move |(born, node)| {
-            node.outputs.iter().map(move |name| Owned {
-                born,
-                name,
-                bytes: sizes.bytes(name),
-            })
+        .filter(|(_, (node, ..))| !is_view(&node.op))
+        .map(|(born, (_, _, place))| Owned {
+            born,
+            place,
+            bytes: sizes.bytes(place),
         })
 }
 
@@ -59,50 +56,52 @@ const fn is_view(op: &Op) -> bool {
 /// Largest sum of the values that some node still needs, inputs included.
 fn peak_of_live_values(sizes: &Sizes<'_>) -> Sum {
     let last_use = last_uses(sizes);
-    let inputs = sizes
-        .graph
-        .inputs
-        .iter()
-        .map(|input| u128::from(sizes.bytes(&input.name)));
+    let inputs = (0..sizes.graph.inputs.len()).map(|input| u128::from(sizes.bytes(input)));
     // Inputs stay with the caller.
     let mut live = inputs.fold(0, u128::saturating_add);
     let mut peak = live;
-    let mut dying: BTreeMap<usize, u128> = BTreeMap::new();
-    for Owned { born, name, bytes } in owned_values(sizes) {
-        while let Some(entry) = dying.first_entry().filter(|entry| *entry.key() < born) {
-            live = live.saturating_sub(entry.remove());
+    // For each node the bytes that are free once it is done.
+    let mut dying = vec![0_u128; sizes.graph.nodes.len() + 1];
+    let mut done = 0;
+    for Owned { born, place, bytes } in owned_values(sizes) {
+        for freed in dying.iter().take(born).skip(done) {
+            live = live.saturating_sub(*freed);
         }
+        done = born;
         live = live.saturating_add(u128::from(bytes));
         peak = peak.max(live);
-        let death = last_use.get(name).copied().unwrap_or(born);
-        let entry = dying.entry(death).or_default();
-        *entry = entry.saturating_add(u128::from(bytes));
+        let death = last_use.get(place).copied().flatten().unwrap_or(born);
+        if let Some(freed) = dying.get_mut(death) {
+            *freed = freed.saturating_add(u128::from(bytes));
+        }
     }
     Sum(peak)
 }
 
-/// Index of the last node that needs each value. A view needs the value that it looks at as long
-/// as it is needed itself.
-fn last_uses<'a>(sizes: &'a Sizes<'_>) -> BTreeMap<&'a str, usize> {
-    let mut looks_at: BTreeMap<&str, &str> = BTreeMap::new();
-    let mut last_use = BTreeMap::new();
-    let root = |looks_at: &BTreeMap<&'a str, &'a str>, name: &'a str| {
-        looks_at.get(name).copied().unwrap_or(name)
-    };
-    for (index, node) in sizes.graph.nodes.iter().enumerate() {
-        for name in &node.inputs {
-            last_use.insert(root(&looks_at, name), index);
+/// For each value the index of the last node that needs it. A view needs the value that it looks
+/// at as long as it is needed itself.
+fn last_uses(sizes: &Sizes<'_>) -> Vec<Option<usize>> {
+    let mut looks_at: Vec<usize> = (0..sizes.wires.len()).collect();
+    let mut last_use = vec![None; sizes.wires.len()];
+    let mut needed = |looks_at: &[usize], place: usize, index| {
+        let root = looks_at.get(place).copied().unwrap_or(place);
+        if let Some(slot) = last_use.get_mut(root) {
+            *slot = Some(index);
         }
-        if let (true, [input], [output]) = (
-            is_view(&node.op),
-            node.inputs.as_slice(),
-            node.outputs.as_slice(),
-        ) {
-            looks_at.insert(output, root(&looks_at, input));
+        root
+    };
+    for (index, (node, reads, made)) in sizes.wires.nodes(sizes.graph).enumerate() {
+        for place in reads {
+            let root = needed(&looks_at, *place, index);
+            if is_view(&node.op)
+                && let Some(slot) = looks_at.get_mut(made)
+            {
+                *slot = root;
+            }
         }
     }
-    for name in &sizes.graph.outputs {
-        last_use.insert(root(&looks_at, name), sizes.graph.nodes.len());
+    for place in sizes.wires.outputs() {
+        needed(&looks_at, *place, sizes.graph.nodes.len());
     }
     last_use
 }

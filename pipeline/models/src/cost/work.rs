@@ -12,8 +12,8 @@ pub(super) fn flops(op: &Op, inputs: &[&ValueType], output: Option<&ValueType>) 
     let made = output.elements();
     match (op, inputs) {
         (Op::Conv { .. }, [_, weight, bias @ ..]) => {
-            let taps = weight.shape.iter().skip(1).copied();
-            sum.add_product(&[&[2, made], taps.collect::<Vec<_>>().as_slice()].concat());
+            let taps = weight.shape.iter().skip(1);
+            sum.add_product([2, made].iter().chain(taps));
             sum.add_product(&[made, bias.len() as u64]);
         }
         (Op::Linear, [_, weight, bias @ ..]) => {

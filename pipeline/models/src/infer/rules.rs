@@ -9,6 +9,9 @@ use super::{
 
 type Shape = Vec<u64>;
 
+/// Most values that an operator other than a concatenation reads.
+const MOST_INPUTS: usize = 5;
+
 /// The type that `op` makes of `inputs`, or what is wrong with them.
 pub(super) fn output(op: &Op, inputs: &[&ValueType]) -> Result<ValueType, String> {
     check_attributes(op)?;
@@ -20,11 +23,21 @@ pub(super) fn output(op: &Op, inputs: &[&ValueType]) -> Result<ValueType, String
             .first()
             .map_or(ElementType::Float, |first| first.element),
     };
-    let shapes: Vec<&[u64]> = inputs.iter().map(|input| input.shape.as_slice()).collect();
-    Ok(ValueType {
-        element,
-        shape: shape(op, &shapes)?,
-    })
+    // Only a concatenation reads more: the others need no memory for it.
+    let mut few: [&[u64]; MOST_INPUTS] = [&[]; MOST_INPUTS];
+    let shape = match few.get_mut(..inputs.len()) {
+        Some(shapes) => {
+            for (shape, input) in shapes.iter_mut().zip(inputs) {
+                *shape = &input.shape;
+            }
+            shape(op, shapes)?
+        }
+        None => {
+            let shapes: Vec<&[u64]> = inputs.iter().map(|input| &*input.shape).collect();
+            shape(op, &shapes)?
+        }
+    };
+    Ok(ValueType { element, shape })
 }
 
 /// How many inputs: smallest and largest number.

@@ -11,6 +11,8 @@ pub(super) struct Dim {
     least: u64,
     most: u64,
     multiple_of: u64,
+    /// Whether other sizes make another network, not just the same with other shapes.
+    redraws: bool,
 }
 
 const fn dim(name: &'static str, default: u64, least: u64, most: u64) -> Dim {
@@ -20,6 +22,7 @@ const fn dim(name: &'static str, default: u64, least: u64, most: u64) -> Dim {
         least,
         most,
         multiple_of: 1,
+        redraws: false,
     }
 }
 
@@ -31,7 +34,8 @@ pub(super) const IMAGE_224: &[Dim] = &[BATCH, dim("image", 224, 32, 8192)];
 /// As [`IMAGE_224`], with the size that torchvision's EfficientNet-B4 was trained for.
 pub(super) const IMAGE_380: &[Dim] = &[BATCH, dim("image", 380, 32, 8192)];
 
-/// The classifier reads 7×7 pixels, each the mean of a whole number of pixels.
+/// The classifier reads 7×7 pixels, each the mean of a whole number of pixels: a pooling of that
+/// many, or none.
 pub(super) const IMAGE_VGG: &[Dim] = &[
     BATCH,
     Dim {
@@ -40,6 +44,7 @@ pub(super) const IMAGE_VGG: &[Dim] = &[
         least: 224,
         most: 8064,
         multiple_of: 224,
+        redraws: true,
     },
 ];
 
@@ -81,6 +86,20 @@ pub fn resolve_dims(
             })?;
             Ok((dim.name.to_owned(), size))
         })
+        .collect()
+}
+
+/// Of these dimensions of the network `name` those that decide what is drawn.
+pub(super) fn redrawn(name: &str, dims: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let known = super::entry(name).map_or(&[][..], |entry| entry.dims);
+    let redraws = |dim: &String| {
+        known
+            .iter()
+            .any(|known| known.redraws && known.name == *dim)
+    };
+    dims.iter()
+        .filter(|(dim, _)| redraws(dim))
+        .map(|(dim, size)| (dim.clone(), *size))
         .collect()
 }
 
