@@ -91,13 +91,17 @@ pub(crate) fn resolve(
     };
     let mut known: BTreeMap<Vec<Option<u32>>, usize> = BTreeMap::new();
     let mut refused: BTreeSet<(String, BTreeMap<String, u64>)> = BTreeSet::new();
-    for point in points {
-        let draft = Draft::new(context.world, axes, point, shared);
+    let mode = context.job.mode;
+    let drafts: Vec<Draft> = points
+        .iter()
+        .map(|point| Draft::new(context.world, axes, point, shared))
+        .collect();
+    networks.prepare(drafts.iter().map(|draft| (&draft.model, &draft.dims)), mode);
+    for draft in drafts {
         if let Some(cell) = known.get(&draft.identity) {
             cells.of_point.push(*cell);
             continue;
         }
-        let mode = context.job.mode;
         match networks.get(&draft.model, &draft.dims, mode) {
             Ok(network) => {
                 known.insert(draft.identity.clone(), cells.cells.len());
@@ -203,12 +207,11 @@ impl Draft {
             optimizer: shared.optimizer,
             factors: BTreeMap::new(),
         };
-        let value = |axis: &'_ Axis, index: u32| axis.values.get(index as usize).cloned();
         // The model and the engine first: they decide which other axes apply.
         for (axis, index) in axes.iter().zip(point) {
-            match value(axis, *index) {
-                Some((_, Typed::Model(model))) => draft.model = model,
-                Some((_, Typed::Engine(engine))) => draft.engine = engine,
+            match axis.values.get(*index as usize) {
+                Some((_, Typed::Model(model))) => draft.model.clone_from(model),
+                Some((_, Typed::Engine(engine))) => draft.engine.clone_from(engine),
                 _ => {}
             }
         }
@@ -222,8 +225,8 @@ impl Draft {
                 _ => true,
             };
             draft.identity.push(applies.then_some(*index));
-            if let (true, Some((text, typed))) = (applies, value(axis, *index)) {
-                draft.coordinates.insert(axis.name.clone(), text);
+            if let (true, Some((text, typed))) = (applies, axis.values.get(*index as usize)) {
+                draft.coordinates.insert(axis.name.clone(), text.clone());
                 draft.set(&axis.name, typed);
             }
         }
@@ -238,14 +241,14 @@ impl Draft {
         draft
     }
 
-    fn set(&mut self, axis: &str, value: Typed) {
+    fn set(&mut self, axis: &str, value: &Typed) {
         match value {
-            Typed::Size(size) => drop(self.dims.insert(axis.to_owned(), size)),
-            Typed::Precision(precision) => self.precision = precision,
-            Typed::Device(device) => self.device = device,
-            Typed::Threads(threads) => self.threads = threads,
-            Typed::Optimizer(optimizer) => self.optimizer = optimizer,
-            Typed::Factor(value) => drop(self.factors.insert(axis.to_owned(), value)),
+            Typed::Size(size) => drop(self.dims.insert(axis.to_owned(), *size)),
+            Typed::Precision(precision) => self.precision = *precision,
+            Typed::Device(device) => self.device = *device,
+            Typed::Threads(threads) => self.threads = *threads,
+            Typed::Optimizer(optimizer) => self.optimizer = *optimizer,
+            Typed::Factor(value) => drop(self.factors.insert(axis.to_owned(), value.clone())),
             Typed::Model(_) | Typed::Engine(_) => {}
         }
     }

@@ -3,11 +3,17 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    num::NonZero,
     rc::Rc,
     sync::LazyLock,
+    thread,
 };
 
+use models::{cost::Cost, zoo::Drawings};
 use schema::{Digest, Mode};
+
+/// Networks below which a second processor is not worth starting.
+const SHARE: usize = 64;
 
 /// A network of the zoo with all its dimensions.
 #[derive(Debug, Clone)]
@@ -64,6 +70,7 @@ pub(crate) fn has_dimension(model: &str, dimension: &str) -> bool {
         .is_some_and(|dims| dims.contains_key(dimension))
 }
 
+/// A network by its name, the dimensions that were asked for, and its mode.
 type Request = (String, BTreeMap<String, u64>, Mode);
 
 /// The networks built so far.
@@ -73,6 +80,39 @@ pub(crate) struct Networks {
 }
 
 impl Networks {
+    /// Works out what is going to be asked for, on all processors. What cannot be built is left
+    /// to [`Networks::get`], which says why.
+    pub(crate) fn prepare<'a>(
+        &mut self,
+        requests: impl Iterator<Item = (&'a String, &'a BTreeMap<String, u64>)>,
+        mode: Mode,
+    ) {
+        let requests: BTreeSet<_> = requests.collect();
+        let requests: Vec<Request> = requests
+            .into_iter()
+            .map(|(model, dims)| (model.clone(), dims.clone(), mode))
+            .filter(|request| !self.built.contains_key(request))
+            .collect();
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let share = requests.len().div_ceil(processors).max(SHARE);
+        let mut shares = requests.chunks(share);
+        let own = shares.next().unwrap_or_default();
+        let found: Vec<_> = thread::scope(|scope| {
+            let start =
+                |share| thread::Builder::new().spawn_scoped(scope, move || summaries(share));
+            // Without a thread a share waits until it is asked for, one network at a time.
+            let others: Vec<_> = shares.filter_map(|share| start(share).ok()).collect();
+            let mut found = summaries(own);
+            for other in others {
+                found.extend(other.join().unwrap_or_default());
+            }
+            found
+        });
+        for (request, network) in found {
+            self.built.insert(request, Ok(Rc::new(network)));
+        }
+    }
+
     /// The network of this name and these dimensions.
     ///
     /// # Errors
@@ -90,17 +130,48 @@ impl Networks {
     }
 }
 
+/// The networks among these that can be built.
+fn summaries(requests: &[Request]) -> Vec<(Request, Network)> {
+    let mut drawings = Drawings::default();
+    let mut network = |(model, dims, mode): &Request| {
+        let dims = models::zoo::resolve_dims(model, dims).ok()?;
+        let summary = drawings.summary(model, &dims, *mode)?;
+        Some(Network::new(
+            dims,
+            summary.graph,
+            summary.nodes,
+            &summary.cost,
+        ))
+    };
+    requests
+        .iter()
+        .filter_map(|request| Some((request.clone(), network(request)?)))
+        .collect()
+}
+
+/// A network built as a worker builds it.
 fn build(model: &str, dims: &BTreeMap<String, u64>, mode: Mode) -> Result<Network, String> {
     let dims = models::zoo::resolve_dims(model, dims).map_err(|error| error.to_string())?;
     let graph = models::zoo::build_for(model, &dims, mode).map_err(|error| error.to_string())?;
     let cost = models::cost::total(&graph, mode).map_err(|error| error.to_string())?;
-    Ok(Network {
-        graph: Digest::of_value(&graph),
-        nodes: graph.nodes.len() as u64,
-        flops: cost.flops,
-        bytes: cost.bytes,
-        parameters: cost.parameters,
-        peak_bytes: cost.peak_bytes,
+    Ok(Network::new(
         dims,
-    })
+        Digest::of_value(&graph),
+        graph.nodes.len(),
+        &cost,
+    ))
+}
+
+impl Network {
+    fn new(dims: BTreeMap<String, u64>, graph: Digest, nodes: usize, cost: &Cost) -> Self {
+        Self {
+            dims,
+            graph,
+            nodes: nodes as u64,
+            flops: cost.flops,
+            bytes: cost.bytes,
+            parameters: cost.parameters,
+            peak_bytes: cost.peak_bytes,
+        }
+    }
 }
