@@ -38,7 +38,9 @@ impl Printer {
         if self.is_json() {
             let text = serde_json::to_string_pretty(value)
                 .map_err(|error| Failure::internal(format!("failed to write JSON: {error}")))?;
-            self.raw(&text);
+            // JSON has no control characters, so there is nothing to strip: looking for them in
+            // the plan of 10,000 cells takes longer than writing it.
+            written(io::stdout().lock(), &text);
         }
         Ok(())
     }
@@ -46,14 +48,7 @@ impl Printer {
     /// A result in whatever format. A reader that has gone away has seen enough; any other
     /// trouble is remembered for [`unwritten`].
     pub(crate) fn raw(self, text: &str) {
-        let mut out = anstream::stdout().lock();
-        let newline = if text.ends_with('\n') { "" } else { "\n" };
-        let written = write!(out, "{text}{newline}").and_then(|()| out.flush());
-        if let Err(error) = written
-            && error.kind() != ErrorKind::BrokenPipe
-        {
-            let _ = UNWRITTEN.set(error.to_string());
-        }
+        written(anstream::stdout().lock(), text);
     }
 
     /// A line beside the results: progress, warnings, where things were put.
@@ -80,6 +75,17 @@ impl Printer {
             Some(styled) => self.styled(styled),
             None => self.note(&failure.text()),
         }
+    }
+}
+
+/// Writes a text that ends its last line.
+fn written(mut out: impl Write, text: &str) {
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    let written = write!(out, "{text}{newline}").and_then(|()| out.flush());
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = UNWRITTEN.set(error.to_string());
     }
 }
 
