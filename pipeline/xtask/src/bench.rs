@@ -50,28 +50,49 @@ fn harness(_: &Path) -> Result<(), String> {
         .args(["--", "--bench-harness"]))
 }
 
-/// A plan of 10,000 cells.
+/// Plans of 10,000 cells: of few networks, of a thousand, and of as many networks as cells.
 fn plan(folder: &Path) -> Result<(), String> {
-    let manifest = folder.join("plan-10000.yaml");
-    let batches: Vec<String> = (1..=50).map(|batch| batch.to_string()).collect();
-    let threads: Vec<String> = (1..=50).map(|threads| threads.to_string()).collect();
-    let text = format!(
-        "version: 1\njobs:\n  - id: large\n    matrix:\n      model: [resnet18, mobilenet_v2]\n      \
-         batch: [{}]\n      threads: [{}]\n      engine: [pytorch/eager, onnxruntime/cpu]\n    \
-         compare: {{ axis: engine, baseline: pytorch/eager }}\n",
-        batches.join(", "),
-        threads.join(", ")
-    );
-    write(&manifest, &text)?;
-    let store = folder.join("store-empty");
-    compare("plan of 10,000 cells", || {
-        let mut command = program(photofinish());
-        command
-            .args(["plan", "--output-format", "json", "--store"])
-            .arg(&store)
-            .arg(&manifest);
-        command
-    })
+    let zoo =
+        "resnet18, resnet50, resnet152, vgg16, mobilenet_v2, efficientnet_b4, bert_tiny, bert_base";
+    let engines = "pytorch/eager, onnxruntime/cpu";
+    for (networks, models, batches, threads, engines) in [
+        ("100", "resnet18, mobilenet_v2", 50, 50, engines),
+        ("1,000", zoo, 125, 5, engines),
+        ("10,000", zoo, 1250, 1, "pytorch/eager"),
+    ] {
+        let name = format!("plan of 10,000 cells, {networks} networks");
+        let manifest = folder.join(format!("plan-10000-{}.yaml", networks.replace(',', "")));
+        write(&manifest, &matrix(models, batches, threads, engines))?;
+        let store = folder.join("store-empty");
+        compare(&name, || {
+            let mut command = program(photofinish());
+            command
+                .args(["plan", "--output-format", "json", "--store"])
+                .arg(&store)
+                .arg(&manifest);
+            command
+        })?;
+    }
+    Ok(())
+}
+
+/// A manifest with all combinations of models, engines, batches from 1 and threads from 1.
+fn matrix(models: &str, batches: u32, threads: u32, engines: &str) -> String {
+    let numbers = |most: u32| {
+        let numbers: Vec<String> = (1..=most).map(|number| number.to_string()).collect();
+        numbers.join(", ")
+    };
+    let compare = if engines.contains(',') {
+        "    compare: { axis: engine, baseline: pytorch/eager }\n"
+    } else {
+        ""
+    };
+    format!(
+        "version: 1\njobs:\n  - id: large\n    matrix:\n      model: [{models}]\n      batch: [{}]\n      \
+         threads: [{}]\n      engine: [{engines}]\n{compare}",
+        numbers(batches),
+        numbers(threads)
+    )
 }
 
 /// The quickstart with everything cached.
