@@ -131,6 +131,35 @@ fn adding_to_a_matrix_leaves_other_groups_as_they_are() {
     }
 }
 
+#[test]
+fn the_order_of_a_list_decides_nothing_that_is_measured() {
+    let world = support::world();
+    // Names of groups draw twins: several, so that in one of them an engine comes off badly.
+    for id in 'a'..='h' {
+        let job = format!(
+            "  - id: {id}
+    matrix: {{ model: [resnet18, bert_tiny], spin: [default, off], engine: [pytorch/eager, onnxruntime/cpu] }}
+    compare: [{{ axis: engine }}, {{ axis: spin }}]
+"
+        );
+        let other = job
+            .replace("resnet18, bert_tiny", "bert_tiny, resnet18")
+            .replace("default, off", "off, default")
+            .replace(
+                "pytorch/eager, onnxruntime/cpu",
+                "onnxruntime/cpu, pytorch/eager",
+            );
+        let (plan, turned) = (planned(&job, &world), planned(&other, &world));
+        assert_eq!(plan.heats.len(), 2);
+        for old in &plan.heats {
+            let new = heat(&turned, &old.group);
+            assert_eq!(new.key, old.key, "{}", old.group);
+            assert_ne!(new.cells, old.cells, "what is shown follows the manifest");
+        }
+        assert_ne!(plan.heats[0].group, turned.heats[0].group);
+    }
+}
+
 /// An axis that an engine does not know does not multiply its cells, and each of the other's
 /// values is held against it.
 #[test]
@@ -312,13 +341,19 @@ fn what_changed_in_a_key_is_told_in_words() {
         Status::Stale { changed } => changed.join("\n"),
         other => panic!("{other:?}"),
     };
-    let budget = RACE.replace("compare:", "measure: { budget: 1h }\n    compare:");
-    assert!(
-        matches!(
-            planned(&budget, &world).heats[0].status,
-            Status::Cached { .. }
-        ),
-        "the budget is no part of the key"
+    for judging in ["budget: 1h", "margin: 10%", "confidence: 99%"] {
+        let settings = format!("measure: {{ {judging} }}\n    compare:");
+        let plan = planned(&RACE.replace("compare:", &settings), &world);
+        assert!(
+            matches!(plan.heats[0].status, Status::Cached { .. }),
+            "`{judging}` is no part of the key"
+        );
+    }
+    // A warm-up is held against it.
+    let target = RACE.replace("compare:", "measure: { target: 1% }\n    compare:");
+    assert_eq!(
+        changed(&planned(&target, &world)),
+        "measure: target was 0.02, is 0.01"
     );
 
     let blocks = RACE.replace("compare:", "measure: { blocks: 12 }\n    compare:");

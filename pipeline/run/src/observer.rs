@@ -78,7 +78,7 @@ pub enum Event<'a> {
         group: &'a str,
         /// Its place in the plan, from 0.
         index: usize,
-        /// Its cells.
+        /// Its cells, in the order in which it holds them.
         cells: &'a [PlannedCell],
         /// How each ended.
         outcomes: &'a [Outcome],

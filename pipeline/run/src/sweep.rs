@@ -177,7 +177,7 @@ impl<'a> Sweep<'a> {
                 context.tell(&Event::HeatFinished {
                     group: &heat.group,
                     index,
-                    cells: &heat.cells,
+                    cells: &sealed.cells,
                     outcomes: &sealed.outcomes,
                 });
                 Ok(HeatResult::Sealed(sealed.digest))
