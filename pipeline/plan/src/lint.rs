@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    Cell, CellId, Fingerprint,
+    Cell, CellId, Fingerprint, Plan,
     plan::{Comparison, PlannedCell, PlannedHeat, PlannedJob, Warning},
 };
 
@@ -30,7 +30,7 @@ pub(crate) fn lint(
     for comparison in &job.comparisons {
         notes.extend(unfair(comparison, &by_id));
     }
-    notes.extend(settings(job, heats, alone));
+    notes.extend(settings(job, alone));
     notes.extend(resources(&cells, machine));
     notes.extend(idle_rules(job, &cells));
     notes
@@ -40,6 +40,22 @@ pub(crate) fn lint(
             message,
         })
         .collect()
+}
+
+/// A job whose budget is less than measuring takes what the store lacks. What an earlier job
+/// measures costs this one nothing.
+pub(crate) fn over_budget(job: &PlannedJob, plan: &Plan) -> Option<Warning> {
+    let own = plan.heats_to_measure().filter(|heat| heat.job == job.id);
+    let predicted_ns = explain::predicted_ns(own);
+    let budget_ns = job.measure.budget_ns;
+    (predicted_ns > budget_ns).then(|| Warning {
+        job: job.id.clone(),
+        message: format!(
+            "measuring takes about {}, more than the budget of {}: the last groups may not be reached",
+            explain::time(predicted_ns),
+            explain::time(budget_ns)
+        ),
+    })
 }
 
 /// Differences between compared cells that are not the compared axis.
@@ -81,27 +97,18 @@ fn unfair(comparison: &Comparison, cells: &BTreeMap<&CellId, &Cell>) -> Vec<Stri
         .collect()
 }
 
-fn settings(job: &PlannedJob, heats: &[PlannedHeat], alone: usize) -> Vec<String> {
+fn settings(job: &PlannedJob, alone: usize) -> Vec<String> {
     let mut notes = Vec::new();
     let blocks = job.measure.blocks;
     if blocks < VERDICT_BLOCKS && !job.comparisons.is_empty() {
-        notes.push(format!("{blocks} blocks are too few for a verdict: all will be unclear; give at least {VERDICT_BLOCKS}"));
+        let are = if blocks == 1 { "is" } else { "are" };
+        let given = explain::counted(blocks as usize, "block");
+        notes.push(format!("{given} {are} too few for a verdict: all will be unclear; give at least {VERDICT_BLOCKS}"));
     }
     if alone > 0 {
         let plural = if alone == 1 { "cell has" } else { "cells have" };
         notes.push(format!(
             "{alone} {plural} no baseline to be held against, since it is excluded"
-        ));
-    }
-    let predicted = heats
-        .iter()
-        .fold(0_u64, |sum, heat| sum.saturating_add(heat.predicted_ns));
-    let budget = job.measure.budget_ns;
-    if predicted > budget {
-        notes.push(format!(
-            "measuring everything takes about {}, more than the budget of {}: the last groups may not be reached",
-            explain::time(predicted),
-            explain::time(budget)
         ));
     }
     notes

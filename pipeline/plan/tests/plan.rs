@@ -451,6 +451,57 @@ fn lint_warns_before_the_run() {
 }
 
 #[test]
+fn a_heat_that_two_jobs_share_counts_once() {
+    let jobs = "  - { id: a, matrix: { model: resnet18, batch: [1, 8], engine: pytorch/eager } }
+  - { id: b, measure: { budget: 1s }, matrix: { model: resnet18, batch: 8, engine: pytorch/eager } }
+";
+    let mut world = support::world();
+    let plan = planned(jobs, &world);
+    assert_eq!((plan.heats.len(), plan.cell_count()), (3, 2));
+    assert_eq!(plan.heats[1].key, plan.heats[2].key);
+    assert!(plan.warnings.is_empty(), "{:?}", plan.warnings);
+    let text = explain(&plan, false);
+    assert!(text.contains("measured once, with a/batch=8"), "{text}");
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.starts_with("2 cells in 2 groups, 0 cached; about "),
+        "{last}"
+    );
+    let alone = planned(jobs.lines().next().unwrap(), &world);
+    assert!(explain(&alone, false).ends_with(&format!("{last}\n")));
+    world.known = vec![sealed(&plan.heats[1], "2026-01-01T00:00:00Z")];
+    let text = explain(&planned(jobs, &world), false);
+    assert!(text.contains("2 cells in 2 groups, 1 cached; "), "{text}");
+}
+
+#[test]
+fn a_budget_is_held_against_what_is_left() {
+    let jobs = RACE.replace("compare:", "measure: { budget: 1s }\n    compare:");
+    let mut world = support::world();
+    let plan = planned(&jobs, &world);
+    let [warning] = plan.warnings.as_slice() else {
+        panic!("{:?}", plan.warnings);
+    };
+    assert!(warning.message.contains("more than the budget of 1.0 s"));
+    let known = |heat: &PlannedHeat| sealed(heat, "2026-01-01T00:00:00Z");
+    world.known = plan.heats.iter().map(known).collect();
+    assert!(planned(&jobs, &world).warnings.is_empty());
+    world.fresh = true;
+    assert_eq!(planned(&jobs, &world).warnings, plan.warnings);
+}
+
+#[test]
+fn too_few_blocks_are_counted_in_words_that_agree() {
+    let note = |blocks: u32| {
+        let settings = format!("measure: {{ blocks: {blocks} }}\n    compare:");
+        let plan = planned(&RACE.replace("compare:", &settings), &support::world());
+        plan.warnings[0].message.clone()
+    };
+    assert!(note(1).starts_with("1 block is too few"), "{}", note(1));
+    assert!(note(2).starts_with("2 blocks are too few"), "{}", note(2));
+}
+
+#[test]
 fn plans_are_equal_byte_for_byte_and_explained_within_the_width() {
     let world = support::world();
     let (first, second) = (planned(RACE, &world), planned(RACE, &world));

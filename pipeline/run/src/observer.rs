@@ -20,7 +20,7 @@ pub enum Event<'a> {
         /// What was wrong with it.
         reason: &'a str,
     },
-    /// The store has the heat already.
+    /// The store has the heat already; told once, though several groups may share it.
     Cached {
         /// The group.
         group: &'a str,

@@ -1,6 +1,6 @@
 //! The plan: everything that a run will do, decided beforehand. Execution makes no decisions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -284,11 +284,23 @@ impl Plan {
         self.jobs.iter().find(|job| job.id == id)
     }
 
-    /// The number of cells, twins left out.
+    /// The heats, each key once, under the first group that has it: several jobs may ask for the
+    /// same, and one artifact answers them all.
+    pub fn distinct_heats(&self) -> impl Iterator<Item = &PlannedHeat> {
+        let mut seen = BTreeSet::new();
+        self.heats.iter().filter(move |heat| seen.insert(heat.key))
+    }
+
+    /// What the store lacks, each key once.
+    pub fn heats_to_measure(&self) -> impl Iterator<Item = &PlannedHeat> {
+        self.distinct_heats()
+            .filter(|heat| !matches!(heat.status, Status::Cached { .. }))
+    }
+
+    /// The number of cells, twins left out, and those of a heat that several jobs share once.
     #[must_use]
     pub fn cell_count(&self) -> usize {
-        self.heats
-            .iter()
+        self.distinct_heats()
             .flat_map(|heat| &heat.cells)
             .filter(|cell| cell.twin_of.is_none())
             .count()
