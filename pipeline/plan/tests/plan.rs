@@ -451,6 +451,40 @@ fn lint_warns_before_the_run() {
 }
 
 #[test]
+fn cells_outside_a_comparison_are_told_with_the_true_reason() {
+    let notes = |more: &str| -> Vec<String> {
+        let job = format!(
+            "  - id: a
+    matrix: {{ model: [resnet18, bert_tiny], image: [64, 128], engine: [pytorch/eager, onnxruntime/cpu] }}
+    compare: {{ axis: image, baseline: 64 }}
+{more}"
+        );
+        let plan = planned(&job, &support::world());
+        let warnings = plan.warnings.into_iter();
+        warnings.map(|warning| warning.message).collect()
+    };
+    let strangers =
+        "2 cells are not compared over `image`, which their model or engine does not know";
+    assert_eq!(notes(""), [strangers]);
+    // Whatever else is left out, BERT has no such axis.
+    assert_eq!(
+        notes("    exclude: { model: bert_tiny, image: 64 }\n"),
+        [strangers]
+    );
+    assert_eq!(
+        notes("    include: { model: resnet18, image: 32, engine: pytorch/eager }\n"),
+        [strangers]
+    );
+    assert_eq!(
+        notes("    exclude: { model: resnet18, image: 64, engine: pytorch/eager }\n"),
+        [
+            "1 cell has no baseline to be held against: the job leaves out `image: 64` there",
+            strangers
+        ]
+    );
+}
+
+#[test]
 fn a_heat_that_two_jobs_share_counts_once() {
     let jobs = "  - { id: a, matrix: { model: resnet18, batch: [1, 8], engine: pytorch/eager } }
   - { id: b, measure: { budget: 1s }, matrix: { model: resnet18, batch: 8, engine: pytorch/eager } }
