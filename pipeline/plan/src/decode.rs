@@ -93,7 +93,9 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match &self.kind {
-            Kind::Scalar { text, plain: true } => plain(text, visitor),
+            Kind::Scalar { text, plain: true } => {
+                plain(text, visitor).map_err(|fault: Fault| fault.quoting(text))
+            }
             Kind::Scalar { text, plain: false } => visitor.visit_borrowed_str(text),
             Kind::List(items) => visitor.visit_seq(Items(items.iter())),
             Kind::Map(entries) => visitor.visit_map(Entries {

@@ -253,7 +253,7 @@ impl<'de> Deserialize<'de> for FormVersion {
             type Value = FormVersion;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("the number 1")
+                f.write_str("the whole number 1")
             }
 
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<FormVersion, E> {
