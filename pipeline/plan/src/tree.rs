@@ -1,7 +1,7 @@
 //! A YAML document as a tree that remembers where everything stands, within bounds that a hostile
 //! file cannot exceed.
 //!
-//! `serde_yaml` reads the manifest; this tree explains what is wrong with it and where.
+//! `serde_yaml` reads the manifest once this tree has told what is wrong with it and where.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 

@@ -325,7 +325,7 @@ impl<'de> Deserialize<'de> for OptimizerChoice {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OptimizerChoice, A::Error> {
                 let Some(name) = map.next_key::<String>()? else {
-                    return Err(de::Error::invalid_length(0, &self));
+                    return Err(de::Error::custom("the mapping names no optimiser"));
                 };
                 let optimizer = match name.as_str() {
                     "sgd" => sgd(map.next_value()?)?,
