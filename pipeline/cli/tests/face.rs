@@ -403,6 +403,11 @@ fn every_command_helps_and_documents_have_schemas() {
         let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert!(schema["$schema"].is_string(), "{document}");
     }
+    let committed = include_bytes!("../../../jobs/manifest.schema.json");
+    assert!(
+        user.run(&["schema"]).stdout == committed,
+        "`schema` prints what manifests name"
+    );
     assert!(text(&user.run(&["completions", "bash"])).contains("photofinish"));
     assert!(text(&user.run(&["doctor"])).contains("This machine"));
     assert_eq!(user.json(&["engines", "list"]).as_array().unwrap().len(), 3);
