@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use schema::{
     Digest, Heat, Plan, RunRecord,
-    plan::{PlannedHeat, PlannedJob},
+    plan::{PlannedCell, PlannedHeat, PlannedJob},
     record,
 };
 
@@ -80,12 +80,13 @@ fn twins(heat: &PlannedHeat) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a heat that is not of this plan, or whose parts do not fit together.
+/// The heat's slot of each planned cell; refuses a heat that is not of this plan, or whose parts do
+/// not fit together.
 pub(crate) fn heat(
     planned: &PlannedHeat,
     digest: &Digest,
     heat: &Heat,
-) -> Result<(), AggregateError> {
+) -> Result<Vec<usize>, AggregateError> {
     let group = &planned.group;
     let found = heat.header.version;
     version(
@@ -93,35 +94,44 @@ pub(crate) fn heat(
         found,
         record::VERSION,
     )?;
-    problem(planned, heat).map_or(Ok(()), |problem| {
-        Err(AggregateError::Inconsistent {
-            group: group.clone(),
-            heat: *digest,
-            problem,
-        })
+    fitting(planned, heat).map_err(|problem| AggregateError::Inconsistent {
+        group: group.clone(),
+        heat: *digest,
+        problem,
     })
 }
 
-fn problem(planned: &PlannedHeat, heat: &Heat) -> Option<String> {
-    let cells = planned.cells.len();
-    let same = heat.header.cells.len() == cells
-        && heat
-            .header
-            .cells
-            .iter()
-            .zip(&planned.cells)
-            .all(|(measured, planned)| {
-                measured.id == planned.id && measured.twin_of == planned.twin_of
-            });
+fn fitting(planned: &PlannedHeat, heat: &Heat) -> Result<Vec<usize>, String> {
     if heat.header.key != planned.key {
-        return Some(format!(
+        return Err(format!(
             "its key is {}, the plan's {}",
             heat.header.key, planned.key
         ));
     }
-    if !same {
-        return Some("its cells are not those of the plan".to_owned());
-    }
+    let Some(slots) = slots(planned, heat) else {
+        return Err("its cells are not those of the plan".to_owned());
+    };
+    problem(heat).map_or(Ok(slots), Err)
+}
+
+/// The heat's slot of each planned cell, every twin beside the original that it has in the plan.
+fn slots(planned: &PlannedHeat, heat: &Heat) -> Option<Vec<usize>> {
+    let slots = heat.header.slots_of(&planned.cells)?;
+    let is_beside = |cell: &PlannedCell, slot: &usize| {
+        let original = cell.twin_of.map(|at| slots.get(at as usize).copied());
+        let measured = heat.header.cells.get(*slot).and_then(|cell| cell.twin_of);
+        original == measured.map(|at| Some(at as usize))
+    };
+    let are_beside = planned
+        .cells
+        .iter()
+        .zip(&slots)
+        .all(|(cell, slot)| is_beside(cell, slot));
+    are_beside.then_some(slots)
+}
+
+fn problem(heat: &Heat) -> Option<String> {
+    let cells = heat.header.cells.len();
     let counts = [
         ("parities", heat.reference.parity.len()),
         ("obstacles", heat.reference.obstacles.len()),

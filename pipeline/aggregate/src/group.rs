@@ -68,8 +68,8 @@ where
                             heat: *digest,
                             source: source.into(),
                         })?;
-                    check::heat(planned, digest, &heat)?;
-                    Ok(measured(planned, *digest, heat))
+                    let slots = check::heat(planned, digest, &heat)?;
+                    Ok(measured(planned, *digest, heat, &slots))
                 }
                 Some((_, HeatResult::NotReached(reason))) => Ok(unreached(planned, reason)),
                 None => Ok(unreached(planned, "the run did not come to it")),
@@ -78,7 +78,13 @@ where
         .collect()
 }
 
-fn measured(planned: &PlannedHeat, heat: Digest, content: Heat) -> Group<'_> {
+/// `slots` tells for each planned cell where the heat holds it.
+fn measured<'a>(
+    planned: &'a PlannedHeat,
+    heat: Digest,
+    content: Heat,
+    slots: &[usize],
+) -> Group<'a> {
     let origin = Origin {
         heat,
         environment: content.header.environment.clone(),
@@ -93,10 +99,15 @@ fn measured(planned: &PlannedHeat, heat: Digest, content: Heat) -> Group<'_> {
         .iter()
         .filter(|block| block.measuring_ns > 0)
         .map(|block| block.supervisor_ns as f64 / block.measuring_ns as f64);
+    let supervisor_shares = shares.collect();
+    let mut found: Vec<Option<Slot>> = slot::slots(content).into_iter().map(Some).collect();
     Group {
         planned,
-        supervisor_shares: shares.collect(),
-        slots: slot::slots(content),
+        supervisor_shares,
+        slots: slots
+            .iter()
+            .filter_map(|slot| found.get_mut(*slot)?.take())
+            .collect(),
         origin: Some(origin),
     }
 }

@@ -6,6 +6,7 @@ use std::{
     sync::OnceLock,
 };
 
+use schema::characters::is_unfit_for_prose;
 use serde::Serialize;
 
 use crate::{args::OutputFormat, failure::Failure};
@@ -96,13 +97,10 @@ pub(crate) fn unwritten() -> Option<&'static str> {
 
 static UNWRITTEN: OnceLock<String> = OnceLock::new();
 
-/// A text from elsewhere (a bundle, a worker) must not play with the terminal: control characters
-/// and marks that turn the direction of writing become visible.
+/// A text from elsewhere (a bundle, a worker) must not play with the terminal: characters that
+/// steer it, turn the direction of writing or cannot be seen are replaced by a visible one.
 fn harmless(text: &str) -> Cow<'_, str> {
-    let harmful = |c: char| {
-        c.is_control() && c != '\n'
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
+    let harmful = |c: char| c != '\n' && is_unfit_for_prose(c);
     if text.contains(harmful) {
         Cow::Owned(
             text.chars()
@@ -127,8 +125,9 @@ mod tests {
     fn foreign_text_cannot_steer_a_terminal() {
         assert_eq!(harmless("plain\ntext"), "plain\ntext");
         assert_eq!(
-            harmless("\u{1b}[2J\rx\u{202e}y"),
-            "\u{fffd}[2J\u{fffd}x\u{fffd}y"
+            harmless("\u{1b}[2J\rx\u{202e}y\u{61c}\u{e0041}"),
+            "\u{fffd}[2J\u{fffd}x\u{fffd}y\u{fffd}\u{fffd}"
         );
+        assert_eq!(harmless("می\u{200c}روم"), "می\u{200c}روم");
     }
 }

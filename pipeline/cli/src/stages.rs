@@ -1,6 +1,9 @@
 //! The four stages, each fed from the store or from the one before.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use plan::{Diagnostic, World};
 use schema::{
@@ -113,9 +116,7 @@ pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Mea
     }
     let lock = session.writer()?;
     let blocks = plan
-        .heats
-        .iter()
-        .filter(|heat| !matches!(heat.status, Status::Cached { .. }))
+        .heats_to_measure()
         .filter_map(|heat| plan.job(&heat.job))
         .map(|job| u64::from(job.measure.blocks))
         .sum();
@@ -150,14 +151,14 @@ pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Mea
 /// The run of a plan whose every heat is in the store. Nothing needs to be written for it: a store
 /// that cannot be written, or is being written by another process, serves as well.
 fn found(session: &Session, plan: &Plan) -> Measured {
-    let sealed = |heat: &PlannedHeat| match heat.status {
+    let result = |heat: &PlannedHeat| match heat.status {
         Status::Cached { heat } => HeatResult::Sealed(heat),
         _ => HeatResult::NotReached("it is not in the store".to_owned()),
     };
     let entry = |heat: &PlannedHeat| HeatEntry {
         group: heat.group.clone(),
         key: heat.key,
-        heat: sealed(heat),
+        heat: result(heat),
     };
     let record = RunRecord {
         version: record::VERSION,
@@ -167,7 +168,7 @@ fn found(session: &Session, plan: &Plan) -> Measured {
     let kept = session.store.lock().and_then(|lock| lock.put_run(&record));
     Measured {
         run: kept.unwrap_or_else(|_| Digest::of_value(&record)),
-        cached: record.heats.len(),
+        cached: sealed(&record),
         measured: 0,
         record,
     }
@@ -265,11 +266,18 @@ fn downloads(tables: &Tables) -> Result<Vec<Download>, Failure> {
 /// The engine whose outputs decide on parity.
 const REFERENCE_ENGINE: &str = "pytorch";
 
-/// How many heats of a record have an artifact.
+/// How many heats a record has; one that several jobs share counts once.
+pub(crate) fn heats(record: &RunRecord) -> usize {
+    distinct(record.heats.iter())
+}
+
+/// How many of them have an artifact.
 pub(crate) fn sealed(record: &RunRecord) -> usize {
-    record
-        .heats
-        .iter()
-        .filter(|entry| matches!(entry.heat, HeatResult::Sealed(_)))
-        .count()
+    let is_sealed = |entry: &&HeatEntry| matches!(entry.heat, HeatResult::Sealed(_));
+    distinct(record.heats.iter().filter(is_sealed))
+}
+
+fn distinct<'a>(entries: impl Iterator<Item = &'a HeatEntry>) -> usize {
+    let keys: BTreeSet<Digest> = entries.map(|entry| entry.key).collect();
+    keys.len()
 }

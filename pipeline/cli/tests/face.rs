@@ -111,6 +111,80 @@ fn a_changed_member_makes_its_group_stale_as_a_whole() {
 }
 
 #[test]
+fn what_judges_and_what_orders_measures_nothing_anew() {
+    let user = User::new();
+    let bench = [
+        "bench",
+        "manifest.yaml",
+        "--store",
+        "store",
+        "--out",
+        "site",
+    ];
+    let jobs = |settings: &str, batch: &str, engines: &str| {
+        let matrix = format!(
+            "matrix: {{ model: bert_tiny, seq: 8, batch: {batch}, engine: [{engines}] }}\n    compare: {{ axis: engine, baseline: pytorch/eager }}\n"
+        );
+        user.manifest(&format!("version: 1\nmeasure: {{ blocks: 2, rounds: 1, round: 5ms, warm_up: 5ms{settings} }}\njobs:\n  - id: race\n    {matrix}"));
+    };
+    jobs("", "[1, 2]", "pytorch/eager, other/eager");
+    let first = user.json(&bench);
+    assert_eq!(first["measured_heats"], 2);
+    let ratios = |summary: &serde_json::Value| {
+        let mut rows: Vec<_> = summary["verdicts"].as_array().unwrap().clone();
+        rows.sort_by_key(|row| row["coordinates"].to_string());
+        let centre = |row: &serde_json::Value| row["ratio"]["centre"].clone();
+        rows.iter().map(centre).collect::<Vec<_>>()
+    };
+    jobs(
+        ", margin: 50%, confidence: 90%",
+        "[2, 1]",
+        "other/eager, pytorch/eager",
+    );
+    let second = user.json(&bench);
+    assert_eq!(
+        (&second["measured_heats"], &second["cached_heats"]),
+        (&0.into(), &2.into())
+    );
+    assert_eq!(second["verdicts"][0]["ratio"]["confidence"], 0.95);
+    assert_eq!(ratios(&first), ratios(&second));
+}
+
+#[test]
+fn a_heat_that_two_jobs_share_is_counted_once() {
+    let user = User::new();
+    let job = |id: &str| {
+        format!(
+            "  - {{ id: {id}, matrix: {{ model: bert_tiny, seq: 8, engine: pytorch/eager }} }}\n"
+        )
+    };
+    user.manifest(&format!(
+        "version: 1\nmeasure: {{ blocks: 1, rounds: 1, round: 5ms, warm_up: 5ms }}\njobs:\n{}{}",
+        job("a"),
+        job("b")
+    ));
+    let args = ["manifest.yaml", "--store", "store"];
+    let plan = user.run(&[&["plan"], args.as_slice()].concat());
+    assert!(
+        text(&plan).contains("1 cell in 1 group, 0 cached"),
+        "{}",
+        text(&plan)
+    );
+    let run = user.json(&[&["run"], args.as_slice()].concat());
+    assert_eq!(
+        (&run["measured_heats"], &run["cached_heats"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(run["record"]["heats"].as_array().unwrap().len(), 2);
+    let again = user.run(&[&["run"], args.as_slice()].concat());
+    assert!(
+        text(&again).contains("0 groups measured, 1 cached, 0 not reached"),
+        "{}",
+        text(&again)
+    );
+}
+
+#[test]
 fn planning_changes_nothing() {
     let user = User::new();
     user.manifest(SMALL);
@@ -403,6 +477,11 @@ fn every_command_helps_and_documents_have_schemas() {
         let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert!(schema["$schema"].is_string(), "{document}");
     }
+    let committed = include_bytes!("../../../jobs/manifest.schema.json");
+    assert!(
+        user.run(&["schema"]).stdout == committed,
+        "`schema` prints what manifests name"
+    );
     assert!(text(&user.run(&["completions", "bash"])).contains("photofinish"));
     assert!(text(&user.run(&["doctor"])).contains("This machine"));
     assert_eq!(user.json(&["engines", "list"]).as_array().unwrap().len(), 3);

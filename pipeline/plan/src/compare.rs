@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use schema::plan::{Comparison, Pair};
+use schema::plan::{Comparison, Pair, PlannedCell};
 
 use crate::{
     axes::Axis,
@@ -105,12 +105,29 @@ pub(crate) fn resolve(context: &mut Context<'_>, axes: &[Axis]) -> Vec<Compared>
     found
 }
 
-/// The pairs of a comparison, in the order of the contenders; and the number of cells that have no
-/// baseline.
-pub(crate) fn pairs(compared: Compared, points: &[Point], cells: &Cells) -> (Vec<Linked>, usize) {
+/// What a comparison comes to.
+pub(crate) struct Family {
+    /// In the order of the contenders.
+    pub(crate) pairs: Vec<Linked>,
+    /// The number of cells whose baseline the job leaves out.
+    pub(crate) alone: usize,
+    /// The number of cells that do not know the axis.
+    pub(crate) strangers: usize,
+}
+
+/// The pairs of a comparison, and the cells that are in none.
+pub(crate) fn family(compared: Compared, axes: &[Axis], points: &[Point], cells: &Cells) -> Family {
     let (mut found, mut seen, mut alone) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     let mut paired = BTreeSet::new();
-    for (point, cell) in points.iter().zip(&cells.of_point) {
+    let has_axis = |cell: &PlannedCell| {
+        axes.get(compared.axis)
+            .is_some_and(|axis| cell.coordinates.contains_key(&axis.name))
+    };
+    for (point, at) in points.iter().zip(&cells.of_point) {
+        // What does not know the axis does not differ in it.
+        if !cells.cells.get(*at).is_some_and(has_axis) {
+            continue;
+        }
         let Some(value) = point
             .get(compared.axis)
             .copied()
@@ -127,22 +144,51 @@ pub(crate) fn pairs(compared: Compared, points: &[Point], cells: &Cells) -> (Vec
             .ok()
             .and_then(|at| cells.of_point.get(at));
         match baseline {
-            // An axis that does not apply to the cell does not make it differ from itself.
-            Some(baseline) if baseline == cell => {}
             Some(baseline) => {
-                paired.insert(*cell);
-                if seen.insert((*baseline, *cell)) {
+                paired.insert(*at);
+                if seen.insert((*baseline, *at)) {
                     found.push(Linked {
                         baseline: *baseline,
-                        contender: *cell,
+                        contender: *at,
                         value,
                     });
                 }
             }
-            None => drop(alone.insert(*cell)),
+            None => drop(alone.insert(*at)),
         }
     }
-    (found, alone.difference(&paired).count())
+    Family {
+        pairs: found,
+        alone: alone.difference(&paired).count(),
+        strangers: cells.cells.iter().filter(|cell| !has_axis(cell)).count(),
+    }
+}
+
+/// Refuses comparisons that compare nothing.
+pub(crate) fn refuse_empty(
+    context: &mut Context<'_>,
+    axes: &[Axis],
+    families: &[(Compared, Family)],
+) {
+    for (entry, (compared, family)) in families.iter().enumerate() {
+        let Some(axis) = axes.get(compared.axis).filter(|_| family.pairs.is_empty()) else {
+            continue;
+        };
+        let baseline = axis.texts().nth(compared.baseline as usize);
+        let value = format!("`{}: {}`", axis.name, baseline.unwrap_or_default());
+        let help = if family.alone > 0 {
+            format!(
+                "the job leaves out {value} wherever it has another value: exclude less, or name another baseline"
+            )
+        } else {
+            format!("the job has no value but {value} there: exclude less, or drop the comparison")
+        };
+        context.error_with_help(
+            &[key("compare"), Step::Index(entry), key("axis")],
+            format!("no two cells differ in the axis `{}` alone", axis.name),
+            help,
+        );
+    }
 }
 
 /// The comparison as the plan holds it; `group` tells the group of a cell.

@@ -23,16 +23,14 @@ const FAULT_LIMIT: usize = 20;
 pub(crate) fn faults<T: for<'a> Deserialize<'a>>(root: &Node) -> Vec<Fault> {
     let mut root = root.clone();
     let mut faults: Vec<Fault> = Vec::new();
-    let mut pruned = Vec::new();
+    let mut pruned = Pruned::default();
     // Each turn takes something out; the bound is for what cannot be reported.
     for _ in 0..4 * FAULT_LIMIT {
         let Err(fault) = T::deserialize(&root) else {
             break;
         };
         let place = fault.span.clone().unwrap_or_else(|| root.span.clone());
-        let is_echo = fault
-            .missing
-            .is_some_and(|key| pruned.contains(&(place.start, key.to_owned())));
+        let is_echo = pruned.explains(&fault, &place);
         if !is_echo {
             faults.push(fault.at(&place));
         }
@@ -44,10 +42,32 @@ pub(crate) fn faults<T: for<'a> Deserialize<'a>>(root: &Node) -> Vec<Fault> {
     faults
 }
 
+/// What was taken out of mappings.
+#[derive(Default)]
+struct Pruned {
+    /// The keys, each with the start of its mapping.
+    keys: Vec<(usize, String)>,
+    /// The mappings that have nothing left.
+    emptied: Vec<Range<usize>>,
+}
+
+impl Pruned {
+    /// Whether a fault is there only for what was taken out.
+    fn explains(&self, fault: &Fault, place: &Range<usize>) -> bool {
+        let is_missing = |key: &str| {
+            let mut keys = self.keys.iter();
+            keys.any(|(start, known)| *start == place.start && known == key)
+        };
+        fault
+            .missing
+            .map_or_else(|| self.emptied.contains(place), is_missing)
+    }
+}
+
 /// Takes out the smallest entry or item that holds `place`; false if there is none.
-fn prune(node: &mut Node, place: &Range<usize>, pruned: &mut Vec<(usize, String)>) -> bool {
+fn prune(node: &mut Node, place: &Range<usize>, pruned: &mut Pruned) -> bool {
     let holds = |span: &Range<usize>| span.start <= place.start && place.end <= span.end;
-    let start = node.span.start;
+    let span = node.span.clone();
     match &mut node.kind {
         Kind::Scalar { .. } => false,
         Kind::List(items) => {
@@ -73,7 +93,10 @@ fn prune(node: &mut Node, place: &Range<usize>, pruned: &mut Vec<(usize, String)
                     && prune_shared(&mut entry.value, place, pruned)
             });
             if !done {
-                pruned.push((start, entries.remove(index).key));
+                pruned.keys.push((span.start, entries.remove(index).key));
+                if entries.is_empty() {
+                    pruned.emptied.push(span);
+                }
             }
             true
         }
@@ -83,7 +106,7 @@ fn prune(node: &mut Node, place: &Range<usize>, pruned: &mut Vec<(usize, String)
 fn prune_shared(
     node: &mut std::sync::Arc<Node>,
     place: &Range<usize>,
-    pruned: &mut Vec<(usize, String)>,
+    pruned: &mut Pruned,
 ) -> bool {
     prune(std::sync::Arc::make_mut(node), place, pruned)
 }
@@ -93,7 +116,9 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match &self.kind {
-            Kind::Scalar { text, plain: true } => plain(text, visitor),
+            Kind::Scalar { text, plain: true } => {
+                plain(text, visitor).map_err(|fault: Fault| fault.quoting(text))
+            }
             Kind::Scalar { text, plain: false } => visitor.visit_borrowed_str(text),
             Kind::List(items) => visitor.visit_seq(Items(items.iter())),
             Kind::Map(entries) => visitor.visit_map(Entries {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use schema::characters::is_unseen;
 use serde::Serialize;
 
 use crate::fault::Fault;
@@ -115,20 +116,17 @@ fn floor(text: &str, byte: usize) -> usize {
     text.floor_char_boundary(byte.min(text.len()))
 }
 
-/// What stands for a character in a line that is shown.
+/// What stands for a character in a line that is shown: whoever looks for an error must see what
+/// does not show itself.
 fn harmless(c: char) -> char {
     match c {
         '\t' => ' ',
-        c if c.is_control() => '\u{fffd}',
-        '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}'
-        | '\u{feff}' => '\u{fffd}',
+        c if is_unseen(c) => '\u{fffd}',
         c => c,
     }
 }
 
-/// A message fit to be shown: one line, no control characters, bounded.
+/// A message fit to be shown: one line, nothing unseen, bounded.
 fn printable(text: &str) -> String {
     let mut shown: String = text.chars().map(harmless).take(MESSAGE_LIMIT).collect();
     if shown.len() < text.len() && text.chars().nth(MESSAGE_LIMIT).is_some() {

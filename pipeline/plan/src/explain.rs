@@ -1,9 +1,9 @@
 //! The plan as text for people: every group with its status, and every cell with its obstacle.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use schema::{
-    Plan,
+    Digest, Plan,
     plan::{PlannedCell, PlannedHeat, PlannedJob, Status},
 };
 
@@ -14,13 +14,24 @@ const WIDTH: usize = 100;
 #[must_use]
 pub fn explain(plan: &Plan, details: bool) -> String {
     let mut text = String::new();
+    let first: BTreeMap<&Digest, &str> = plan
+        .distinct_heats()
+        .map(|heat| (&heat.key, heat.group.as_str()))
+        .collect();
     for job in &plan.jobs {
-        let heats: Vec<&PlannedHeat> = plan
+        let lines: Vec<Line<'_>> = plan
             .heats
             .iter()
             .filter(|heat| heat.job == job.id)
+            .map(|heat| Line {
+                heat,
+                shared: first
+                    .get(&heat.key)
+                    .copied()
+                    .filter(|group| *group != heat.group),
+            })
             .collect();
-        explain_job(&mut text, job, &heats, details);
+        explain_job(&mut text, job, &lines, details);
     }
     for warning in &plan.warnings {
         wrapped(
@@ -29,18 +40,9 @@ pub fn explain(plan: &Plan, details: bool) -> String {
             &warning.message,
         );
     }
-    let count = |wanted: fn(&Status) -> bool| {
-        plan.heats
-            .iter()
-            .filter(|heat| wanted(&heat.status))
-            .count()
-    };
-    let cached = count(|status| matches!(status, Status::Cached { .. }));
-    let left = plan
-        .heats
-        .iter()
-        .filter(|heat| !matches!(heat.status, Status::Cached { .. }));
-    let left_ns = left.fold(0_u64, |sum, heat| sum.saturating_add(heat.predicted_ns));
+    let groups = plan.distinct_heats().count();
+    let cached = groups - plan.heats_to_measure().count();
+    let left_ns = predicted_ns(plan.heats_to_measure());
     // Zero is predicted where nothing can run, and only there.
     let left = match left_ns {
         0 => "nothing".to_owned(),
@@ -50,16 +52,29 @@ pub fn explain(plan: &Plan, details: bool) -> String {
         text,
         "{} in {}, {cached} cached; {left} to measure",
         counted(plan.cell_count(), "cell"),
-        counted(plan.heats.len(), "group"),
+        counted(groups, "group"),
     );
     text
 }
 
-fn counted(count: usize, what: &str) -> String {
+/// A group of a job.
+struct Line<'a> {
+    heat: &'a PlannedHeat,
+    /// The group of an earlier job that has the same heat.
+    shared: Option<&'a str>,
+}
+
+/// The time of measuring all of these.
+pub(crate) fn predicted_ns<'a>(heats: impl Iterator<Item = &'a PlannedHeat>) -> u64 {
+    heats.fold(0, |sum, heat| sum.saturating_add(heat.predicted_ns))
+}
+
+/// `1 block`, `2 blocks`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn explain_job(text: &mut String, job: &PlannedJob, heats: &[&PlannedHeat], details: bool) {
+fn explain_job(text: &mut String, job: &PlannedJob, lines: &[Line<'_>], details: bool) {
     let _ = writeln!(text, "{} ({})", job.id, job.mode);
     if !job.question.is_empty() {
         wrapped(text, "  ", &job.question);
@@ -71,7 +86,10 @@ fn explain_job(text: &mut String, job: &PlannedJob, heats: &[&PlannedHeat], deta
             .unwrap_or(&heat.group)
             .to_owned()
     };
-    let names: Vec<String> = heats.iter().map(|heat| cut(&short(heat), 48)).collect();
+    let names: Vec<String> = lines
+        .iter()
+        .map(|line| cut(&short(line.heat), 48))
+        .collect();
     let width = names
         .iter()
         .map(|name| name.chars().count())
@@ -83,7 +101,7 @@ fn explain_job(text: &mut String, job: &PlannedJob, heats: &[&PlannedHeat], deta
         "  {:width$}  {:>5}  {:<8}  {:>7}  {:>9}",
         "group", "cells", "status", "time", "memory"
     );
-    for (heat, name) in heats.iter().zip(&names) {
+    for (Line { heat, shared }, name) in lines.iter().zip(&names) {
         let cells = heat
             .cells
             .iter()
@@ -100,11 +118,14 @@ fn explain_job(text: &mut String, job: &PlannedJob, heats: &[&PlannedHeat], deta
             "  {name:width$}  {cells:>5}  {:<8}  {:>7}  {:>9}",
             word(&heat.status),
             match heat.predicted_ns {
-                0 => "-".to_owned(),
-                predicted_ns => time(predicted_ns),
+                predicted_ns if predicted_ns > 0 && shared.is_none() => time(predicted_ns),
+                _ => "-".to_owned(),
             },
             size(memory)
         );
+        if let Some(group) = shared {
+            wrapped(text, "      ", &format!("measured once, with {group}"));
+        }
         explain_heat(text, heat, details);
     }
     text.push('\n');

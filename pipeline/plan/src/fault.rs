@@ -18,6 +18,8 @@ pub(crate) struct Fault {
     pub(crate) help: Option<String>,
     /// The key that is missing, if that is what is wrong.
     pub(crate) missing: Option<&'static str>,
+    /// What was expected where a number stands, until the number's own text is known.
+    expected: Option<String>,
 }
 
 impl Fault {
@@ -34,11 +36,20 @@ impl Fault {
             message: message.into(),
             help: None,
             missing: None,
+            expected: None,
         }
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
+        self
+    }
+
+    /// Quotes a number as it was written: its value may be printed otherwise.
+    pub(crate) fn quoting(mut self, number: &str) -> Self {
+        if let Some(expected) = self.expected.take() {
+            self.message = unlike(&expected, &format!("the number `{number}`"));
+        }
         self
     }
 
@@ -63,18 +74,28 @@ impl de::Error for Fault {
     }
 
     fn invalid_type(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        let found = match found {
-            de::Unexpected::Unit => "nothing".to_owned(),
-            de::Unexpected::Seq => "a list".to_owned(),
-            de::Unexpected::Map => "a mapping".to_owned(),
-            de::Unexpected::Float(number) => format!("the number `{number}`"),
-            other => other.to_string(),
+        let expected = in_words(expected);
+        let number = match found {
+            de::Unexpected::Unsigned(number) => Some(number.to_string()),
+            de::Unexpected::Signed(number) => Some(number.to_string()),
+            de::Unexpected::Float(number) => Some(number.to_string()),
+            _ => None,
         };
-        Self::nowhere(format!("expected {}, found {found}", in_words(expected)))
+        let found = match (&number, found) {
+            (Some(number), _) => format!("the number `{number}`"),
+            (None, de::Unexpected::Unit) => "nothing".to_owned(),
+            (None, de::Unexpected::Seq) => "a list".to_owned(),
+            (None, de::Unexpected::Map) => "a mapping".to_owned(),
+            (None, other) => other.to_string(),
+        };
+        Self {
+            expected: number.is_some().then(|| expected.clone()),
+            ..Self::nowhere(unlike(&expected, &found))
+        }
     }
 
     fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::nowhere(format!("expected {}, found {found}", in_words(expected)))
+        Self::invalid_type(found, expected)
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
@@ -103,6 +124,10 @@ impl de::Error for Fault {
     fn duplicate_field(field: &'static str) -> Self {
         Self::nowhere(format!("the key `{field}` is there twice"))
     }
+}
+
+fn unlike(expected: &str, found: &str) -> String {
+    format!("expected {expected}, found {found}")
 }
 
 /// What was expected, without the names of Rust's types.

@@ -96,7 +96,7 @@ fn name(job: &str, cells: &[PlannedCell], members: &[usize]) -> String {
 /// The group's name chooses the engine, so that adding values to a matrix leaves other groups as
 /// they are; engines left without are then given groups of those that have most, and where there
 /// are fewer groups than engines, a group takes more than one. Of the engine's cells the cheapest
-/// is taken.
+/// is taken. The order of groups and cells, which is that of the manifest's lists, decides nothing.
 pub(crate) fn twins(groups: &[Group], cells: &[PlannedCell]) -> Vec<Vec<usize>> {
     let candidates: Vec<BTreeMap<String, usize>> = groups
         .iter()
@@ -108,24 +108,31 @@ pub(crate) fn twins(groups: &[Group], cells: &[PlannedCell]) -> Vec<Vec<usize>> 
         .map(|(group, engines)| drawn(&group.name, engines).into_iter().collect())
         .collect();
     let all: BTreeSet<&String> = candidates.iter().flat_map(BTreeMap::keys).collect();
+    let mut by_name: Vec<(&str, usize)> = groups
+        .iter()
+        .enumerate()
+        .map(|(at, group)| (group.name.as_str(), at))
+        .collect();
+    by_name.sort_unstable();
     for engine in all {
         let count = |name: &String| chosen.iter().flatten().filter(|it| *it == name).count();
         if count(engine) > 0 {
             continue;
         }
-        let mut homes = (0..groups.len()).filter(|at| {
+        let mut homes = by_name.iter().filter(|(_, at)| {
             let engines = candidates.get(*at);
             engines.is_some_and(|engines| engines.contains_key(engine))
         });
+        // The first by name, where several have most.
         let richest = homes
             .clone()
-            .filter_map(|at| Some((count(chosen.get(at)?.first()?), at)))
+            .filter_map(|(_, at)| Some((count(chosen.get(*at)?.first()?), *at)))
             .filter(|(count, _)| *count > 1)
-            .min_by_key(|(count, at)| (std::cmp::Reverse(*count), *at));
+            .min_by_key(|(count, _)| std::cmp::Reverse(*count));
         match richest {
             Some((_, at)) => chosen[at] = vec![engine.clone()],
             None => {
-                if let Some(at) = homes.next() {
+                if let Some((_, at)) = homes.next().copied() {
                     chosen[at].push(engine.clone());
                 }
             }
@@ -151,19 +158,20 @@ fn drawn(group: &str, engines: &BTreeMap<String, usize>) -> Option<String> {
     engines.keys().nth(usize::try_from(place).ok()?).cloned()
 }
 
-/// For each engine and variant of the group its runnable cell with the shortest step.
+/// For each engine and variant of the group its runnable cell with the shortest step; of equals
+/// that with the least identity.
 fn cheapest_by_engine(group: &Group, cells: &[PlannedCell]) -> BTreeMap<String, usize> {
     let mut found: BTreeMap<String, usize> = BTreeMap::new();
     if !group.compared {
         return found;
     }
-    let step_ns = |at: usize| cells.get(at).map(|cell| cell.predicted_step_ns);
+    let rank = |at: usize| cells.get(at).map(|cell| (cell.predicted_step_ns, &cell.id));
     for member in &group.members {
         let Some(cell) = cells.get(*member).filter(|cell| cell.obstacle.is_none()) else {
             continue;
         };
         let best = found.entry(cell.cell.engine.to_string()).or_insert(*member);
-        if step_ns(*member) < step_ns(*best) {
+        if rank(*member) < rank(*best) {
             *best = *member;
         }
     }

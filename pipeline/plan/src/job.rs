@@ -71,12 +71,16 @@ fn resolve(
         return None;
     }
     let families: Vec<_> = compared
-        .iter()
-        .map(|compared| compare::pairs(*compared, &points, &cells))
+        .into_iter()
+        .map(|compared| (compared, compare::family(compared, &axes, &points, &cells)))
         .collect();
+    compare::refuse_empty(context, &axes, &families);
+    if !context.faults.is_empty() {
+        return None;
+    }
     let links: Vec<_> = families
         .iter()
-        .flat_map(|(pairs, _)| pairs.iter().copied())
+        .flat_map(|(_, family)| family.pairs.iter().copied())
         .collect();
     let groups = group::split(&context.job.id, &cells.cells, &links);
     let mut group_of = vec![0; cells.cells.len()];
@@ -94,11 +98,10 @@ fn resolve(
             .map(|group| group.name.clone())
             .unwrap_or_default()
     };
-    let comparisons = compared
+    let comparisons = families
         .iter()
-        .zip(&families)
-        .filter_map(|(compared, (pairs, _))| {
-            compare::planned(*compared, pairs, &axes, &cells, group_name)
+        .filter_map(|(compared, family)| {
+            compare::planned(*compared, &family.pairs, &axes, &cells, group_name)
         })
         .collect();
     let heats = heats(context, &groups, &cells, &measure, known);
@@ -111,8 +114,8 @@ fn resolve(
         allow,
         claims,
     };
-    let alone = families.iter().map(|(_, alone)| alone).sum();
-    let warnings = lint::lint(&job, &heats, alone, &context.world.fingerprint);
+    let families = families.iter().map(|(_, family)| family);
+    let warnings = lint::lint(&job, &heats, families, &context.world.fingerprint);
     Some(Planned {
         job,
         heats,

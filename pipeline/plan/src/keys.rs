@@ -17,6 +17,9 @@ const REFERENCE: &str = "pytorch";
 /// Most changes named of one part of a key.
 const SHOWN: usize = 4;
 
+/// Settings that change nothing about a heat.
+const JUDGING: [&str; 3] = ["budget_ns", "confidence", "margin"];
+
 /// What the keys of all heats of a job have in common, written once.
 pub(crate) struct Common<'a> {
     world: &'a World,
@@ -77,9 +80,10 @@ impl<'a> Common<'a> {
     }
 }
 
-/// One line a cell, with what tells it apart for a reader and its identity.
+/// One line a cell, with what tells it apart for a reader and its identity; twins once more. In an
+/// order of their own: that of the manifest decides what is shown first, and no measurement.
 fn cell_lines(cells: &[PlannedCell]) -> String {
-    let lines: Vec<String> = cells
+    let mut lines: Vec<String> = cells
         .iter()
         .map(|cell| {
             let factors: String = cell
@@ -93,10 +97,7 @@ fn cell_lines(cells: &[PlannedCell]) -> String {
                 .as_ref()
                 .map(|outcome| format!(" ({}: {})", outcome.kind, outcome.reason))
                 .unwrap_or_default();
-            let twin = cell
-                .twin_of
-                .map(|slot| format!(" twin of {slot}"))
-                .unwrap_or_default();
+            let twin = if cell.twin_of.is_some() { " twin" } else { "" };
             format!(
                 "{}{factors}{obstacle}{twin} #{}",
                 cell.cell.describe(),
@@ -104,14 +105,16 @@ fn cell_lines(cells: &[PlannedCell]) -> String {
             )
         })
         .collect();
+    lines.sort_unstable();
     lines.join("\n")
 }
 
-/// The settings that decide what is measured: the budget only decides whether.
+/// The settings that decide what is measured. The budget only decides whether; margin and
+/// confidence judge what was. The target stays: a warm-up ends when steps are as steady as that.
 fn settings(measure: &Measure) -> String {
     let mut settings = json(measure);
     if let Some(fields) = settings.as_object_mut() {
-        fields.remove("budget_ns");
+        fields.retain(|field, _| !JUDGING.contains(&field.as_str()));
     }
     settings.to_string()
 }

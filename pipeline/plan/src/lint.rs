@@ -4,20 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    Cell, CellId, Fingerprint,
+    Cell, CellId, Fingerprint, Plan,
     plan::{Comparison, PlannedCell, PlannedHeat, PlannedJob, Warning},
 };
 
-use crate::explain;
+use crate::{compare::Family, explain};
 
 /// Blocks below which no verdict is given.
 const VERDICT_BLOCKS: u32 = 6;
 
-/// Everything worth knowing about a job; `alone` is the number of cells without their baseline.
-pub(crate) fn lint(
+/// Everything worth knowing about a job; `families` are what its comparisons come to.
+pub(crate) fn lint<'a>(
     job: &PlannedJob,
     heats: &[PlannedHeat],
-    alone: usize,
+    families: impl Iterator<Item = &'a Family>,
     machine: &Fingerprint,
 ) -> Vec<Warning> {
     let mut notes = Vec::new();
@@ -30,7 +30,10 @@ pub(crate) fn lint(
     for comparison in &job.comparisons {
         notes.extend(unfair(comparison, &by_id));
     }
-    notes.extend(settings(job, heats, alone));
+    notes.extend(too_few_blocks(job));
+    for (comparison, family) in job.comparisons.iter().zip(families) {
+        notes.extend(left_out(comparison, family));
+    }
     notes.extend(resources(&cells, machine));
     notes.extend(idle_rules(job, &cells));
     notes
@@ -40,6 +43,22 @@ pub(crate) fn lint(
             message,
         })
         .collect()
+}
+
+/// A job whose budget is less than measuring takes what the store lacks. What an earlier job
+/// measures costs this one nothing.
+pub(crate) fn over_budget(job: &PlannedJob, plan: &Plan) -> Option<Warning> {
+    let own = plan.heats_to_measure().filter(|heat| heat.job == job.id);
+    let predicted_ns = explain::predicted_ns(own);
+    let budget_ns = job.measure.budget_ns;
+    (predicted_ns > budget_ns).then(|| Warning {
+        job: job.id.clone(),
+        message: format!(
+            "measuring takes about {}, more than the budget of {}: the last groups may not be reached",
+            explain::time(predicted_ns),
+            explain::time(budget_ns)
+        ),
+    })
 }
 
 /// Differences between compared cells that are not the compared axis.
@@ -81,27 +100,35 @@ fn unfair(comparison: &Comparison, cells: &BTreeMap<&CellId, &Cell>) -> Vec<Stri
         .collect()
 }
 
-fn settings(job: &PlannedJob, heats: &[PlannedHeat], alone: usize) -> Vec<String> {
-    let mut notes = Vec::new();
+fn too_few_blocks(job: &PlannedJob) -> Option<String> {
     let blocks = job.measure.blocks;
-    if blocks < VERDICT_BLOCKS && !job.comparisons.is_empty() {
-        notes.push(format!("{blocks} blocks are too few for a verdict: all will be unclear; give at least {VERDICT_BLOCKS}"));
-    }
-    if alone > 0 {
-        let plural = if alone == 1 { "cell has" } else { "cells have" };
+    let are = if blocks == 1 { "is" } else { "are" };
+    let given = explain::counted(blocks as usize, "block");
+    (blocks < VERDICT_BLOCKS && !job.comparisons.is_empty()).then(|| {
+        format!("{given} {are} too few for a verdict: all will be unclear; give at least {VERDICT_BLOCKS}")
+    })
+}
+
+/// Cells that a comparison does not speak of.
+fn left_out(comparison: &Comparison, family: &Family) -> Vec<String> {
+    let Comparison { axis, baseline, .. } = comparison;
+    let mut notes = Vec::new();
+    if family.alone > 0 {
+        let have = if family.alone == 1 { "has" } else { "have" };
         notes.push(format!(
-            "{alone} {plural} no baseline to be held against, since it is excluded"
+            "{} {have} no baseline to be held against: the job leaves out `{axis}: {baseline}` there",
+            explain::counted(family.alone, "cell")
         ));
     }
-    let predicted = heats
-        .iter()
-        .fold(0_u64, |sum, heat| sum.saturating_add(heat.predicted_ns));
-    let budget = job.measure.budget_ns;
-    if predicted > budget {
+    if family.strangers > 0 {
+        let (are, their) = if family.strangers == 1 {
+            ("is", "its")
+        } else {
+            ("are", "their")
+        };
         notes.push(format!(
-            "measuring everything takes about {}, more than the budget of {}: the last groups may not be reached",
-            explain::time(predicted),
-            explain::time(budget)
+            "{} {are} not compared over `{axis}`, which {their} model or engine does not know",
+            explain::counted(family.strangers, "cell")
         ));
     }
     notes

@@ -50,14 +50,14 @@ impl ManifestFile {
         }
         // Bounds first: what follows may take time that grows with depth and aliases.
         let tree = tree::parse(text).map_err(|fault| told(vec![fault]))?;
-        let manifest = serde_yaml::from_str(text).map_err(|error| {
-            let faults = decode::faults::<Manifest>(&tree);
-            told(if faults.is_empty() {
-                vec![own_words(text, &error)]
-            } else {
-                faults
-            })
-        })?;
+        // Two readers must agree. `serde_yaml` alone would take nothing for an empty mapping, and an
+        // empty `measure:` is more likely forgotten than meant.
+        let faults = decode::faults::<Manifest>(&tree);
+        if !faults.is_empty() {
+            return Err(told(faults));
+        }
+        let manifest =
+            serde_yaml::from_str(text).map_err(|error| told(vec![own_words(text, &error)]))?;
         let source = ManifestSource {
             path: path.to_owned(),
             text: text.to_owned(),

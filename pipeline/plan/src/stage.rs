@@ -9,6 +9,7 @@ use crate::{
     context::{key, name},
     job::{self, Planned},
     keys::Known,
+    lint,
     networks::Networks,
     tree::Step,
 };
@@ -72,11 +73,21 @@ fn assembled(files: &[ManifestFile], planned: Vec<Planned>) -> Plan {
         heats: Vec::new(),
         warnings: Vec::new(),
     };
+    let mut noticed = Vec::with_capacity(planned.len());
     for job in planned {
         plan.jobs.push(job.job);
         plan.heats.extend(job.heats);
-        plan.warnings.extend(job.warnings);
+        noticed.push(job.warnings);
     }
+    let warnings = plan
+        .jobs
+        .iter()
+        .zip(noticed)
+        .flat_map(|(job, mut warnings)| {
+            warnings.extend(lint::over_budget(job, &plan));
+            warnings
+        });
+    plan.warnings = warnings.collect();
     plan
 }
 

@@ -1,7 +1,7 @@
 //! A YAML document as a tree that remembers where everything stands, within bounds that a hostile
 //! file cannot exceed.
 //!
-//! `serde_yaml` reads the manifest; this tree explains what is wrong with it and where.
+//! `serde_yaml` reads the manifest once this tree has told what is wrong with it and where.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -88,6 +88,7 @@ impl Node {
 
 /// Reads one document.
 pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
+    refuse_unprintable(text)?;
     let mut builder = Builder::new(text);
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
@@ -97,6 +98,25 @@ pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
     builder.root.map(Arc::unwrap_or_clone).ok_or_else(|| {
         Fault::new(0..0, "the file is empty")
             .help("a manifest begins with `version: 1` and has `jobs`")
+    })
+}
+
+/// Refuses what YAML holds unprintable (`c-printable` of its specification 1.2) wherever it stands,
+/// comments included; and a byte-order mark inside, which no reader agrees upon.
+fn refuse_unprintable(text: &str) -> Result<(), Fault> {
+    let is_printable = |c: char| {
+        matches!(
+            c,
+            '\t' | '\n' | '\r' | '\u{85}' | ' '..='~' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..
+        ) && c != '\u{feff}'
+    };
+    let odd = text.char_indices().find(|(_, c)| !is_printable(*c));
+    odd.map_or(Ok(()), |(at, c)| {
+        let message = format!(
+            "a manifest cannot hold the character {}",
+            c.escape_unicode()
+        );
+        Err(Fault::new(at..at + c.len_utf8(), message).help("leave it out"))
     })
 }
 
@@ -133,6 +153,13 @@ impl<'a> Builder<'a> {
 
     fn syntax(&self, error: &ScanError) -> Fault {
         let at = self.places.byte(error.marker().index());
+        // The parser is stricter here than YAML, and tells of it after the tab.
+        let before = self.places.text.get(..at).unwrap_or_default();
+        let tab = before.trim_end_matches('\t').len();
+        if tab < at && error.info().ends_with("a valid YAML whitespace") {
+            return Fault::new(tab..at, "a tab stands where a space is needed")
+                .help("put a space there");
+        }
         Fault::new(at..at, format!("this is not YAML: {}", error.info()))
     }
 
@@ -155,6 +182,7 @@ impl<'a> Builder<'a> {
                     text: text.into_owned(),
                     plain,
                 };
+                self.count(1, &range)?;
                 self.add(Arc::new(Node { span: range, kind }), anchor, 1)
             }
             Event::Alias(anchor) => {
@@ -164,6 +192,7 @@ impl<'a> Builder<'a> {
                         "this alias stands inside what it stands for",
                     ));
                 };
+                self.count(nodes, &range)?;
                 self.add(node, 0, nodes)
             }
             Event::SequenceStart(anchor, tag) => {
@@ -201,6 +230,8 @@ impl<'a> Builder<'a> {
             return Ok(());
         };
         let span = open.start..self.places.trimmed_end(open.start, end);
+        // What it holds has been counted.
+        self.count(1, &span)?;
         self.add(
             Arc::new(Node {
                 span,
@@ -211,15 +242,20 @@ impl<'a> Builder<'a> {
         )
     }
 
-    /// Puts a complete node where it belongs.
-    fn add(&mut self, node: Arc<Node>, anchor: usize, nodes: usize) -> Result<(), Fault> {
+    /// Counts nodes that were not there before.
+    fn count(&mut self, nodes: usize, range: &Range<usize>) -> Result<(), Fault> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > NODE_LIMIT {
             return Err(Fault::new(
-                node.span.clone(),
+                range.clone(),
                 format!("more than {NODE_LIMIT} values, aliases counted as what they stand for"),
             ));
         }
+        Ok(())
+    }
+
+    /// Puts a complete node, of `nodes` with all that it holds, where it belongs.
+    fn add(&mut self, node: Arc<Node>, anchor: usize, nodes: usize) -> Result<(), Fault> {
         if anchor > 0 {
             self.anchors.insert(anchor, (node.clone(), nodes));
         }

@@ -117,17 +117,57 @@ fn the_schema_refuses_what_the_types_refuse() {
     );
 }
 
-/// Rules that JSON Schema cannot say: control characters, numbers that JSON does not have.
+/// The schema and the tool accept, and refuse, the same forms.
+#[test]
+fn the_schema_and_the_tool_agree() {
+    let validator = jsonschema::validator_for(&manifest_schema().to_value()).unwrap();
+    let forms = [
+        ("device: cuda:1", true),
+        ("device: \"cuda:+1\"", false),
+        ("device: \"cuda:\"", false),
+        ("mode: training, optimizer: { adam: {} }", true),
+        ("mode: training, optimizer: { adam: }", false),
+        ("mode: training, optimizer: { }", false),
+        ("measure: {}", true),
+        ("measure:", false),
+        ("allow: { outcome: crashed }", true),
+        ("allow: { outcome: [crashed, timed_out] }", true),
+        ("allow: { outcome: measured }", false),
+        ("allow: { outcome: [crashed, measured] }", false),
+        ("allow: { outcome: [] }", false),
+        ("allow:", false),
+        ("compare:", false),
+    ];
+    for (form, is_right) in forms {
+        let text = format!(
+            "version: 1\njobs: [{{ id: a, matrix: {{ model: resnet18, engine: pytorch/eager }}, {form} }}]\n"
+        );
+        assert_eq!(
+            validator.is_valid(&json(&text).unwrap()),
+            is_right,
+            "{form}"
+        );
+        let planned = ManifestFile::from_text("a.yaml", &text)
+            .and_then(|file| plan(&[file], &support::world()));
+        assert_eq!(planned.is_ok(), is_right, "{form}");
+    }
+}
+
+/// Rules that JSON Schema cannot say: control characters, numbers that JSON does not have, `1.0`,
+/// which is 1 to it.
 fn is_beyond_schemas(path: &Path) -> bool {
     [
+        "byte_order_mark_inside",
         "control_character",
         "direction_override",
+        "invisible_characters",
         "percent_zero",
         "percent_nan",
         "optimizer_nan",
         "optimizer_negative",
         "batch_nan",
         "batch_infinite",
+        "version_fraction",
     ]
     .contains(&path.file_stem().unwrap().to_str().unwrap())
 }

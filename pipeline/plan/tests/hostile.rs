@@ -111,9 +111,22 @@ fn aliases_are_counted_as_what_they_stand_for() {
 }
 
 #[test]
+fn values_are_counted_once_however_deep() {
+    let list = |count: usize| {
+        let values = "1,".repeat(count);
+        format!(
+            "version: 1\njobs:\n  - id: a\n    matrix: {{ model: resnet18, batch: [{values}], engine: pytorch/eager }}\n"
+        )
+    };
+    assert!(refused(&list(99_999)).contains("99999 values bring the plan over"));
+    assert!(refused(&list(249_999)).contains("more than 250000 values"));
+}
+
+#[test]
 fn honest_aliases_work() {
     let text = "version: 1\njobs:\n  - &one\n    id: a\n    matrix: &matrix { model: resnet18, engine: pytorch/eager }\n  - { id: b, matrix: *matrix }\n";
-    assert_eq!(answer(text, &support::world()).unwrap(), 2);
+    let files = [ManifestFile::from_text("aliases.yaml", text).unwrap()];
+    assert_eq!(plan(&files, &support::world()).unwrap().heats.len(), 2);
 }
 
 #[test]

@@ -131,6 +131,35 @@ fn adding_to_a_matrix_leaves_other_groups_as_they_are() {
     }
 }
 
+#[test]
+fn the_order_of_a_list_decides_nothing_that_is_measured() {
+    let world = support::world();
+    // Names of groups draw twins: several, so that in one of them an engine comes off badly.
+    for id in 'a'..='h' {
+        let job = format!(
+            "  - id: {id}
+    matrix: {{ model: [resnet18, bert_tiny], spin: [default, off], engine: [pytorch/eager, onnxruntime/cpu] }}
+    compare: [{{ axis: engine }}, {{ axis: spin }}]
+"
+        );
+        let other = job
+            .replace("resnet18, bert_tiny", "bert_tiny, resnet18")
+            .replace("default, off", "off, default")
+            .replace(
+                "pytorch/eager, onnxruntime/cpu",
+                "onnxruntime/cpu, pytorch/eager",
+            );
+        let (plan, turned) = (planned(&job, &world), planned(&other, &world));
+        assert_eq!(plan.heats.len(), 2);
+        for old in &plan.heats {
+            let new = heat(&turned, &old.group);
+            assert_eq!(new.key, old.key, "{}", old.group);
+            assert_ne!(new.cells, old.cells, "what is shown follows the manifest");
+        }
+        assert_ne!(plan.heats[0].group, turned.heats[0].group);
+    }
+}
+
 /// An axis that an engine does not know does not multiply its cells, and each of the other's
 /// values is held against it.
 #[test]
@@ -312,13 +341,19 @@ fn what_changed_in_a_key_is_told_in_words() {
         Status::Stale { changed } => changed.join("\n"),
         other => panic!("{other:?}"),
     };
-    let budget = RACE.replace("compare:", "measure: { budget: 1h }\n    compare:");
-    assert!(
-        matches!(
-            planned(&budget, &world).heats[0].status,
-            Status::Cached { .. }
-        ),
-        "the budget is no part of the key"
+    for judging in ["budget: 1h", "margin: 10%", "confidence: 99%"] {
+        let settings = format!("measure: {{ {judging} }}\n    compare:");
+        let plan = planned(&RACE.replace("compare:", &settings), &world);
+        assert!(
+            matches!(plan.heats[0].status, Status::Cached { .. }),
+            "`{judging}` is no part of the key"
+        );
+    }
+    // A warm-up is held against it.
+    let target = RACE.replace("compare:", "measure: { target: 1% }\n    compare:");
+    assert_eq!(
+        changed(&planned(&target, &world)),
+        "measure: target was 0.02, is 0.01"
     );
 
     let blocks = RACE.replace("compare:", "measure: { blocks: 12 }\n    compare:");
@@ -413,6 +448,91 @@ fn lint_warns_before_the_run() {
         .map(|warning| warning.message.as_str())
         .collect();
     snapshot("warnings", &notes.join("\n"));
+}
+
+#[test]
+fn cells_outside_a_comparison_are_told_with_the_true_reason() {
+    let notes = |more: &str| -> Vec<String> {
+        let job = format!(
+            "  - id: a
+    matrix: {{ model: [resnet18, bert_tiny], image: [64, 128], engine: [pytorch/eager, onnxruntime/cpu] }}
+    compare: {{ axis: image, baseline: 64 }}
+{more}"
+        );
+        let plan = planned(&job, &support::world());
+        let warnings = plan.warnings.into_iter();
+        warnings.map(|warning| warning.message).collect()
+    };
+    let strangers =
+        "2 cells are not compared over `image`, which their model or engine does not know";
+    assert_eq!(notes(""), [strangers]);
+    // Whatever else is left out, BERT has no such axis.
+    assert_eq!(
+        notes("    exclude: { model: bert_tiny, image: 64 }\n"),
+        [strangers]
+    );
+    assert_eq!(
+        notes("    include: { model: resnet18, image: 32, engine: pytorch/eager }\n"),
+        [strangers]
+    );
+    assert_eq!(
+        notes("    exclude: { model: resnet18, image: 64, engine: pytorch/eager }\n"),
+        [
+            "1 cell has no baseline to be held against: the job leaves out `image: 64` there",
+            strangers
+        ]
+    );
+}
+
+#[test]
+fn a_heat_that_two_jobs_share_counts_once() {
+    let jobs = "  - { id: a, matrix: { model: resnet18, batch: [1, 8], engine: pytorch/eager } }
+  - { id: b, measure: { budget: 1s }, matrix: { model: resnet18, batch: 8, engine: pytorch/eager } }
+";
+    let mut world = support::world();
+    let plan = planned(jobs, &world);
+    assert_eq!((plan.heats.len(), plan.cell_count()), (3, 2));
+    assert_eq!(plan.heats[1].key, plan.heats[2].key);
+    assert!(plan.warnings.is_empty(), "{:?}", plan.warnings);
+    let text = explain(&plan, false);
+    assert!(text.contains("measured once, with a/batch=8"), "{text}");
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.starts_with("2 cells in 2 groups, 0 cached; about "),
+        "{last}"
+    );
+    let alone = planned(jobs.lines().next().unwrap(), &world);
+    assert!(explain(&alone, false).ends_with(&format!("{last}\n")));
+    world.known = vec![sealed(&plan.heats[1], "2026-01-01T00:00:00Z")];
+    let text = explain(&planned(jobs, &world), false);
+    assert!(text.contains("2 cells in 2 groups, 1 cached; "), "{text}");
+}
+
+#[test]
+fn a_budget_is_held_against_what_is_left() {
+    let jobs = RACE.replace("compare:", "measure: { budget: 1s }\n    compare:");
+    let mut world = support::world();
+    let plan = planned(&jobs, &world);
+    let [warning] = plan.warnings.as_slice() else {
+        panic!("{:?}", plan.warnings);
+    };
+    assert!(warning.message.contains("more than the budget of 1.0 s"));
+    let known = |heat: &PlannedHeat| sealed(heat, "2026-01-01T00:00:00Z");
+    world.known = plan.heats.iter().map(known).collect();
+    assert!(planned(&jobs, &world).warnings.is_empty());
+    world.fresh = true;
+    assert_eq!(planned(&jobs, &world).warnings, plan.warnings);
+}
+
+#[test]
+fn too_few_blocks_are_counted_in_words_that_agree() {
+    let note = |blocks: u32| {
+        let settings = format!("measure: {{ blocks: {blocks} }}\n    compare:");
+        let plan = planned(&RACE.replace("compare:", &settings), &support::world());
+        plan.warnings[0].message.clone()
+    };
+    assert!(note(1).starts_with("1 block is too few"), "{}", note(1));
+    assert!(note(2).starts_with("2 blocks are too few"), "{}", note(2));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use schema::{
     Digest, Outcome,
-    plan::{PlannedHeat, PlannedJob},
+    plan::{PlannedCell, PlannedHeat, PlannedJob},
     record::{self, HeatFooter, HeatHeader},
 };
 use store::{Journal, now};
@@ -33,6 +33,9 @@ pub(crate) struct Assignment<'a> {
 /// A heat that was sealed.
 pub(crate) struct Sealed {
     pub(crate) digest: Digest,
+    /// The cells in its own order: a heat that was gone on with keeps that of its first plan.
+    pub(crate) cells: Vec<PlannedCell>,
+    /// How each of them ended.
     pub(crate) outcomes: Vec<Outcome>,
     /// Whether this run measured all of it.
     pub(crate) whole: bool,
@@ -81,6 +84,7 @@ pub(crate) fn measure(
     Ok(Sealed {
         digest: journal.seal(footer)?,
         outcomes,
+        cells: header.cells,
         whole: pace.kept == 0,
     })
 }

@@ -20,7 +20,7 @@ pub enum Event<'a> {
         /// What was wrong with it.
         reason: &'a str,
     },
-    /// The store has the heat already.
+    /// The store has the heat already; told once, though several groups may share it.
     Cached {
         /// The group.
         group: &'a str,
@@ -78,7 +78,7 @@ pub enum Event<'a> {
         group: &'a str,
         /// Its place in the plan, from 0.
         index: usize,
-        /// Its cells.
+        /// Its cells, in the order in which it holds them.
         cells: &'a [PlannedCell],
         /// How each ended.
         outcomes: &'a [Outcome],

@@ -1,7 +1,7 @@
 //! A run: the heats of a plan, in order.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -74,8 +74,11 @@ struct Sweep<'a> {
     since: Option<String>,
     /// Time spent on every job.
     spent: BTreeMap<String, Duration>,
-    /// The heats that were to be measured when the run began, by their place in the plan.
+    /// The heats that were to be measured when the run began, each key once, by their place in the
+    /// plan.
     wanting: Vec<bool>,
+    /// The keys of which an event told that they are in the store.
+    told: BTreeSet<Digest>,
     estimate: Estimate,
 }
 
@@ -106,12 +109,14 @@ impl<'a> Sweep<'a> {
             since,
             spent: BTreeMap::new(),
             wanting: Vec::new(),
+            told: BTreeSet::new(),
             estimate: Estimate::default(),
         };
         let heats = plan.heats.iter();
+        let mut seen = BTreeSet::new();
         sweep.wanting = heats
             .clone()
-            .map(|heat| sweep.have(&heat.key).is_none())
+            .map(|heat| seen.insert(heat.key) && sweep.have(&heat.key).is_none())
             .collect();
         let wanted = heats.zip(&sweep.wanting).filter(|(_, wanting)| **wanting);
         sweep.estimate = Estimate::new(wanted.map(|(heat, _)| heat.predicted_ns));
@@ -129,11 +134,14 @@ impl<'a> Sweep<'a> {
             self.estimate.take(heat.predicted_ns);
         }
         if let Some(digest) = self.have(&heat.key) {
-            context.tell(&Event::Cached {
-                group: &heat.group,
-                index,
-                of,
-            });
+            // What an earlier group of this plan has was told with it.
+            if self.told.insert(heat.key) {
+                context.tell(&Event::Cached {
+                    group: &heat.group,
+                    index,
+                    of,
+                });
+            }
             return Ok(HeatResult::Sealed(digest));
         }
         let job = self
@@ -174,10 +182,11 @@ impl<'a> Sweep<'a> {
                     self.estimate.learn(heat.predicted_ns, took);
                 }
                 self.sealed.insert(heat.key, (sealed.digest, store::now()));
+                self.told.insert(heat.key);
                 context.tell(&Event::HeatFinished {
                     group: &heat.group,
                     index,
-                    cells: &heat.cells,
+                    cells: &sealed.cells,
                     outcomes: &sealed.outcomes,
                 });
                 Ok(HeatResult::Sealed(sealed.digest))

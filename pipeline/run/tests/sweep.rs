@@ -8,6 +8,18 @@ use common::*;
 use schema::{Outcome, OutcomeKind, plan::Status, record::HeatResult};
 
 #[test]
+fn a_heat_that_two_groups_share_is_measured_and_told_once() {
+    let track = Track::new();
+    let both = || vec![("a", cells(&["noop"])), ("b", cells(&["noop"]))];
+    let mut plan = plan(measure(), both());
+    plan.heats[1].key = plan.heats[0].key;
+    let (record, diary) = track.run(&plan);
+    assert_eq!(record.heats[0].heat, record.heats[1].heat);
+    assert_eq!((diary.count("finished"), diary.count("cached")), (1, 0));
+    assert_eq!(track.run(&plan).1.lines, ["cached a"]);
+}
+
+#[test]
 fn cells_are_measured_and_parity_is_judged() {
     let track = Track::new();
     let mut cells = cells(&["steady", "noop", "chatter"]);

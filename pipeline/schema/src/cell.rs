@@ -312,6 +312,8 @@ impl FromStr for Device {
             "cuda" => Ok(Self::Cuda(0)),
             _ => text
                 .strip_prefix("cuda:")
+                // Numbers are read with a sign, too.
+                .filter(|index| index.bytes().all(|byte| byte.is_ascii_digit()))
                 .and_then(|index| index.parse().ok())
                 .map(Self::Cuda)
                 .ok_or_else(|| UnknownWord(text.to_owned())),

@@ -11,6 +11,7 @@
 //! document carries its `version`; a reader refuses a version that it does not know.
 
 pub mod cell;
+pub mod characters;
 pub mod digest;
 pub mod engine;
 pub mod graph;

@@ -188,7 +188,8 @@ impl<'de> Deserialize<'de> for Allow {
                 let (mut outcome, mut coordinates) = (None, Coordinates::default());
                 while let Some(key) = map.next_key::<String>()? {
                     if key == "outcome" {
-                        if outcome.replace(map.next_value()?).is_some() {
+                        let allowed: OneOrMany<Allowable> = map.next_value()?;
+                        if outcome.replace(allowed).is_some() {
                             return Err(de::Error::duplicate_field("outcome"));
                         }
                     } else {
@@ -196,13 +197,28 @@ impl<'de> Deserialize<'de> for Allow {
                     }
                 }
                 let outcome = outcome.ok_or_else(|| de::Error::missing_field("outcome"))?;
+                let kinds = outcome.0.into_iter().map(|Allowable(kind)| kind);
                 Ok(Allow {
-                    outcome,
+                    outcome: OneOrMany(kinds.collect()),
                     coordinates,
                 })
             }
         }
         deserializer.deserialize_map(Fields)
+    }
+}
+
+/// An outcome that fails a run unless it is allowed.
+struct Allowable(OutcomeKind);
+
+impl<'de> Deserialize<'de> for Allowable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match OutcomeKind::deserialize(deserializer)? {
+            OutcomeKind::Measured => Err(de::Error::custom(
+                "`measured` never fails a run: there is nothing to allow",
+            )),
+            kind => Ok(Self(kind)),
+        }
     }
 }
 
@@ -212,12 +228,24 @@ impl JsonSchema for Allow {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let outcome = generator.subschema_for::<OneOrMany<OutcomeKind>>();
+        let mut outcome = generator.subschema_for::<OutcomeKind>();
+        outcome.insert(
+            "not".to_owned(),
+            serde_json::json!({ "const": OutcomeKind::Measured }),
+        );
         let values = generator.subschema_for::<OneOrMany<Scalar>>();
         json_schema!({
             "description": "Cells whose outcome does not fail a run: an outcome, and the coordinates that they must have; a value may end in `*`.",
             "type": "object",
-            "properties": { "outcome": outcome },
+            "properties": {
+                "outcome": {
+                    "description": "The outcome or outcomes.",
+                    "anyOf": [
+                        outcome,
+                        { "type": "array", "items": outcome, "minItems": 1 },
+                    ],
+                },
+            },
             "required": ["outcome"],
             "additionalProperties": values,
         })
@@ -253,7 +281,7 @@ impl<'de> Deserialize<'de> for FormVersion {
             type Value = FormVersion;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("the number 1")
+                f.write_str("the whole number 1")
             }
 
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<FormVersion, E> {

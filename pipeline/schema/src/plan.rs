@@ -1,6 +1,6 @@
 //! The plan: everything that a run will do, decided beforehand. Execution makes no decisions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,11 +68,13 @@ pub struct PlannedJob {
     pub claims: Vec<Claim>,
 }
 
-/// How a job is measured. Part of the key of its heats, but for the budget.
+/// How a job is measured, and how what was measured is judged. Part of the key of its heats, but
+/// for the budget, the margin and the confidence, which change nothing about a heat.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
-    /// Relative half-width that an interval should reach; 0.03 means 3 %.
+    /// Relative half-width that an interval should reach; 0.03 means 3 %. A warm-up ends when steps
+    /// are as steady as that.
     pub target: f64,
     /// Smallest relative difference worth acting on; never below `target`.
     pub margin: f64,
@@ -192,7 +194,8 @@ pub struct PlannedHeat {
     pub key: Digest,
     /// What the key is made of, by name.
     pub key_parts: BTreeMap<String, String>,
-    /// The cells; a slot is an index into this list.
+    /// The cells in the order of the manifest, then the twins. An artifact may hold them in another
+    /// order: [`crate::record::HeatHeader::slots_of`].
     pub cells: Vec<PlannedCell>,
     /// Whether the store has it.
     pub status: Status,
@@ -281,11 +284,23 @@ impl Plan {
         self.jobs.iter().find(|job| job.id == id)
     }
 
-    /// The number of cells, twins left out.
+    /// The heats, each key once, under the first group that has it: several jobs may ask for the
+    /// same, and one artifact answers them all.
+    pub fn distinct_heats(&self) -> impl Iterator<Item = &PlannedHeat> {
+        let mut seen = BTreeSet::new();
+        self.heats.iter().filter(move |heat| seen.insert(heat.key))
+    }
+
+    /// What the store lacks, each key once.
+    pub fn heats_to_measure(&self) -> impl Iterator<Item = &PlannedHeat> {
+        self.distinct_heats()
+            .filter(|heat| !matches!(heat.status, Status::Cached { .. }))
+    }
+
+    /// The number of cells, twins left out, and those of a heat that several jobs share once.
     #[must_use]
     pub fn cell_count(&self) -> usize {
-        self.heats
-            .iter()
+        self.distinct_heats()
             .flat_map(|heat| &heat.cells)
             .filter(|cell| cell.twin_of.is_none())
             .count()

@@ -4,13 +4,13 @@
 //! [`HeatLine::Reference`], the [`HeatLine::Block`]s in order, and one [`HeatLine::Footer`].
 //! While it is measured, each line is a file of its own in the store's journal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Digest, Environment, Outcome,
+    CellId, Digest, Environment, Outcome,
     machine::Load,
     plan::{Measure, Plan, PlannedCell},
     protocol::{Loaded, Memory, WarmUpDone},
@@ -61,7 +61,8 @@ pub struct HeatHeader {
     pub key_parts: BTreeMap<String, String>,
     /// The cells; a slot is an index into this list.
     pub cells: Vec<PlannedCell>,
-    /// How it is measured.
+    /// How it is measured, as the plan said that began it. Later plans may have the same heat with
+    /// another budget, margin or confidence: whoever judges it takes those of the plan.
     pub measure: Measure,
     /// Seed of the random orders.
     pub seed: u64,
@@ -71,6 +72,28 @@ pub struct HeatHeader {
     pub environment: Environment,
     /// What measured.
     pub tool: Tool,
+}
+
+impl HeatHeader {
+    /// For each of a plan's cells the slot that holds it here; `None` when the cells are not the
+    /// same. The plan that the heat was measured for may have listed them in another order.
+    #[must_use]
+    pub fn slots_of(&self, planned: &[PlannedCell]) -> Option<Vec<usize>> {
+        let mut places: BTreeMap<(&CellId, bool), VecDeque<usize>> = BTreeMap::new();
+        for (slot, cell) in self.cells.iter().enumerate() {
+            let place = places.entry((&cell.id, cell.twin_of.is_some()));
+            place.or_default().push_back(slot);
+        }
+        let slots: Option<Vec<usize>> = planned
+            .iter()
+            .map(|cell| {
+                places
+                    .get_mut(&(&cell.id, cell.twin_of.is_some()))?
+                    .pop_front()
+            })
+            .collect();
+        slots.filter(|slots| slots.len() == self.cells.len())
+    }
 }
 
 /// The program that wrote an artifact.

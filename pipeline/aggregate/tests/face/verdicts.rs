@@ -2,7 +2,7 @@
 
 use schema::{Outcome, OutcomeKind, tables::Verdict};
 
-use crate::race::{heat, only_row, race, run, set_times, tables};
+use crate::race::{heat, only_row, race, run, set_times, tables, try_tables};
 
 const EVEN: [u64; 6] = [1_000_000; 6];
 
@@ -230,6 +230,35 @@ fn without_twins_nothing_is_called() {
     let row = only_row(&tables);
     assert_eq!((row.verdict, row.floor), (Verdict::Unclear, None));
     insta::assert_snapshot!(row.reason, @"interval [0.4999, 0.5001] cannot be held against the noise between identical cells, which was not measured in 6 blocks");
+}
+
+#[test]
+fn the_margin_of_the_plan_judges_whatever_that_of_the_heat_was() {
+    let mut run = race(&EVEN, &[1_100_000; 6]);
+    assert_eq!(only_row(&tables(&run)).verdict, Verdict::Slower);
+    run.record.plan.jobs[0].measure.margin = 0.2;
+    let tables = tables(&run);
+    assert_eq!(only_row(&tables).verdict, Verdict::Same);
+    assert_eq!(tables.jobs[0].measure.margin, 0.2);
+}
+
+#[test]
+fn a_plan_may_list_the_cells_of_a_heat_in_another_order() {
+    let mut run = race(&EVEN, &[500_000; 6]);
+    let first = tables(&run);
+    let cells = &mut run.record.plan.heats[0].cells;
+    cells.swap(0, 1);
+    cells[2].twin_of = Some(1);
+    cells[3].twin_of = Some(0);
+    let second = tables(&run);
+    assert_eq!(first.jobs, second.jobs);
+    assert_eq!(first.floors, second.floors);
+    let turned: Vec<_> = second.cells.iter().rev().cloned().collect();
+    assert_eq!(first.cells, turned, "rows follow the plan");
+    // A twin of the other cell is another heat.
+    run.record.plan.heats[0].cells[2].twin_of = Some(0);
+    run.record.plan.heats[0].cells[3].twin_of = Some(1);
+    assert!(try_tables(&run).is_err());
 }
 
 #[test]

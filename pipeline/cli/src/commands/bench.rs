@@ -92,7 +92,7 @@ pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
         "{} groups measured, {} cached, {} not reached; run {}",
         measured.measured,
         measured.cached,
-        measured.record.heats.len() - stages::sealed(&measured.record),
+        stages::heats(&measured.record) - stages::sealed(&measured.record),
         measured.run.short(),
     ));
     session.printer.json(&serde_json::json!({
@@ -143,7 +143,7 @@ impl Summary {
             })
             .collect();
         Self {
-            heats: record.heats.len(),
+            heats: stages::heats(record),
             measured_heats: 0,
             cached_heats: stages::sealed(record),
             verdicts: verdicts(tables),

@@ -11,7 +11,11 @@ use crate::{
 /// Prints the schema, whatever the output format: it is JSON already.
 pub(crate) fn schema(printer: Printer, arguments: &Schema) -> Result<(), Failure> {
     let schema = match arguments.document {
-        Document::Manifest => plan::manifest_schema(),
+        // In the very bytes of the file that manifests name.
+        Document::Manifest => {
+            printer.raw(&plan::manifest_schema_text());
+            return Ok(());
+        }
         Document::Plan => schema_for!(schema::Plan),
         Document::Heat => schema_for!(schema::record::HeatLine),
         Document::Tables => schema_for!(schema::Tables),

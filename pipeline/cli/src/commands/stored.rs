@@ -98,7 +98,7 @@ pub(crate) fn list(session: &Session) -> Result<(), Failure> {
             Ok(record) => rows.push(RunRow {
                 run,
                 sealed: stages::sealed(&record),
-                heats: record.heats.len(),
+                heats: stages::heats(&record),
                 title: record.plan.title,
             }),
             Err(error) => session.printer.note(&format!("warning: {error}")),

@@ -9,7 +9,7 @@ use serde::{
 };
 
 use super::{DeviceForm, OneOrMany};
-use crate::{Optimizer, Precision};
+use crate::{Optimizer, Precision, characters::is_unseen};
 
 /// Longest word, in bytes.
 const WORD_LIMIT: usize = 256;
@@ -137,7 +137,8 @@ impl<'de> Deserialize<'de> for Coordinates {
 }
 
 fn word<E: de::Error>(text: &str) -> Result<String, E> {
-    let fits = |c: char| c.is_ascii_graphic() || c.is_alphanumeric();
+    // Some letters are blank, such as the Hangul fillers.
+    let fits = |c: char| (c.is_ascii_graphic() || c.is_alphanumeric()) && !is_unseen(c);
     if text.is_empty() {
         Err(E::custom("the value is empty"))
     } else if text.len() > WORD_LIMIT {
@@ -324,7 +325,7 @@ impl<'de> Deserialize<'de> for OptimizerChoice {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OptimizerChoice, A::Error> {
                 let Some(name) = map.next_key::<String>()? else {
-                    return Err(de::Error::invalid_length(0, &self));
+                    return Err(de::Error::custom("the mapping names no optimiser"));
                 };
                 let optimizer = match name.as_str() {
                     "sgd" => sgd(map.next_value()?)?,

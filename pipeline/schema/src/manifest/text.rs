@@ -8,6 +8,8 @@ use serde::{
     de::{self, Visitor},
 };
 
+use crate::characters::is_unfit_for_prose;
+
 /// Longest name, in bytes.
 const NAME_LIMIT: usize = 64;
 
@@ -18,7 +20,7 @@ const PROSE_LIMIT: usize = 1000;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobId(String);
 
-/// Text for readers: white space collapsed, no control characters, at most 1,000 characters.
+/// Text for readers: white space collapsed, no characters that do not show themselves, at most 1,000 characters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Prose(String);
 
@@ -63,9 +65,15 @@ fn name<E: de::Error>(text: &str) -> Result<JobId, E> {
 }
 
 fn prose<E: de::Error>(text: &str) -> Result<Prose, E> {
-    if let Some(odd) = text.chars().find(|c| is_unprintable(*c)) {
+    let is_odd = |c: &char| is_unfit_for_prose(*c) && !matches!(c, '\n' | '\t' | '\r');
+    if let Some(odd) = text.chars().find(is_odd) {
+        let kind = if odd.is_control() {
+            "control"
+        } else {
+            "invisible"
+        };
         return Err(E::custom(format_args!(
-            "the text holds the control character {}; leave it out",
+            "the text holds the {kind} character {}; leave it out",
             odd.escape_unicode()
         )));
     }
@@ -76,14 +84,6 @@ fn prose<E: de::Error>(text: &str) -> Result<Prose, E> {
     }
     let words: Vec<&str> = text.split_whitespace().collect();
     Ok(Prose(words.join(" ")))
-}
-
-/// Whether a character could play with a terminal or with the direction of a line.
-fn is_unprintable(c: char) -> bool {
-    let is_space = matches!(c, '\n' | '\t' | '\r');
-    let turns_text =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    (c.is_control() && !is_space) || turns_text
 }
 
 macro_rules! from_text {
@@ -138,7 +138,19 @@ mod tests {
         let read = |json: &str| serde_json::from_str::<Prose>(json);
         assert_eq!(&*read(r#""  two\n  words ""#).unwrap(), "two words");
         assert!(read(r#""\u001b[31mred""#).is_err());
-        assert!(read(r#""\u202e""#).is_err());
+        for trick in [
+            "\u{202e}",
+            "a\u{61c}b",
+            "\u{200b}",
+            "so\u{ad}ft",
+            "\u{e0041}",
+        ] {
+            assert!(
+                read(&serde_json::json!(trick).to_string()).is_err(),
+                "{trick:?}"
+            );
+        }
+        assert_eq!(&*read("\"می\u{200c}روم\"").unwrap(), "می\u{200c}روم");
         assert!(read(&format!("{:?}", "x".repeat(1001))).is_err());
         assert!(read("3").is_err());
     }
