@@ -108,6 +108,11 @@ fn harmless(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// A number of things, in words that agree: `1 block`, `2 blocks`.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Whether a person watches.
 pub(crate) fn on_terminal() -> bool {
     io::stderr().is_terminal()

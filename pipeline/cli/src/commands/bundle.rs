@@ -8,6 +8,7 @@ use crate::{
     args::Stored,
     commands::stored::wanted,
     failure::Failure,
+    printer::counted,
     session::{Session, store_failure},
 };
 
@@ -26,9 +27,9 @@ pub(crate) fn pack(session: &Session, stored: &Stored, file: &Path) -> Result<()
         .map(|metadata| metadata.len())
         .unwrap_or_default();
     session.printer.human(&format!(
-        "packed run {} ({} files, {}) into: {}",
+        "packed run {} ({}, {}) into: {}",
         run.short(),
-        manifest.files.len(),
+        counted(manifest.files.len() as u64, "file"),
         HumanBytes(bytes),
         file.display()
     ));
@@ -42,9 +43,9 @@ pub(crate) fn open(session: &Session, file: &Path) -> Result<(), Failure> {
     store::bundle::looks_like(file).map_err(store_failure)?;
     let opened = session.writer()?.open_bundle(file).map_err(store_failure)?;
     session.printer.human(&format!(
-        "put run {} with {} heats into: {}\nit was packed by photofinish {}{}",
+        "put run {} with {} into: {}\nit was packed by photofinish {}{}",
         opened.run.short(),
-        opened.heats,
+        counted(opened.heats as u64, "heat"),
         session.store.path().display(),
         opened.tool.version,
         opened

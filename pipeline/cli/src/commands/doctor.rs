@@ -80,10 +80,11 @@ fn findings(environment: &Environment) -> Vec<Finding> {
         ),
         (
             environment.virtualization.is_some(),
-            format!(
-                "this is a virtual machine ({})",
-                environment.virtualization.as_deref().unwrap_or_default()
-            ),
+            match environment.virtualization.as_deref() {
+                // Where the processor tells of a hypervisor, but nothing tells its name.
+                None | Some("yes") => "this is a virtual machine".to_owned(),
+                Some(name) => format!("this is a virtual machine ({name})"),
+            },
             "neighbours on the host are invisible: watch the canaries on the cells' pages",
         ),
         (
@@ -242,5 +243,13 @@ mod tests {
         assert_eq!(found.len(), 5, "{found:?}");
         assert!(found[0].contains("75 %"));
         assert!(found[1].contains("powersave"));
+        for (name, said) in [
+            ("yes", "this is a virtual machine"),
+            ("KVM", "this is a virtual machine (KVM)"),
+        ] {
+            let mut virtual_machine = quiet();
+            virtual_machine.virtualization = Some(name.to_owned());
+            assert_eq!(findings(&virtual_machine)[0].what, said);
+        }
     }
 }

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use run::{Event, Observer, Phase};
 use schema::{Cell, Outcome, plan::PlannedCell};
 
-use crate::printer::{Printer, on_terminal};
+use crate::printer::{Printer, counted, on_terminal};
 
 /// Shows a run: one bar over all blocks with the cell under measurement on a terminal, a line for
 /// each heat otherwise. Counts what it saw, for the summary.
@@ -105,7 +105,8 @@ impl Observer for SweepProgress {
                 self.bar.inc(u64::from(*blocks_kept));
                 self.bar.set_prefix(duration(*left));
                 if *blocks_kept > 0 {
-                    self.line(&format!("  {group}: going on after {blocks_kept} blocks"));
+                    let blocks = counted(u64::from(*blocks_kept), "block");
+                    self.line(&format!("  {group}: going on after {blocks}"));
                 }
                 if !on_terminal() {
                     self.line(&format!(
@@ -154,9 +155,9 @@ impl Drop for SweepProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
         for (reason, count) in &self.not_reached {
-            let groups = if *count == 1 { "group" } else { "groups" };
+            let groups = counted(*count as u64, "group");
             self.printer
-                .note(&format!("  {count} {groups} not reached: {reason}"));
+                .note(&format!("  {groups} not reached: {reason}"));
         }
     }
 }
