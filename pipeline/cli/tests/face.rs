@@ -498,17 +498,12 @@ fn failed_cells_are_told_by_the_exit_code_whoever_listens() {
 fn a_result_that_cannot_be_written_is_an_error() {
     let user = User::new();
     user.manifest(SMALL);
-    let full = fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
-    let output = user
-        .command(&["plan", "manifest.yaml"])
-        .stdout(full)
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(70), "{}", text(&output));
-    assert!(text(&output).contains("cannot write standard output"));
+    for args in [&["plan", "manifest.yaml"][..], &["--help"], &["--version"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        let output = user.command(args).stdout(full.unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{}", text(&output));
+        assert!(text(&output).contains("cannot write standard output"));
+    }
 }
 
 #[test]
