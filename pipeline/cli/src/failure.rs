@@ -62,6 +62,12 @@ impl Failure {
         }
     }
 
+    /// Says first what the failure is about.
+    pub(crate) fn about(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// Adds what programs want to know.
     pub(crate) fn with_details(mut self, details: &impl Serialize) -> Self {
         self.details = serde_json::to_value(details).ok();
@@ -88,6 +94,11 @@ impl Failure {
     /// The exit code.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
+    }
+
+    /// What went wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     /// What a person reads.

@@ -15,7 +15,7 @@ use crate::{
     args::Manifests,
     failure::Failure,
     progress::{self, InstallProgress, SweepProgress},
-    session::{Session, store_failure},
+    session::{Session, Workers, aggregate_failure, report_failure, store_failure},
     tool,
 };
 
@@ -34,9 +34,10 @@ fn world(session: &Session, cell_limit: usize, fresh: bool) -> Result<World, Fai
             .printer
             .note(&format!("warning: {corrupt}: {advice}"));
     }
+    let catalog = session.catalog()?;
     Ok(World {
-        engines: session.catalog.descriptions(),
-        availability: session.catalog.availability(),
+        engines: catalog.descriptions(),
+        availability: catalog.availability(),
         fingerprint: session.fingerprint().clone(),
         conditions: telemetry::conditions(),
         procedure: run::PROCEDURE,
@@ -70,7 +71,8 @@ pub(crate) fn is_cached(plan: &Plan) -> bool {
 /// Installs the engines of the heats that the store lacks, the reference's included, and builds
 /// their workers. What is unavailable on this machine is left out: its cells say so.
 pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
-    let availability = session.catalog.availability();
+    let catalog = session.catalog()?;
+    let availability = catalog.availability();
     let usable = |name: &str| {
         availability
             .get(name)
@@ -89,10 +91,9 @@ pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
     names.sort();
     names.dedup();
     let mut progress = InstallProgress::new(session.printer, session.interrupt.clone());
-    session
-        .catalog
+    catalog
         .install(&names, &mut progress)
-        .and_then(|()| session.catalog.build_workers(&names, &mut progress))
+        .and_then(|()| catalog.build_workers(&names, &mut progress))
         .map_err(|error| session.install_failure(&error))
 }
 
@@ -127,7 +128,7 @@ pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Mea
     let record = run::run(
         plan,
         &lock,
-        session,
+        &Workers(session.catalog()?),
         &options,
         &session.interrupt,
         &mut progress,

@@ -30,10 +30,21 @@ struct Finding {
 /// Prints the diagnosis.
 pub(crate) fn doctor(session: &Session) -> Result<(), Failure> {
     let environment = telemetry::environment();
-    let findings = findings(&environment);
+    let mut findings = findings(&environment);
+    // Whoever asks what is wrong is to learn that the configuration is, and the rest as well.
+    let engines = match session.catalog() {
+        Ok(catalog) => rows(catalog),
+        Err(failure) => {
+            findings.push(Finding {
+                what: format!("engines are not known: {}", failure.message()),
+                advice: "nothing can be planned or measured before that is mended".to_owned(),
+            });
+            Vec::new()
+        }
+    };
     let diagnosis = Diagnosis {
-        engines: rows(&session.catalog),
         environment,
+        engines,
         findings,
     };
     session.printer.human(&text(&diagnosis));
@@ -170,6 +181,9 @@ fn text(diagnosis: &Diagnosis) -> String {
         );
     }
     text.push_str("\nEngines\n");
+    if diagnosis.engines.is_empty() {
+        text.push_str("  none are known\n");
+    }
     for row in &diagnosis.engines {
         let _ = writeln!(text, "  {:<14} {}", row.name, row.state);
     }
