@@ -157,7 +157,7 @@ pub(crate) struct Run {
 /// A run that is in the store.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Stored {
-    /// The run, by its hash [default: the latest]
+    /// The run, by its hash [default: the latest that was not interrupted]
     #[arg(long, value_name = "HASH")]
     pub(crate) run: Option<String>,
 }
@@ -217,11 +217,13 @@ pub(crate) enum Bundle {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {
-    /// List the runs, the latest last
+    /// List the runs, the newest last
     List,
     /// Remove what no kept run needs
+    ///
+    /// What an interrupted run left stays for 30 days, or until it is gone on with.
     Gc {
-        /// Keep the newest runs, this many
+        /// Keep the newest runs that were not interrupted, this many
         #[arg(long, value_name = "RUNS", default_value_t = 10)]
         keep: usize,
         /// Say what would go, and remove nothing

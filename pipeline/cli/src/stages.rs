@@ -100,6 +100,8 @@ pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
 /// What a run came to.
 pub(crate) struct Measured {
     pub(crate) run: Digest,
+    /// Whether the store has the record; a store that cannot be written has what it had.
+    pub(crate) kept: bool,
     pub(crate) record: RunRecord,
     /// Heats measured now.
     pub(crate) measured: usize,
@@ -136,12 +138,14 @@ pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Mea
     .map_err(Failure::lacking)?;
     let (measured, cached) = (progress.measured, progress.cached);
     drop(progress);
-    let run = lock.put_run(&record).map_err(store_failure)?;
-    if session.interrupt.is_set() {
+    if session.interrupt.is_set() && sealed(&record) < record.heats.len() {
+        lock.put_interrupted_run(&record).map_err(store_failure)?;
         return Err(Failure::interrupted());
     }
+    let run = lock.put_run(&record).map_err(store_failure)?;
     Ok(Measured {
         run,
+        kept: true,
         record,
         measured,
         cached,
@@ -165,8 +169,18 @@ fn found(session: &Session, plan: &Plan) -> Measured {
         plan: plan.clone(),
         heats: plan.heats.iter().map(entry).collect(),
     };
-    let kept = session.store.lock().and_then(|lock| lock.put_run(&record));
+    let kept = match session.store.latest_like(&record) {
+        Ok(Some(run)) => Ok(run),
+        // A latest record that cannot be read is replaced.
+        _ => session.store.lock().and_then(|lock| lock.put_run(&record)),
+    };
+    if let Err(error) = &kept {
+        session.printer.note(&format!(
+            "note: that these groups belong together was not kept as a run: {error}"
+        ));
+    }
     Measured {
+        kept: kept.is_ok(),
         run: kept.unwrap_or_else(|_| Digest::of_value(&record)),
         cached: record.heats.len(),
         measured: 0,

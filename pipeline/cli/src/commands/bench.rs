@@ -98,15 +98,17 @@ pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
     let tables = stages::tabulate(session, &measured.run, &measured.record)?;
     let summary =
         Summary::of_run(&measured.record, &tables).with_counts(measured.measured, measured.cached);
-    session.printer.human(&format!(
-        "{} groups measured, {} cached, {} not reached; run {}",
-        measured.measured,
-        measured.cached,
-        measured.record.heats.len() - stages::sealed(&measured.record),
-        measured.run.short(),
-    ));
+    // A name by which no other command would find it is of no use to anybody.
+    let run = measured.kept.then_some(measured.run);
+    let name = run.map_or_else(
+        || "not kept as a run".to_owned(),
+        |run| format!("run {}", run.short()),
+    );
+    session
+        .printer
+        .human(&format!("{}; {name}", summary.counts()));
     session.printer.json(&serde_json::json!({
-        "run": measured.run,
+        "run": run,
         "measured_heats": measured.measured,
         "cached_heats": measured.cached,
         "failures": summary.failures,

@@ -73,7 +73,8 @@ impl WriterLock {
                 })?;
         }
         Ok(Opened {
-            run: self.put_run_bytes(&run_bytes)?,
+            // Whoever opens a bundle wants to see its run, whole or not.
+            run: self.put_run_bytes(&run_bytes, false)?,
             heats: content.heats.len(),
             tool: printable(&content.manifest.tool),
             extra: content.extra,
