@@ -18,7 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(after_help = "Exit codes:
   0    done
   1    a check failed
-  2    bad usage or manifest
+  2    bad usage or manifest, or a run, bundle or store that cannot be used
   3    some cells ended in a failure that the manifest does not allow
   4    this machine lacks what was asked for
   70   something failed that should not have: please report it

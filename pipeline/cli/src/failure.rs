@@ -86,6 +86,11 @@ impl Failure {
         self
     }
 
+    /// Whether what was given is what is wrong.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.code == 2
+    }
+
     /// Whether programs know already.
     pub(crate) fn is_told(&self) -> bool {
         self.told

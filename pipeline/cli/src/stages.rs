@@ -9,7 +9,7 @@ use schema::{
     record::{self, HeatEntry, HeatResult},
     tables::Download,
 };
-use store::ArtifactKind;
+use store::{ArtifactKind, StoreError};
 
 use crate::{
     args::Manifests,
@@ -202,8 +202,13 @@ pub(crate) fn tabulate(
         return Ok(tables);
     }
     let _busy = progress::busy("aggregating");
-    let heat = |key: &Digest, heat: &Digest| session.store.heat(key, heat);
-    let tables = aggregate::aggregate(record, &heat).map_err(Failure::lacking)?;
+    let heat = |key: &Digest, heat: &Digest| {
+        if session.interrupt.is_set() {
+            return Err(StoreError::Interrupted);
+        }
+        session.store.heat(key, heat)
+    };
+    let tables = aggregate::aggregate(record, &heat).map_err(aggregate_failure)?;
     let bytes = serde_json::to_vec(&tables)
         .map_err(|error| Failure::internal(format!("failed to write the tables: {error}")))?;
     remember(session, ArtifactKind::Tables, &key, run, &bytes);
@@ -231,7 +236,8 @@ pub(crate) fn render(
     }
     let busy = progress::busy("rendering the site");
     let downloads = downloads(tables)?;
-    report::render(tables, &downloads, out).map_err(Failure::lacking)?;
+    let stop = || session.interrupt.is_set();
+    report::render_unless(&stop, tables, &downloads, out).map_err(report_failure)?;
     drop(busy);
     if let Some(site) = report::fingerprint(out) {
         remember(session, ArtifactKind::Site, &key, run, site.as_bytes());
@@ -248,9 +254,9 @@ fn remember(session: &Session, kind: ArtifactKind, key: &Digest, run: &Digest, b
         .and_then(|lock| lock.put(kind, key, run, bytes));
 }
 
-/// Refuses a folder for the site before hours are spent on measuring.
+/// Refuses a folder that cannot hold the site: it, or one on the way to it, is somebody else's.
 pub(crate) fn check_out(session: &Session, out: &Path) -> Result<(), Failure> {
-    report::check(out).map_err(Failure::usage)?;
+    report::check(out).map_err(report_failure)?;
     let (out_place, store_place) = (place(out), place(session.store.path()));
     if out_place.starts_with(&store_place) || store_place.starts_with(&out_place) {
         return Err(Failure::usage(format!(
@@ -258,6 +264,30 @@ pub(crate) fn check_out(session: &Session, out: &Path) -> Result<(), Failure> {
             out.display(),
             session.store.path().display()
         )));
+    }
+    Ok(())
+}
+
+/// Refuses a folder for the site in which nothing can be created, before hours are spent on
+/// measuring. Nothing is left behind.
+pub(crate) fn check_writable(out: &Path) -> Result<(), Failure> {
+    let target = std::path::absolute(out).unwrap_or_else(|_| out.to_owned());
+    let existing = |path: &Path| {
+        path.ancestors()
+            .find(|path| path.is_dir())
+            .map(Path::to_owned)
+    };
+    // The site is made beside its folder, and then moved there.
+    let beside = target.parent().and_then(existing);
+    for folder in [beside, existing(&target)].into_iter().flatten() {
+        tempfile::tempdir_in(&folder).map_err(|error| {
+            Failure::lacking(format!(
+                "the site cannot be made in {}, since nothing can be created in {}: {}; choose another folder with --out",
+                out.display(),
+                folder.display(),
+                error.kind()
+            ))
+        })?;
     }
     Ok(())
 }

@@ -71,11 +71,15 @@ pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure>
     stages::check_out(session, &arguments.site.out)?;
     let plan = stages::plan(session, &arguments.manifests, arguments.fresh)?;
     announce(session, &plan);
+    session.heed()?;
     if !stages::is_cached(&plan) {
+        stages::check_writable(&arguments.site.out)?;
         stages::prepare(session, &plan)?;
     }
     let measured = stages::measure(session, &plan, arguments.fresh)?;
+    session.heed()?;
     let tables = stages::tabulate(session, &measured.run, &measured.record)?;
+    session.heed()?;
     let out = &arguments.site.out;
     let rendered = stages::render(session, &measured.run, &tables, out)?;
     let summary = Summary::of_run(&measured.record, &tables)
@@ -90,10 +94,12 @@ pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure>
 pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
     let plan = stages::plan(session, &arguments.manifests, arguments.fresh)?;
     announce(session, &plan);
+    session.heed()?;
     if !stages::is_cached(&plan) {
         stages::prepare(session, &plan)?;
     }
     let measured = stages::measure(session, &plan, arguments.fresh)?;
+    session.heed()?;
     // The outcomes are judged here, too: the tables know which of them the manifest allows.
     let tables = stages::tabulate(session, &measured.run, &measured.record)?;
     let summary =

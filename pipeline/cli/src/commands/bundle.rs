@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use aggregate::AggregateError;
 use indicatif::HumanBytes;
+use schema::RunRecord;
+use store::bundle::Opened;
 
 use crate::{
     args::Stored,
@@ -21,6 +24,7 @@ pub(crate) fn pack(session: &Session, stored: &Stored, file: &Path) -> Result<()
         &session.tool(),
         &BTreeMap::new(),
         file,
+        &|| session.interrupt.is_set(),
     )
     .map_err(store_failure)?;
     let bytes = std::fs::metadata(file)
@@ -38,10 +42,25 @@ pub(crate) fn pack(session: &Session, stored: &Stored, file: &Path) -> Result<()
     }))
 }
 
+/// Puts the run of a bundle into the store, if all stages can make something of it.
+pub(crate) fn unpack(session: &Session, file: &Path) -> Result<Opened, Failure> {
+    store::bundle::looks_like(file).map_err(store_failure)?;
+    let check = |record: &RunRecord| {
+        aggregate::check(record).map_err(|error| match error {
+            // Whoever reads a bundle cannot plan again.
+            AggregateError::Plan(problem) => format!("its plan does not hold together: {problem}"),
+            _ => error.to_string(),
+        })
+    };
+    session
+        .writer()?
+        .open_bundle(file, &check, &|| session.interrupt.is_set())
+        .map_err(store_failure)
+}
+
 /// Checks a bundle and puts its run into the store.
 pub(crate) fn open(session: &Session, file: &Path) -> Result<(), Failure> {
-    store::bundle::looks_like(file).map_err(store_failure)?;
-    let opened = session.writer()?.open_bundle(file).map_err(store_failure)?;
+    let opened = unpack(session, file)?;
     session.printer.human(&format!(
         "put run {} with {} into: {}\nit was packed by photofinish {}{}",
         opened.run.short(),

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     args::{Report, Stored},
-    commands::bench::Summary,
+    commands::{bench::Summary, bundle::unpack},
     failure::Failure,
     session::{Session, store_failure},
     stages,
@@ -26,15 +26,20 @@ pub(crate) fn report(session: &Session, arguments: &Report) -> Result<(), Failur
     stages::check_out(session, &arguments.site.out)?;
     let (run, record) = match &arguments.bundle {
         Some(file) => {
-            store::bundle::looks_like(file).map_err(store_failure)?;
-            let opened = session.writer()?.open_bundle(file).map_err(store_failure)?;
+            let opened = unpack(session, file)?;
             let record = session.store.run(&opened.run).map_err(store_failure)?;
             (opened.run, record)
         }
         None => wanted(session, &arguments.stored)?,
     };
-    let tables = stages::tabulate(session, &run, &record)?;
-    let rendered = stages::render(session, &run, &tables, &arguments.site.out)?;
+    let of_bundle = |failure: Failure| match &arguments.bundle {
+        Some(file) if failure.is_usage() => failure.about(&format!("bundle `{}`", file.display())),
+        _ => failure,
+    };
+    let tables = stages::tabulate(session, &run, &record).map_err(of_bundle)?;
+    session.heed()?;
+    let rendered =
+        stages::render(session, &run, &tables, &arguments.site.out).map_err(of_bundle)?;
     let summary = Summary::of_run(&record, &tables).with_site(&arguments.site.out, rendered);
     session.printer.human(&summary.site_line());
     session.printer.json(&summary)
