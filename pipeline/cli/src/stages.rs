@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use plan::{Diagnostic, World};
 use schema::{
     Digest, Plan, RunRecord, Tables,
-    plan::{PlannedHeat, Status},
+    plan::{KnownHeat, PlannedHeat, Status},
     record::{self, HeatEntry, HeatResult},
     tables::Download,
 };
@@ -22,8 +22,34 @@ use crate::{
 /// Manifests to plan.
 pub(crate) fn plan(session: &Session, manifests: &Manifests, fresh: bool) -> Result<Plan, Failure> {
     let files = plan::read_manifests(&manifests.manifests).map_err(|found| refusal(&found))?;
-    let world = world(session, manifests.cell_limit, fresh)?;
+    let mut world = world(session, manifests.cell_limit, fresh)?;
+    let plan = plan::plan(&files, &world).map_err(|found| refusal(&found))?;
+    if !fresh {
+        return Ok(plan);
+    }
+    // Which interrupted run this one goes on with is told by its keys, which only the plan knows.
+    let anew = measured_anew(session, &plan, &world.known)?;
+    if anew.is_empty() {
+        return Ok(plan);
+    }
+    world.fresh = Some(anew);
     plan::plan(&files, &world).map_err(|found| refusal(&found))
+}
+
+/// What an interrupted fresh run over the same heats left.
+fn measured_anew(
+    session: &Session,
+    plan: &Plan,
+    known: &[KnownHeat],
+) -> Result<Vec<KnownHeat>, Failure> {
+    let keys: Vec<Digest> = plan.heats.iter().map(|heat| heat.key).collect();
+    let since = session.store.interrupted_fresh(&keys);
+    let Some(since) = since.map_err(store_failure)? else {
+        return Ok(Vec::new());
+    };
+    // Both moments are of one fixed form, so their text is in the order of time.
+    let anew = known.iter().filter(|heat| heat.started >= since);
+    Ok(anew.cloned().collect())
 }
 
 fn world(session: &Session, cell_limit: usize, fresh: bool) -> Result<World, Failure> {
@@ -43,7 +69,7 @@ fn world(session: &Session, cell_limit: usize, fresh: bool) -> Result<World, Fai
         procedure: run::PROCEDURE,
         known: known.heats,
         cell_limit,
-        fresh,
+        fresh: fresh.then(Vec::new),
     })
 }
 

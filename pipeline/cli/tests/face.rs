@@ -601,6 +601,14 @@ fn an_interrupted_run_never_takes_the_place_of_a_whole_one() {
         });
         let output = interrupt(child);
         assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+        // The plan says what going on will do.
+        let plan = user.run(&["plan", "--fresh", "manifest.yaml", "--store", "store"]);
+        let cached = format!("{} cached;", sealed - 2);
+        assert!(
+            text(&plan).contains(&cached) && text(&plan).contains("  open "),
+            "{}",
+            text(&plan)
+        );
         let report = user.run(&["report", "--store", "store", "--out", "site"]);
         assert!(report.status.success(), "{}", text(&report));
         let told = text(&report).contains("was interrupted: this is run");
@@ -730,6 +738,9 @@ fn whatever_is_interrupted_leaves_nothing_temporary() {
     assert!(interrupted.contains(&"bench") && interrupted.contains(&"report"));
 }
 
+/// Makes a run record contradict itself.
+type Spoil = fn(&mut schema::RunRecord);
+
 #[test]
 fn runs_that_contradict_themselves_are_misuse_wherever_they_come_from() {
     let user = User::new();
@@ -737,7 +748,7 @@ fn runs_that_contradict_themselves_are_misuse_wherever_they_come_from() {
     user.json(&BENCH);
     let store = store::Store::open(user.path("store")).unwrap();
     let (_, good) = store.latest_run().unwrap().unwrap();
-    let spoil: [(&str, fn(&mut schema::RunRecord)); 3] = [
+    let spoil: [(&str, Spoil); 3] = [
         ("confidence 2", |record| {
             record.plan.jobs[0].measure.confidence = 2.0;
         }),
