@@ -35,6 +35,9 @@ pub enum ReportError {
         /// What the system said.
         source: io::Error,
     },
+    /// Whoever asked for the site wants it no more; the folder is as it was.
+    #[error("interrupted")]
+    Interrupted,
     /// A template does not fit what it is given: a bug of ours.
     #[error("failed to render {page}: {message} (this is a bug in photofinish, please report it)")]
     Template {
@@ -49,6 +52,16 @@ pub enum ReportError {
 }
 
 impl ReportError {
+    /// What could not be done by way of a temporary file or folder, whose name would tell nobody
+    /// anything.
+    pub(crate) fn temporary(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let failed = Self::io(action, path);
+        move |source| failed(source.kind().into())
+    }
+
     pub(crate) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,

@@ -26,4 +26,4 @@ mod words;
 
 pub use error::ReportError;
 pub use output::{Summary, check, fingerprint};
-pub use site::render;
+pub use site::{render, render_unless};

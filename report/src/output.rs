@@ -61,7 +61,7 @@ impl Output {
         let staging = tempfile::Builder::new()
             .prefix(".photofinish-site-")
             .tempdir_in(parent)
-            .map_err(ReportError::io("create a folder in", parent))?;
+            .map_err(ReportError::temporary("create a folder in", parent))?;
         let now = Listing {
             version: INDEX_VERSION,
             files: BTreeMap::new(),
@@ -359,6 +359,16 @@ mod tests {
             render(&file, &[]),
             Err(ReportError::InTheWay { .. })
         ));
+    }
+
+    #[test]
+    fn the_name_of_a_temporary_folder_is_not_told() {
+        // Nobody may create anything there, whoever runs this.
+        let error = render(Path::new("/proc/site"), &[]).unwrap_err();
+        let expected = "failed to create a folder in `/proc`: ";
+        let said = error.to_string();
+        assert!(said.starts_with(expected), "{said}");
+        assert!(!said.contains(".photofinish-site-"), "{said}");
     }
 
     #[test]

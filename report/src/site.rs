@@ -29,9 +29,23 @@ use crate::{
 /// When the tables name something that cannot be a path or contradict themselves, when the folder
 /// holds something else, or when the file system refuses.
 pub fn render(tables: &Tables, downloads: &[Download], out: &Path) -> Result<Summary, ReportError> {
+    render_unless(&|| false, tables, downloads, out)
+}
+
+/// [`render`], unless `stop` says so before the last page is made.
+///
+/// # Errors
+/// As [`render`], and [`ReportError::Interrupted`].
+pub fn render_unless(
+    stop: &dyn Fn() -> bool,
+    tables: &Tables,
+    downloads: &[Download],
+    out: &Path,
+) -> Result<Summary, ReportError> {
     let index = Index::new(tables)?;
     ids::check_downloads(downloads)?;
     let mut site = Site {
+        stop,
         templates: Templates::new()?,
         output: Output::open(out)?,
         pages: 0,
@@ -72,19 +86,23 @@ pub fn render(tables: &Tables, downloads: &[Download], out: &Path) -> Result<Sum
     site.output.commit(site.pages)
 }
 
-struct Site {
+struct Site<'a> {
+    stop: &'a dyn Fn() -> bool,
     templates: Templates,
     output: Output,
     pages: usize,
 }
 
-impl Site {
+impl Site<'_> {
     fn page(
         &mut self,
         path: &str,
         template: &str,
         view: &impl Serialize,
     ) -> Result<(), ReportError> {
+        if (self.stop)() {
+            return Err(ReportError::Interrupted);
+        }
         let html = self.templates.render(template, view)?;
         self.pages += 1;
         self.output.put(path, html.as_bytes())

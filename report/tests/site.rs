@@ -6,7 +6,7 @@ mod support;
 
 use std::{fs, path::Path, process::Command};
 
-use photofinish_report::{ReportError, render};
+use photofinish_report::{ReportError, render, render_unless};
 use schema::{CellId, Tables, tables::Download};
 
 use fixture::{hostile, large, realistic};
@@ -37,6 +37,24 @@ fn equal_tables_make_equal_bytes_and_touch_nothing() {
         first.files().len(),
         "all but the list of files"
     );
+}
+
+#[test]
+fn a_rendering_that_is_stopped_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = std::cell::Cell::new(0);
+    for count in [0, 3] {
+        pages.set(0);
+        let stop = || pages.replace(pages.get() + 1) >= count;
+        let stopped = render_unless(
+            &stop,
+            &realistic::tables(),
+            &realistic::downloads(),
+            &folder.path().join("site"),
+        );
+        assert!(matches!(stopped, Err(ReportError::Interrupted)));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
 }
 
 const FOLDER: &str = "PHOTOFINISH_TEST_FOLDER";

@@ -41,6 +41,14 @@ pub use export::downloads;
 pub use failures::{Failure, failures};
 pub use interval::{ORDER_STATISTIC_BLOCKS, VERDICT_BLOCKS};
 
+/// Whether the record of a run holds together. [`aggregate`] asks the same before it reads a heat.
+///
+/// # Errors
+/// When the version of the record or of its plan is unknown, or the plan contradicts itself.
+pub fn check(record: &RunRecord) -> Result<(), AggregateError> {
+    check::record(record)
+}
+
 /// Makes the tables of a run. `heats` reads the artifact of a key and a content hash.
 ///
 /// # Errors

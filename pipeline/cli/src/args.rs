@@ -18,7 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(after_help = "Exit codes:
   0    done
   1    a check failed
-  2    bad usage or manifest
+  2    bad usage or manifest, or a run, bundle or store that cannot be used
   3    some cells ended in a failure that the manifest does not allow
   4    this machine lacks what was asked for
   70   something failed that should not have: please report it
@@ -157,7 +157,7 @@ pub(crate) struct Run {
 /// A run that is in the store.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Stored {
-    /// The run, by its hash [default: the latest]
+    /// The run, by its hash [default: the latest that was not interrupted]
     #[arg(long, value_name = "HASH")]
     pub(crate) run: Option<String>,
 }
@@ -217,11 +217,13 @@ pub(crate) enum Bundle {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {
-    /// List the runs, the latest last
+    /// List the runs, the newest last
     List,
     /// Remove what no kept run needs
+    ///
+    /// What an interrupted run left stays for 30 days, or until it is gone on with.
     Gc {
-        /// Keep the newest runs, this many
+        /// Keep the newest runs that were not interrupted, this many
         #[arg(long, value_name = "RUNS", default_value_t = 10)]
         keep: usize,
         /// Say what would go, and remove nothing

@@ -32,7 +32,12 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
     }
     let heeds = matches!(
         cli.command,
-        Command::Bench(_) | Command::Run(_) | Command::Engines { .. }
+        Command::Bench(_)
+            | Command::Run(_)
+            | Command::Aggregate(_)
+            | Command::Report(_)
+            | Command::Bundle { .. }
+            | Command::Engines { .. }
     );
     let borrows = matches!(&cli.command, Command::Report(report) if report.bundle.is_some());
     let session = Session::open(printer, &cli.common, heeds, borrows)?;

@@ -62,6 +62,12 @@ impl Failure {
         }
     }
 
+    /// Says first what the failure is about.
+    pub(crate) fn about(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// Adds what programs want to know.
     pub(crate) fn with_details(mut self, details: &impl Serialize) -> Self {
         self.details = serde_json::to_value(details).ok();
@@ -80,6 +86,11 @@ impl Failure {
         self
     }
 
+    /// Whether what was given is what is wrong.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.code == 2
+    }
+
     /// Whether programs know already.
     pub(crate) fn is_told(&self) -> bool {
         self.told
@@ -88,6 +99,11 @@ impl Failure {
     /// The exit code.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
+    }
+
+    /// What went wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     /// What a person reads.

@@ -11,7 +11,7 @@ mod session;
 mod stages;
 mod tool;
 
-use std::{env, process::ExitCode};
+use std::{env, io::ErrorKind, process::ExitCode};
 
 use clap::Parser as _;
 
@@ -29,9 +29,7 @@ fn main() -> ExitCode {
     let printer = Printer::new(cli.common.output_format);
     let done = commands::execute(&cli, printer).and_then(|()| match printer::unwritten() {
         None => Ok(()),
-        Some(reason) => Err(Failure::internal(format!(
-            "cannot write standard output: {reason}"
-        ))),
+        Some(reason) => Err(unwritten(reason)),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -54,7 +52,18 @@ fn misused(error: &clap::Error) -> ExitCode {
         Printer::new(OutputFormat::Json).failure(&failure);
         return failure.code();
     }
-    // Nothing can be done for a reader who has gone away.
-    let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    match error.print() {
+        // Nothing can be done for a reader who has gone away.
+        Err(failed) if failed.kind() != ErrorKind::BrokenPipe => {
+            let failure = unwritten(&failed.to_string());
+            Printer::new(OutputFormat::Human).failure(&failure);
+            failure.code()
+        }
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+    }
+}
+
+/// What was to be told could not be: the disk is full, or the device gone.
+fn unwritten(reason: &str) -> Failure {
+    Failure::lacking(format!("cannot write standard output: {reason}"))
 }

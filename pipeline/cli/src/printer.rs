@@ -112,6 +112,17 @@ fn harmless(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// A number of things, in words that agree: `1 block`, `2 blocks`.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// How many characters a line of the terminal holds that somebody watches, if it tells.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let (width, _) = terminal_size::terminal_size_of(io::stderr())?;
+    Some(usize::from(width.0)).filter(|width| *width > 0)
+}
+
 /// Whether a person watches.
 pub(crate) fn on_terminal() -> bool {
     io::stderr().is_terminal()

@@ -2,6 +2,7 @@
 //! itself while a worker measures.
 
 mod install;
+mod line;
 mod sweep;
 
 use std::time::Duration;

@@ -2,7 +2,9 @@
 
 use std::{cell::OnceCell, collections::BTreeMap, path::Path};
 
+use aggregate::AggregateError;
 use catalog::{Catalog, CatalogError, Settings};
+use report::ReportError;
 use schema::{Device, Digest, EngineVariant, Fingerprint, Outcome, record::Tool};
 use store::{Store, StoreError, WriterLock};
 use tempfile::TempDir;
@@ -14,8 +16,8 @@ use crate::{args::Common, failure::Failure, interrupt, printer::Printer, tool};
 pub(crate) struct Session {
     pub(crate) printer: Printer,
     pub(crate) store: Store,
-    pub(crate) catalog: Catalog,
     pub(crate) interrupt: Interrupt,
+    catalog: OnceCell<Catalog>,
     fingerprint: OnceCell<Fingerprint>,
     /// The folder of a store of our own.
     _scratch: Option<TempDir>,
@@ -25,18 +27,22 @@ pub(crate) struct Session {
 const DEFAULT_STORE: &str = ".photofinish";
 
 impl Session {
-    /// Opens the store and reads the user's configuration. Nothing is written. With `heeds`, the
-    /// command looks at the interrupt, and signals trigger it; with `borrows`, a store that nobody
-    /// named is one of its own, gone when the command ends.
+    /// Opens the store. Nothing is written. With `heeds`, the command looks at the interrupt, and
+    /// signals trigger it; with `borrows`, a store that nobody named is one of its own, gone when
+    /// the command ends.
     pub(crate) fn open(
         printer: Printer,
         common: &Common,
         heeds: bool,
         borrows: bool,
     ) -> Result<Self, Failure> {
-        let mut settings = Settings::from_environment().map_err(Failure::usage)?;
-        settings.library_path = telemetry::library_path();
-        let catalog = Catalog::load(&settings).map_err(Failure::usage)?;
+        let interrupt = if heeds {
+            interrupt::on_signals()
+        } else {
+            Interrupt::new()
+        };
+        let interrupt = interrupt
+            .map_err(|error| Failure::internal(format!("failed to watch for Ctrl-C: {error}")))?;
         let named = common.store.as_deref();
         let (store, scratch) = if borrows && named.is_none() {
             let (store, folder) = Store::temporary().map_err(store_failure)?;
@@ -45,21 +51,34 @@ impl Session {
             let folder = named.unwrap_or(Path::new(DEFAULT_STORE));
             (Store::open(folder).map_err(store_failure)?, None)
         };
-        let interrupt = if heeds {
-            interrupt::on_signals()
-        } else {
-            Interrupt::new()
-        };
-        let interrupt = interrupt
-            .map_err(|error| Failure::internal(format!("failed to watch for Ctrl-C: {error}")))?;
         Ok(Self {
             printer,
             store,
-            catalog,
             interrupt,
+            catalog: OnceCell::new(),
             fingerprint: OnceCell::new(),
             _scratch: scratch,
         })
+    }
+
+    /// The engines, by the user's configuration; read once, and only by commands to which engines
+    /// matter: who reads results needs none.
+    pub(crate) fn catalog(&self) -> Result<&Catalog, Failure> {
+        if let Some(catalog) = self.catalog.get() {
+            return Ok(catalog);
+        }
+        let mut settings = Settings::from_environment().map_err(Failure::usage)?;
+        settings.library_path = telemetry::library_path();
+        let catalog = Catalog::load(&settings).map_err(Failure::usage)?;
+        Ok(self.catalog.get_or_init(|| catalog))
+    }
+
+    /// Ends a command that was interrupted, between two of its stages.
+    pub(crate) fn heed(&self) -> Result<(), Failure> {
+        if self.interrupt.is_set() {
+            return Err(Failure::interrupted());
+        }
+        Ok(())
     }
 
     /// What this machine is; read once.
@@ -89,19 +108,22 @@ impl Session {
     }
 }
 
-impl run::Workers for Session {
+/// What a run asks of the engines.
+pub(crate) struct Workers<'a>(pub(crate) &'a Catalog);
+
+impl run::Workers for Workers<'_> {
     fn command(&self, engine: &EngineVariant, _device: Device) -> Result<WorkerCommand, Outcome> {
-        self.catalog.command(engine)
+        self.0.command(engine)
     }
 
     fn built_from(&self, engine: &str) -> Option<Digest> {
-        let mut engines = self.catalog.engines().iter();
+        let mut engines = self.0.engines().iter();
         let built_in = engines.find(|known| known.name() == engine && known.lock().is_some());
         built_in.map(catalog::Engine::worker)
     }
 
     fn factors(&self, engine: &EngineVariant) -> BTreeMap<String, String> {
-        let engines = self.catalog.descriptions();
+        let engines = self.0.descriptions();
         let described = engines
             .iter()
             .find(|described| described.name == engine.engine);
@@ -119,10 +141,46 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
     match error {
         StoreError::Missing { .. }
         | StoreError::Bundle { .. }
+        | StoreError::Corrupt(_)
+        | StoreError::Version { .. }
+        | StoreError::NotAFolder { .. }
         | StoreError::NotAStore { .. }
         | StoreError::NotABundle { .. }
         | StoreError::NoFolder { .. }
         | StoreError::InTheWay { .. } => Failure::usage(error),
+        StoreError::Interrupted => Failure::interrupted(),
+        StoreError::Io { .. } | StoreError::Locked { .. } => Failure::lacking(error),
+        StoreError::Invalid { .. } => Failure::internal(error),
+    }
+}
+
+/// How trouble with the tables of a run ends.
+pub(crate) fn aggregate_failure(error: AggregateError) -> Failure {
+    match error {
+        AggregateError::Unreadable {
+            group,
+            heat,
+            source,
+        } => match source.downcast::<StoreError>() {
+            Ok(cause) if matches!(*cause, StoreError::Interrupted) => Failure::interrupted(),
+            Ok(cause) => store_failure(*cause).about(&format!(
+                "heat {} of group `{group}` cannot be read",
+                heat.short()
+            )),
+            Err(source) => Failure::internal(source),
+        },
+        _ => Failure::usage(error),
+    }
+}
+
+/// How trouble with the site ends.
+pub(crate) fn report_failure(error: ReportError) -> Failure {
+    match error {
+        ReportError::Tables(_) | ReportError::NotOurs(_) | ReportError::InTheWay { .. } => {
+            Failure::usage(error)
+        }
+        ReportError::Interrupted => Failure::interrupted(),
+        ReportError::Template { .. } | ReportError::Chart(_) => Failure::internal(error),
         _ => Failure::lacking(error),
     }
 }

@@ -8,25 +8,51 @@ use std::{
 use plan::{Diagnostic, World};
 use schema::{
     Digest, Plan, RunRecord, Tables,
-    plan::{PlannedHeat, Status},
+    plan::{KnownHeat, PlannedHeat, Status},
     record::{self, HeatEntry, HeatResult},
     tables::Download,
 };
-use store::ArtifactKind;
+use store::{ArtifactKind, StoreError};
 
 use crate::{
     args::Manifests,
     failure::Failure,
     progress::{self, InstallProgress, SweepProgress},
-    session::{Session, store_failure},
+    session::{Session, Workers, aggregate_failure, report_failure, store_failure},
     tool,
 };
 
 /// Manifests to plan.
 pub(crate) fn plan(session: &Session, manifests: &Manifests, fresh: bool) -> Result<Plan, Failure> {
     let files = plan::read_manifests(&manifests.manifests).map_err(|found| refusal(&found))?;
-    let world = world(session, manifests.cell_limit, fresh)?;
+    let mut world = world(session, manifests.cell_limit, fresh)?;
+    let plan = plan::plan(&files, &world).map_err(|found| refusal(&found))?;
+    if !fresh {
+        return Ok(plan);
+    }
+    // Which interrupted run this one goes on with is told by its keys, which only the plan knows.
+    let anew = measured_anew(session, &plan, &world.known)?;
+    if anew.is_empty() {
+        return Ok(plan);
+    }
+    world.fresh = Some(anew);
     plan::plan(&files, &world).map_err(|found| refusal(&found))
+}
+
+/// What an interrupted fresh run over the same heats left.
+fn measured_anew(
+    session: &Session,
+    plan: &Plan,
+    known: &[KnownHeat],
+) -> Result<Vec<KnownHeat>, Failure> {
+    let keys: Vec<Digest> = plan.heats.iter().map(|heat| heat.key).collect();
+    let since = session.store.interrupted_fresh(&keys);
+    let Some(since) = since.map_err(store_failure)? else {
+        return Ok(Vec::new());
+    };
+    // Both moments are of one fixed form, so their text is in the order of time.
+    let anew = known.iter().filter(|heat| heat.started >= since);
+    Ok(anew.cloned().collect())
 }
 
 fn world(session: &Session, cell_limit: usize, fresh: bool) -> Result<World, Failure> {
@@ -37,15 +63,16 @@ fn world(session: &Session, cell_limit: usize, fresh: bool) -> Result<World, Fai
             .printer
             .note(&format!("warning: {corrupt}: {advice}"));
     }
+    let catalog = session.catalog()?;
     Ok(World {
-        engines: session.catalog.descriptions(),
-        availability: session.catalog.availability(),
+        engines: catalog.descriptions(),
+        availability: catalog.availability(),
         fingerprint: session.fingerprint().clone(),
         conditions: telemetry::conditions(),
         procedure: run::PROCEDURE,
         known: known.heats,
         cell_limit,
-        fresh,
+        fresh: fresh.then(Vec::new),
     })
 }
 
@@ -73,7 +100,8 @@ pub(crate) fn is_cached(plan: &Plan) -> bool {
 /// Installs the engines of the heats that the store lacks, the reference's included, and builds
 /// their workers. What is unavailable on this machine is left out: its cells say so.
 pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
-    let availability = session.catalog.availability();
+    let catalog = session.catalog()?;
+    let availability = catalog.availability();
     let usable = |name: &str| {
         availability
             .get(name)
@@ -92,16 +120,17 @@ pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
     names.sort();
     names.dedup();
     let mut progress = InstallProgress::new(session.printer, session.interrupt.clone());
-    session
-        .catalog
+    catalog
         .install(&names, &mut progress)
-        .and_then(|()| session.catalog.build_workers(&names, &mut progress))
+        .and_then(|()| catalog.build_workers(&names, &mut progress))
         .map_err(|error| session.install_failure(&error))
 }
 
 /// What a run came to.
 pub(crate) struct Measured {
     pub(crate) run: Digest,
+    /// Whether the store has the record; a store that cannot be written has what it had.
+    pub(crate) kept: bool,
     pub(crate) record: RunRecord,
     /// Heats measured now.
     pub(crate) measured: usize,
@@ -128,7 +157,7 @@ pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Mea
     let record = run::run(
         plan,
         &lock,
-        session,
+        &Workers(session.catalog()?),
         &options,
         &session.interrupt,
         &mut progress,
@@ -136,12 +165,14 @@ pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Mea
     .map_err(Failure::lacking)?;
     let (measured, cached) = (progress.measured, progress.cached);
     drop(progress);
-    let run = lock.put_run(&record).map_err(store_failure)?;
-    if session.interrupt.is_set() {
+    if session.interrupt.is_set() && sealed(&record) < heats(&record) {
+        lock.put_interrupted_run(&record).map_err(store_failure)?;
         return Err(Failure::interrupted());
     }
+    let run = lock.put_run(&record).map_err(store_failure)?;
     Ok(Measured {
         run,
+        kept: true,
         record,
         measured,
         cached,
@@ -165,8 +196,18 @@ fn found(session: &Session, plan: &Plan) -> Measured {
         plan: plan.clone(),
         heats: plan.heats.iter().map(entry).collect(),
     };
-    let kept = session.store.lock().and_then(|lock| lock.put_run(&record));
+    let kept = match session.store.latest_like(&record) {
+        Ok(Some(run)) => Ok(run),
+        // A latest record that cannot be read is replaced.
+        _ => session.store.lock().and_then(|lock| lock.put_run(&record)),
+    };
+    if let Err(error) = &kept {
+        session.printer.note(&format!(
+            "note: that these groups belong together was not kept as a run: {error}"
+        ));
+    }
     Measured {
+        kept: kept.is_ok(),
         run: kept.unwrap_or_else(|_| Digest::of_value(&record)),
         cached: sealed(&record),
         measured: 0,
@@ -188,8 +229,13 @@ pub(crate) fn tabulate(
         return Ok(tables);
     }
     let _busy = progress::busy("aggregating");
-    let heat = |key: &Digest, heat: &Digest| session.store.heat(key, heat);
-    let tables = aggregate::aggregate(record, &heat).map_err(Failure::lacking)?;
+    let heat = |key: &Digest, heat: &Digest| {
+        if session.interrupt.is_set() {
+            return Err(StoreError::Interrupted);
+        }
+        session.store.heat(key, heat)
+    };
+    let tables = aggregate::aggregate(record, &heat).map_err(aggregate_failure)?;
     let bytes = serde_json::to_vec(&tables)
         .map_err(|error| Failure::internal(format!("failed to write the tables: {error}")))?;
     remember(session, ArtifactKind::Tables, &key, run, &bytes);
@@ -217,7 +263,8 @@ pub(crate) fn render(
     }
     let busy = progress::busy("rendering the site");
     let downloads = downloads(tables)?;
-    report::render(tables, &downloads, out).map_err(Failure::lacking)?;
+    let stop = || session.interrupt.is_set();
+    report::render_unless(&stop, tables, &downloads, out).map_err(report_failure)?;
     drop(busy);
     if let Some(site) = report::fingerprint(out) {
         remember(session, ArtifactKind::Site, &key, run, site.as_bytes());
@@ -234,9 +281,9 @@ fn remember(session: &Session, kind: ArtifactKind, key: &Digest, run: &Digest, b
         .and_then(|lock| lock.put(kind, key, run, bytes));
 }
 
-/// Refuses a folder for the site before hours are spent on measuring.
+/// Refuses a folder that cannot hold the site: it, or one on the way to it, is somebody else's.
 pub(crate) fn check_out(session: &Session, out: &Path) -> Result<(), Failure> {
-    report::check(out).map_err(Failure::usage)?;
+    report::check(out).map_err(report_failure)?;
     let (out_place, store_place) = (place(out), place(session.store.path()));
     if out_place.starts_with(&store_place) || store_place.starts_with(&out_place) {
         return Err(Failure::usage(format!(
@@ -244,6 +291,30 @@ pub(crate) fn check_out(session: &Session, out: &Path) -> Result<(), Failure> {
             out.display(),
             session.store.path().display()
         )));
+    }
+    Ok(())
+}
+
+/// Refuses a folder for the site in which nothing can be created, before hours are spent on
+/// measuring. Nothing is left behind.
+pub(crate) fn check_writable(out: &Path) -> Result<(), Failure> {
+    let target = std::path::absolute(out).unwrap_or_else(|_| out.to_owned());
+    let existing = |path: &Path| {
+        path.ancestors()
+            .find(|path| path.is_dir())
+            .map(Path::to_owned)
+    };
+    // The site is made beside its folder, and then moved there.
+    let beside = target.parent().and_then(existing);
+    for folder in [beside, existing(&target)].into_iter().flatten() {
+        tempfile::tempdir_in(&folder).map_err(|error| {
+            Failure::lacking(format!(
+                "the site cannot be made in {}, since nothing can be created in {}: {}; choose another folder with --out",
+                out.display(),
+                folder.display(),
+                error.kind()
+            ))
+        })?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::{
     fs,
-    process::Command,
+    process::{Child, Command, Output},
     thread,
     time::{Duration, Instant},
 };
@@ -577,17 +577,12 @@ fn failed_cells_are_told_by_the_exit_code_whoever_listens() {
 fn a_result_that_cannot_be_written_is_an_error() {
     let user = User::new();
     user.manifest(SMALL);
-    let full = fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
-    let output = user
-        .command(&["plan", "manifest.yaml"])
-        .stdout(full)
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(70), "{}", text(&output));
-    assert!(text(&output).contains("cannot write standard output"));
+    for args in [&["plan", "manifest.yaml"][..], &["--help"], &["--version"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        let output = user.command(args).stdout(full.unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{}", text(&output));
+        assert!(text(&output).contains("cannot write standard output"));
+    }
 }
 
 #[test]
@@ -627,4 +622,287 @@ fn two_signals_at_once_are_one_wish() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output));
     assert!(text(&output).contains("interrupted:"), "{}", text(&output));
+}
+
+const BENCH: [&str; 6] = [
+    "bench",
+    "manifest.yaml",
+    "--store",
+    "store",
+    "--out",
+    "site",
+];
+
+/// Waits until something holds; it must within two minutes.
+fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(120), "never: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn interrupt(child: Child) -> Output {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(sent.success());
+    child.wait_with_output().unwrap()
+}
+
+/// How many files below the store end, or begin, so.
+fn count(user: &User, is_it: impl Fn(&str) -> bool) -> usize {
+    if !user.path("store/heats").is_dir() {
+        return 0;
+    }
+    let files = user.files("store/heats");
+    let names = files
+        .iter()
+        .map(|(path, _)| path.file_name().unwrap().to_string_lossy());
+    names.filter(|name| is_it(name)).count()
+}
+
+#[test]
+fn an_interrupted_run_never_takes_the_place_of_a_whole_one() {
+    let user = User::new();
+    let slow = SMALL.replace("round: 5ms", "round: 400ms");
+    user.manifest(&slow);
+    user.json(&BENCH);
+    let site = user.files("site");
+    let list = user.json(&["store", "list", "--store", "store"]);
+    let first = list[0]["run"].as_str().unwrap().to_owned();
+    let fresh = || user.command(&[&BENCH[..], &["--fresh"]].concat()).spawn();
+    // At once, and after one of two groups.
+    for sealed in [2, 3] {
+        let child = fresh().unwrap();
+        wait_for("a block", || {
+            count(&user, |name| name.ends_with(".heat.zst")) == sealed
+                && count(&user, |name| name.starts_with("00002-")) > 0
+        });
+        let output = interrupt(child);
+        assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+        // The plan says what going on will do.
+        let plan = user.run(&["plan", "--fresh", "manifest.yaml", "--store", "store"]);
+        let cached = format!("{} cached;", sealed - 2);
+        assert!(
+            text(&plan).contains(&cached) && text(&plan).contains("  open "),
+            "{}",
+            text(&plan)
+        );
+        let report = user.run(&["report", "--store", "store", "--out", "site"]);
+        assert!(report.status.success(), "{}", text(&report));
+        let told = text(&report).contains("was interrupted: this is run");
+        assert_eq!(told, sealed == 3, "{}", text(&report));
+        assert!(user.files("site") == site, "the site is another");
+        let packed = user.json(&["bundle", "pack", "run.tar.zst", "--store", "store"]);
+        assert_eq!(packed["run"], first);
+        let gone = user.json(&["store", "gc", "--keep", "1", "--store", "store"]);
+        assert_eq!((&gone["runs"], &gone["heats"]), (&0.into(), &0.into()));
+    }
+    let list = user.json(&["store", "list", "--store", "store"]);
+    let list = list.as_array().unwrap();
+    assert_eq!(list.len(), 2);
+    assert_eq!(
+        (&list[1]["interrupted"], &list[1]["sealed"]),
+        (&true.into(), &1.into())
+    );
+}
+
+#[test]
+fn an_interrupted_run_is_shown_where_there_is_no_other() {
+    let user = User::new();
+    user.manifest(&SMALL.replace("round: 5ms", "round: 400ms"));
+    let child = user.command(&BENCH).spawn().unwrap();
+    wait_for("a block of the second group", || {
+        count(&user, |name| name.ends_with(".heat.zst")) == 1
+            && count(&user, |name| name.starts_with("00002-")) > 0
+    });
+    let output = interrupt(child);
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+    let report = user.run(&["report", "--store", "store", "--out", "site"]);
+    assert!(report.status.success(), "{}", text(&report));
+    assert!(
+        text(&report).contains("was interrupted: 1 of 2 groups are measured"),
+        "{}",
+        text(&report)
+    );
+    let aggregate = user.run(&["aggregate", "--store", "store"]);
+    assert!(
+        text(&aggregate).contains("1 of 2 groups measured, 1 not reached"),
+        "{}",
+        text(&aggregate)
+    );
+}
+
+#[test]
+fn a_run_that_could_not_be_kept_has_no_name() {
+    let user = User::new();
+    user.manifest(SMALL);
+    let first = user.json(&["run", "manifest.yaml", "--store", "store"]);
+    // Somebody else writes.
+    let lock = fs::File::open(user.path("store/lock")).unwrap();
+    lock.lock().unwrap();
+    let again = user.json(&["run", "manifest.yaml", "--store", "store"]);
+    assert_eq!(again["run"], first["run"]);
+    user.manifest(&SMALL.replace("title: Small", "title: Other"));
+    let other = user.json(&["run", "manifest.yaml", "--store", "store"]);
+    assert_eq!(other["run"], serde_json::Value::Null);
+    let human = user.run(&["run", "manifest.yaml", "--store", "store"]);
+    assert!(human.status.success());
+    assert!(
+        text(&human).contains("not kept as a run") && text(&human).contains("is being written by"),
+        "{}",
+        text(&human)
+    );
+}
+
+/// Whether the process has a handler for Ctrl-C.
+fn heeds(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap_or(0) & 0b10 != 0)
+}
+
+#[test]
+fn whatever_is_interrupted_leaves_nothing_temporary() {
+    let user = User::new();
+    user.manifest(SMALL);
+    user.json(&BENCH);
+    user.json(&["bundle", "pack", "run.tar.zst", "--store", "store"]);
+    fs::create_dir(user.path("tmp")).unwrap();
+    fs::create_dir(user.path("out")).unwrap();
+    let mut interrupted = Vec::new();
+    for args in [
+        &[
+            "bench",
+            "manifest.yaml",
+            "--store",
+            "store",
+            "--out",
+            "out/site",
+        ][..],
+        &["report", "--store", "store", "--out", "out/site"],
+        &["report", "--bundle", "run.tar.zst", "--out", "out/site"],
+        &["bundle", "pack", "out/run.tar.zst", "--store", "store"],
+        &["aggregate", "--store", "store"],
+    ] {
+        for delay_ms in [0, 5, 20, 60, 150, 300] {
+            let child = user
+                .command(args)
+                .env("TMPDIR", user.path("tmp"))
+                .spawn()
+                .unwrap();
+            wait_for("a handler, or the end", || {
+                heeds(child.id())
+                    || fs::read(format!("/proc/{}/maps", child.id()))
+                        .is_ok_and(|maps| maps.is_empty())
+            });
+            thread::sleep(Duration::from_millis(delay_ms));
+            let output = interrupt(child);
+            let code = output.status.code();
+            assert!(matches!(code, Some(0 | 130)), "{args:?}: {}", text(&output));
+            if code == Some(130) {
+                interrupted.push(args[0]);
+            }
+            let left = |folder: &str| {
+                let entries = fs::read_dir(user.path(folder)).unwrap();
+                let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+                names.filter(|name| name.contains("photofinish")).count()
+            };
+            assert_eq!((left("tmp"), left("out")), (0, 0), "{args:?}");
+            let _ = fs::remove_dir_all(user.path("out/site"));
+            let _ = fs::remove_file(user.path("out/run.tar.zst"));
+        }
+    }
+    // Both take far longer than a signal.
+    assert!(interrupted.contains(&"bench") && interrupted.contains(&"report"));
+}
+
+/// Makes a run record contradict itself.
+type Spoil = fn(&mut schema::RunRecord);
+
+#[test]
+fn runs_that_contradict_themselves_are_misuse_wherever_they_come_from() {
+    let user = User::new();
+    user.manifest(SMALL);
+    user.json(&BENCH);
+    let store = store::Store::open(user.path("store")).unwrap();
+    let (_, good) = store.latest_run().unwrap().unwrap();
+    let spoil: [(&str, Spoil); 3] = [
+        ("confidence 2", |record| {
+            record.plan.jobs[0].measure.confidence = 2.0;
+        }),
+        ("occurs twice", |record| {
+            let job = record.plan.jobs[0].clone();
+            record.plan.jobs.push(job);
+        }),
+        ("evil", |record| {
+            record.plan.jobs[0].id = "../../evil".to_owned();
+            for heat in &mut record.plan.heats {
+                heat.job = "../../evil".to_owned();
+            }
+        }),
+    ];
+    for (says, change) in spoil {
+        let mut record = good.clone();
+        change(&mut record);
+        store.lock().unwrap().put_run(&record).unwrap();
+        user.json(&["bundle", "pack", "bad.tar.zst", "--store", "store"]);
+        for args in [
+            &["report", "--store", "store", "--out", "other"][..],
+            &["report", "--bundle", "bad.tar.zst", "--out", "other"],
+        ] {
+            let output = user.run(args);
+            let said = text(&output);
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+            assert!(said.contains(says), "{args:?}: {said}");
+            if args.contains(&"--bundle") {
+                assert!(said.contains("bundle `bad.tar.zst`"), "{said}");
+                assert!(!said.contains("run again"), "{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_reads_results_needs_no_engines() {
+    let user = User::new();
+    user.manifest(SMALL);
+    user.json(&BENCH);
+    user.json(&["bundle", "pack", "run.tar.zst", "--store", "store"]);
+    let nowhere = user
+        .command(&["report", "--bundle", "run.tar.zst", "--out", "other"])
+        .env_clear()
+        .output()
+        .unwrap();
+    assert!(nowhere.status.success(), "{}", text(&nowhere));
+    fs::write(user.path("config/engines.toml"), "nonsense").unwrap();
+    for args in [
+        &["report", "--store", "store", "--out", "site"][..],
+        &["aggregate", "--store", "store"],
+        &["store", "list", "--store", "store"],
+        &["bundle", "open", "run.tar.zst", "--store", "another"],
+    ] {
+        let output = user.run(args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output));
+    }
+    let doctor = user.run(&["doctor"]);
+    assert!(doctor.status.success(), "{}", text(&doctor));
+    for part in ["This machine", "engines are not known: ", "engines.toml:1"] {
+        assert!(text(&doctor).contains(part), "{}", text(&doctor));
+    }
+    let plan = user.run(&["plan", "manifest.yaml", "--store", "store"]);
+    assert_eq!(plan.status.code(), Some(2), "{}", text(&plan));
+}
+
+#[test]
+fn a_place_where_nothing_can_be_created_is_refused_before_anything_is_measured() {
+    let user = User::new();
+    user.manifest(SMALL);
+    // Nobody may create anything there, whoever runs this.
+    let out = "/proc/deep/site";
+    let output = user.run(&["bench", "manifest.yaml", "--store", "store", "--out", out]);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("nothing can be created in /proc:"), "{said}");
+    assert!(!user.path("store").exists());
 }

@@ -144,7 +144,7 @@ fn heats(
             PlannedHeat {
                 group: group.name.clone(),
                 job: context.job.id.to_string(),
-                status: known.status(&group.name, &key, &key_parts, world.fresh),
+                status: known.status(&group.name, &key, &key_parts),
                 predicted_ns: predict::heat_ns(&members, measure),
                 key,
                 key_parts,

@@ -143,23 +143,24 @@ fn worker(world: &World, engine: &str) -> String {
 
 /// What the store holds, ordered for looking up.
 pub(crate) struct Known<'a> {
-    by_key: BTreeMap<Digest, Vec<&'a KnownHeat>>,
+    by_key: ByKey<'a>,
+    /// What counts where everything is to be measured anew.
+    fresh: Option<ByKey<'a>>,
     newest_of_group: BTreeMap<&'a str, &'a KnownHeat>,
 }
 
 impl<'a> Known<'a> {
-    pub(crate) fn new(known: &'a [KnownHeat]) -> Self {
-        let mut by_key: BTreeMap<Digest, Vec<&KnownHeat>> = BTreeMap::new();
+    pub(crate) fn new(world: &'a World) -> Self {
         let mut newest_of_group: BTreeMap<&str, &KnownHeat> = BTreeMap::new();
-        for heat in known {
-            by_key.entry(heat.key).or_default().push(heat);
+        for heat in &world.known {
             let newest = newest_of_group.entry(heat.group.as_str()).or_insert(heat);
             if newest.started < heat.started {
                 *newest = heat;
             }
         }
         Self {
-            by_key,
+            by_key: ByKey::new(&world.known),
+            fresh: world.fresh.as_deref().map(ByKey::new),
             newest_of_group,
         }
     }
@@ -170,36 +171,64 @@ impl<'a> Known<'a> {
         group: &str,
         key: &Digest,
         parts: &BTreeMap<String, String>,
-        fresh: bool,
     ) -> Status {
-        let same = self.by_key.get(key).map(Vec::as_slice).unwrap_or_default();
-        let sealed = same
-            .iter()
-            .filter_map(|heat| match heat.state {
-                KnownState::Sealed(content) => Some((&heat.started, content)),
-                KnownState::Open(_) => None,
-            })
-            .max();
-        let open = same
-            .iter()
-            .filter_map(|heat| match heat.state {
-                KnownState::Open(blocks) => Some((&heat.started, blocks)),
-                KnownState::Sealed(_) => None,
-            })
-            .max();
-        match (sealed, open) {
-            (Some((_, heat)), _) if !fresh => Status::Cached { heat },
-            (_, Some((_, blocks))) => Status::Open { blocks },
-            (Some(_), None) => Status::Stale {
-                changed: vec!["nothing: a fresh heat was asked for".to_owned()],
-            },
-            (None, None) => match self.newest_of_group.get(group) {
-                Some(last) => Status::Stale {
-                    changed: changes(&last.key_parts, parts),
-                },
-                None => Status::New,
-            },
+        let counts = self.fresh.as_ref().unwrap_or(&self.by_key);
+        if let Some(heat) = counts.sealed(key) {
+            return Status::Cached { heat };
         }
+        if let Some(blocks) = counts.open(key) {
+            return Status::Open { blocks };
+        }
+        if self.by_key.has(key) {
+            return Status::Stale {
+                changed: vec!["nothing: a fresh heat was asked for".to_owned()],
+            };
+        }
+        match self.newest_of_group.get(group) {
+            Some(last) => Status::Stale {
+                changed: changes(&last.key_parts, parts),
+            },
+            None => Status::New,
+        }
+    }
+}
+
+/// Heats by their key.
+struct ByKey<'a>(BTreeMap<Digest, Vec<&'a KnownHeat>>);
+
+impl<'a> ByKey<'a> {
+    fn new(heats: &'a [KnownHeat]) -> Self {
+        let mut by_key: BTreeMap<Digest, Vec<&KnownHeat>> = BTreeMap::new();
+        for heat in heats {
+            by_key.entry(heat.key).or_default().push(heat);
+        }
+        Self(by_key)
+    }
+
+    fn has(&self, key: &Digest) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// The content of the newest sealed heat.
+    fn sealed(&self, key: &Digest) -> Option<Digest> {
+        self.newest(key, |state| match state {
+            KnownState::Sealed(content) => Some(content),
+            KnownState::Open(_) => None,
+        })
+    }
+
+    /// The number of blocks of the newest open heat.
+    fn open(&self, key: &Digest) -> Option<u32> {
+        self.newest(key, |state| match state {
+            KnownState::Open(blocks) => Some(blocks),
+            KnownState::Sealed(_) => None,
+        })
+    }
+
+    fn newest<T: Ord>(&self, key: &Digest, of: impl Fn(KnownState) -> Option<T>) -> Option<T> {
+        let heats = self.0.get(key)?.iter();
+        let dated = heats.filter_map(|heat| Some((&heat.started, of(heat.state)?)));
+        dated.max().map(|(_, found)| found)
     }
 }
 

@@ -23,7 +23,7 @@ const SHOWN: usize = 50;
 /// Everything that is wrong with the manifests' meaning, each with its place.
 pub fn plan(files: &[ManifestFile], world: &World) -> Result<Plan, Vec<Diagnostic>> {
     let mut diagnostics = duplicates(files);
-    let (mut networks, known) = (Networks::default(), Known::new(&world.known));
+    let (mut networks, known) = (Networks::default(), Known::new(world));
     let mut planned: Vec<Planned> = Vec::new();
     let mut room = world.cell_limit;
     for file in files {

@@ -24,8 +24,9 @@ pub struct World {
     pub known: Vec<KnownHeat>,
     /// Most combinations of a plan; 20,000 unless the user says otherwise.
     pub cell_limit: usize,
-    /// Whether to measure anew what the store holds.
-    pub fresh: bool,
+    /// To measure anew what the store holds, but for these: an interrupted run that measured
+    /// anew, too, and is to be gone on with, left them.
+    pub fresh: Option<Vec<KnownHeat>>,
 }
 
 impl World {

@@ -313,15 +313,32 @@ fn a_heat_is_cached_stale_open_or_new() {
             .all(|heat| matches!(heat.status, Status::Cached { .. }))
     );
 
-    world.fresh = true;
+    world.fresh = Some(Vec::new());
     let Status::Stale { changed } = &planned(RACE, &world).heats[0].status else {
         panic!("fresh measures again");
     };
     assert_eq!(changed, &["nothing: a fresh heat was asked for"]);
-    world.fresh = false;
-
+    // What a fresh run left that was interrupted is not measured again.
     let mut open = sealed(&first.heats[1], "2026-03-01T00:00:00Z");
     open.state = KnownState::Open(4);
+    let anew = sealed(&first.heats[0], "2026-03-01T00:00:00Z");
+    world.fresh = Some(vec![anew, open.clone()]);
+    world.known.push(open.clone());
+    let gone_on_with = planned(RACE, &world);
+    let newest = Digest::of_bytes(b"2026-03-01T00:00:00Z");
+    assert_eq!(
+        gone_on_with.heats[0].status,
+        Status::Cached { heat: newest }
+    );
+    assert_eq!(gone_on_with.heats[1].status, Status::Open { blocks: 4 });
+    // What was begun before the fresh run is no part of it.
+    world.fresh = Some(Vec::new());
+    assert!(matches!(
+        planned(RACE, &world).heats[1].status,
+        Status::Stale { .. }
+    ));
+    world.fresh = None;
+
     world.known = vec![open];
     assert_eq!(
         planned(RACE, &world).heats[1].status,

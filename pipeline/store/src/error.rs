@@ -8,7 +8,7 @@ use crate::lock::Holder;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The operating system refused.
-    #[error("cannot {action} `{}`: {}", path.display(), explain(cause))]
+    #[error("cannot {action} `{}`: {}", path.display(), explain(action, cause))]
     Io {
         /// What was tried, a verb.
         action: &'static str,
@@ -98,6 +98,9 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// Whoever asked for it wants it no more; nothing was changed.
+    #[error("interrupted")]
+    Interrupted,
     /// A bundle cannot be trusted or read.
     #[error("bundle `{}`: {reason}", path.display())]
     Bundle {
@@ -158,10 +161,16 @@ impl StoreError {
     }
 }
 
-fn explain(cause: &io::Error) -> String {
+/// Begins what is done in order to read.
+const READING: [&str; 4] = ["open", "read", "list", "look at"];
+
+fn explain(action: &str, cause: &io::Error) -> String {
     let advice = match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "; free some space (`photofinish store gc` helps) and run the same command again"
+        }
+        io::ErrorKind::PermissionDenied if READING.contains(&action) => {
+            "; make the store readable, or name another with --store"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; make the store writable, or name another with --store"
@@ -172,4 +181,23 @@ fn explain(cause: &io::Error) -> String {
         _ => "",
     };
     format!("{cause}{advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_read_is_not_told_to_write() {
+        let refused = |action| {
+            let cause = io::Error::from(io::ErrorKind::PermissionDenied);
+            StoreError::io(action, "store/format")(cause).to_string()
+        };
+        for action in READING {
+            assert!(refused(action).contains("make the store readable"));
+        }
+        for action in ["write", "create", "lock", "move"] {
+            assert!(refused(action).contains("make the store writable"));
+        }
+    }
 }

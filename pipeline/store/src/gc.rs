@@ -1,4 +1,4 @@
-//! Removing what no kept run names.
+//! Removing what no kept run names, nor a run that may still be gone on with.
 
 use std::{
     collections::BTreeSet,
@@ -7,12 +7,15 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use schema::{Digest, record::HeatResult};
+use schema::{Digest, RunRecord, record::HeatResult};
 
-use crate::{ArtifactKind, Corrupt, Store, StoreError, WriterLock, aside, atomic, runs};
+use crate::{
+    ArtifactKind, Corrupt, Store, StoreError, WriterLock, aside, atomic,
+    runs::{self, RunName},
+};
 
-/// Open journals and things set aside are kept this long: somebody may still want to go on, or
-/// to look.
+/// What an interrupted run left and things set aside are kept this long: somebody may still want
+/// to go on, or to look.
 const PATIENCE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// What was, or would be, removed.
@@ -48,9 +51,12 @@ impl Store {
 }
 
 impl WriterLock {
-    /// Removes all runs but the newest `keep_runs`, and every heat, table and site that none of
-    /// those names. With `dry_run`, only counts. A kept run that is corrupt is set aside; while
-    /// that is young, every heat stays.
+    /// Removes all runs but the newest `keep_runs` that came to their end, and every heat, table
+    /// and site that none of those names. With `dry_run`, only counts.
+    ///
+    /// For 30 days a run that was interrupted stays, with its heats, unless it was gone on with;
+    /// and so does a heat that no run names, since the one that measured it was killed. A kept run
+    /// that is corrupt is set aside; while that is young, every heat stays.
     ///
     /// # Errors
     /// The store cannot be read or written.
@@ -99,19 +105,25 @@ impl<'a> Sweep<'a> {
             emptied: Vec::new(),
             corrupt: Vec::new(),
         };
-        let mut names = store.run_names()?;
-        let kept = names.split_off(names.len().saturating_sub(keep_runs));
+        let (kept, doomed) = divide(store, keep_runs)?;
         let kept_runs: BTreeSet<Digest> = kept.iter().map(|name| name.digest).collect();
-        let mut kept_heats = BTreeSet::new();
+        let (mut kept_heats, mut doomed_heats) = (BTreeSet::new(), BTreeSet::new());
         for run in &kept_runs {
             sweep.read_run(run, &mut kept_heats)?;
         }
-        for name in &names {
+        for name in &doomed {
+            // The heats of one that cannot be read are taken for those of a run that was killed.
+            if let Ok(record) = store.run(&name.digest) {
+                doomed_heats.extend(heats_of(&record));
+            }
             sweep.report.runs += sweep.doom(store.run_file(name));
         }
         sweep.plan_aside()?;
         let everything = !sweep.report.unreadable.is_empty();
-        sweep.plan_heats(|heat| everything || kept_heats.contains(heat))?;
+        sweep.plan_heats(|heat, file| {
+            let of_a_killed_run = || !doomed_heats.contains(heat) && !is_old(file);
+            everything || kept_heats.contains(heat) || of_a_killed_run()
+        })?;
         sweep.plan_artifacts(&kept_runs)?;
         Ok(sweep)
     }
@@ -123,10 +135,7 @@ impl<'a> Sweep<'a> {
         heats: &mut BTreeSet<(Digest, Digest)>,
     ) -> Result<(), StoreError> {
         match self.store.run(run) {
-            Ok(record) => heats.extend(record.heats.iter().filter_map(|entry| match entry.heat {
-                HeatResult::Sealed(content) => Some((entry.key, content)),
-                HeatResult::NotReached(_) => None,
-            })),
+            Ok(record) => heats.extend(heats_of(&record)),
             Err(StoreError::Corrupt(damage)) => {
                 self.report.unreadable.push(damage.clone());
                 self.corrupt.push(damage);
@@ -161,7 +170,7 @@ impl<'a> Sweep<'a> {
 
     fn plan_heats(
         &mut self,
-        is_kept: impl Fn(&(Digest, Digest)) -> bool,
+        is_kept: impl Fn(&(Digest, Digest), &Path) -> bool,
     ) -> Result<(), StoreError> {
         for key in self.store.keys()? {
             let mut left = 0;
@@ -172,10 +181,11 @@ impl<'a> Sweep<'a> {
                 Err(error) => return Err(error),
             };
             for name in names {
-                if is_kept(&(key, name.digest)) {
+                let file = self.store.sealed_file(&key, &name);
+                if is_kept(&(key, name.digest), &file) {
                     left += 1;
                 } else {
-                    self.report.heats += self.doom(self.store.sealed_file(&key, &name));
+                    self.report.heats += self.doom(file);
                 }
             }
             let journal = self.store.journal_folder(&key);
@@ -217,6 +227,49 @@ impl<'a> Sweep<'a> {
         self.doomed.push(path);
         1
     }
+}
+
+/// The runs to keep, and those to remove.
+fn divide(store: &Store, keep_runs: usize) -> Result<(Vec<RunName>, Vec<RunName>), StoreError> {
+    let (interrupted, mut whole): (Vec<_>, Vec<_>) = store
+        .run_names()?
+        .into_iter()
+        .partition(|name| name.interrupted);
+    // What each reached, for seeing which of those that were interrupted came to their end later.
+    let mut reached: Vec<(u64, BTreeSet<Digest>)> = Vec::new();
+    if !interrupted.is_empty() {
+        for name in &whole {
+            if let Ok(record) = store.run(&name.digest) {
+                let keys = heats_of(&record).map(|(key, _)| key).collect();
+                reached.push((name.number, keys));
+            }
+        }
+    }
+    let is_resumable = |name: &RunName| {
+        let was_gone_on_with = || {
+            store.run(&name.digest).is_ok_and(|record| {
+                reached.iter().any(|(number, keys)| {
+                    *number > name.number
+                        && record.heats.iter().all(|entry| keys.contains(&entry.key))
+                })
+            })
+        };
+        !is_old(&store.run_file(name)) && !was_gone_on_with()
+    };
+    let mut kept = whole.split_off(whole.len().saturating_sub(keep_runs));
+    let mut doomed = whole;
+    let (resumable, over): (Vec<_>, Vec<_>) = interrupted.into_iter().partition(is_resumable);
+    kept.extend(resumable);
+    doomed.extend(over);
+    Ok((kept, doomed))
+}
+
+/// The heats that a run names: keys, and the hashes of contents.
+fn heats_of(record: &RunRecord) -> impl Iterator<Item = (Digest, Digest)> + '_ {
+    record.heats.iter().filter_map(|entry| match entry.heat {
+        HeatResult::Sealed(content) => Some((entry.key, content)),
+        HeatResult::NotReached(_) => None,
+    })
 }
 
 fn size(path: &Path) -> u64 {

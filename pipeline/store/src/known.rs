@@ -1,4 +1,4 @@
-//! What the store knows: the newest heat of every key, verified.
+//! What the store knows: the newest heat of every key, verified, and the one that was begun.
 
 use schema::{
     Digest,
@@ -6,12 +6,15 @@ use schema::{
     record,
 };
 
-use crate::{Corrupt, Store, StoreError, atomic, codec, journal::KeyFile};
+use crate::{
+    Corrupt, Store, StoreError, atomic, codec, journal::KeyFile, layout::SealedName, stamp::Stamp,
+};
 
 /// The heats of a store, and what is wrong with it.
 #[derive(Debug, Default)]
 pub struct Known {
-    /// One entry a key: the newest sealed heat whose content is sound; else the open one.
+    /// For every key the newest sealed heat whose content is sound, then the open one; each where
+    /// there is one.
     pub heats: Vec<KnownHeat>,
     /// Artifacts that are not what was written. They do not count as known;
     /// [`WriterLock::set_aside`](crate::WriterLock::set_aside) moves them out of the way.
@@ -19,31 +22,27 @@ pub struct Known {
 }
 
 impl Store {
-    /// The newest heat of every key, in the order of keys, content hashes verified.
+    /// The newest heats of every key, in the order of keys, content hashes verified.
     ///
     /// # Errors
     /// The store cannot be read. Corrupt artifacts are no error: they are listed.
     pub fn known_heats(&self) -> Result<Known, StoreError> {
         let mut known = Known::default();
         for key in self.keys()? {
-            if let Some(heat) = self.known_heat(&key, &mut known.corrupt)? {
-                known.heats.push(heat);
-            }
+            self.learn(&key, &mut known)?;
         }
         Ok(known)
     }
 
-    fn known_heat(
-        &self,
-        key: &Digest,
-        corrupt: &mut Vec<Corrupt>,
-    ) -> Result<Option<KnownHeat>, StoreError> {
+    /// Adds what is known of a key.
+    fn learn(&self, key: &Digest, known: &mut Known) -> Result<(), StoreError> {
+        let Known { heats, corrupt } = known;
         // First of all: a link in the place of the folder would lead all that follows astray.
         let names = match self.sealed(key) {
             Ok(names) => names,
             Err(StoreError::Corrupt(damage)) => {
                 corrupt.push(damage);
-                return Ok(None);
+                return Ok(());
             }
             Err(error) => return Err(error),
         };
@@ -51,10 +50,10 @@ impl Store {
             Ok(Some(file)) => file,
             // Killed between making the folder and writing the file: nothing is known yet.
             // Written by another version: its key names that version, so no plan asks for it.
-            Ok(None) | Err(StoreError::Version { .. }) => return Ok(None),
+            Ok(None) | Err(StoreError::Version { .. }) => return Ok(()),
             Err(StoreError::Corrupt(damage)) => {
                 corrupt.push(damage);
-                return Ok(None);
+                return Ok(());
             }
             Err(error) => return Err(error),
         };
@@ -65,14 +64,19 @@ impl Store {
             state,
             started,
         };
+        let mut damaged = Vec::new();
         for name in names.iter().rev() {
             match self.verified(key, name) {
                 Ok(Some(_)) => {
                     let state = KnownState::Sealed(name.digest);
-                    return Ok(Some(entry(state, name.started.to_rfc3339())));
+                    heats.push(entry(state, name.started.to_rfc3339()));
+                    break;
                 }
                 Ok(None) => {}
-                Err(StoreError::Corrupt(damage)) => corrupt.push(damage),
+                Err(StoreError::Corrupt(damage)) => {
+                    damaged.push(name);
+                    corrupt.push(damage);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -80,14 +84,22 @@ impl Store {
             Ok(lines) => lines,
             Err(StoreError::Corrupt(damage)) => {
                 corrupt.push(damage);
-                return Ok(None);
+                return Ok(());
             }
             Err(error) => return Err(error),
         };
-        Ok(lines.header.map(|header| {
+        let Some(header) = lines.header else {
+            return Ok(());
+        };
+        // Sealing removes the journal last: one that lies beside its own heat is a leftover.
+        let started = Stamp::from_rfc3339(&header.started);
+        let is_its_own =
+            |name: &SealedName| Some(name.started) == started && !damaged.contains(&name);
+        if !names.iter().any(is_its_own) {
             let blocks = u32::try_from(lines.blocks.len()).unwrap_or(u32::MAX);
-            entry(KnownState::Open(blocks), header.started)
-        }))
+            heats.push(entry(KnownState::Open(blocks), header.started));
+        }
+        Ok(())
     }
 
     fn read_key_file(&self, key: &Digest) -> Result<Option<KeyFile>, StoreError> {

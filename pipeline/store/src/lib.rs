@@ -9,7 +9,7 @@
 //! | `heats/<key>/key.json` | the group, and the parts that the key is the hash of |
 //! | `heats/<key>/<started>-<sha256>.heat.zst` | a sealed heat: [`schema::record::HeatLine`]s as JSON lines, compressed; the hash is that of the file |
 //! | `heats/<key>/open/NNN-<sha256>.json` | a heat being measured: one line a file, each complete and verifiable alone |
-//! | `runs/NNNNNN-<sha256>.run.zst` | run records, numbered in the order of writing |
+//! | `runs/NNNNNN-<sha256>.run.zst` | run records, numbered in the order of writing; `.interrupted.run.zst` where the run did not come to its end |
 //! | `tables/<key>`, `site/<key>` | what later stages made, by the key that they choose |
 //! | `aside/` | corrupt artifacts, each with the reason for which it was set aside |
 //! | `fresh.json` | a `--fresh` run in progress, so that it can be resumed |
@@ -44,4 +44,5 @@ pub use journal::Journal;
 pub use known::Known;
 pub use layout::Store;
 pub use lock::{Holder, WriterLock};
+pub use runs::KnownRun;
 pub use stamp::now;

@@ -163,7 +163,7 @@ fn open(path: &Path) -> Result<File, StoreError> {
         .write(true)
         .custom_flags(atomic::CAREFULLY)
         .open(path)
-        .map_err(StoreError::io("open", path))?;
+        .map_err(StoreError::io("lock", path))?;
     let kind = file
         .metadata()
         .map_err(StoreError::io("look at", path))?

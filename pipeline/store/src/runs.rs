@@ -2,56 +2,101 @@
 
 use std::path::PathBuf;
 
-use schema::{Digest, RunRecord, plan, record};
+use schema::{
+    Digest, RunRecord, plan,
+    record::{self, HeatEntry, HeatResult},
+};
 
 use crate::{Corrupt, Store, StoreError, WriterLock, atomic, codec};
 
 /// Ends the names of run records.
 pub(crate) const SUFFIX: &str = ".run.zst";
 
+/// Stands before [`SUFFIX`] where the run did not come to its end.
+const INTERRUPTED: &str = ".interrupted";
+
+/// A run of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownRun {
+    /// The hash of its record.
+    pub digest: Digest,
+    /// Whether somebody interrupted it; what it had not reached is still to be measured.
+    pub interrupted: bool,
+}
+
 /// A run record, as its file name tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RunName {
-    number: u64,
+    pub(crate) number: u64,
     pub(crate) digest: Digest,
+    pub(crate) interrupted: bool,
 }
 
 impl RunName {
     fn parse(name: &str) -> Option<Self> {
-        let (number, digest) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+        let (number, rest) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+        let digest = rest.strip_suffix(INTERRUPTED);
         Some(Self {
             number: number.parse().ok()?,
-            digest: digest.parse().ok()?,
+            digest: digest.unwrap_or(rest).parse().ok()?,
+            interrupted: digest.is_some(),
         })
     }
 
     fn file_name(&self) -> String {
-        format!("{:06}-{}{SUFFIX}", self.number, self.digest)
+        let end = if self.interrupted { INTERRUPTED } else { "" };
+        format!("{:06}-{}{end}{SUFFIX}", self.number, self.digest)
     }
 }
 
 impl Store {
-    /// The hashes of the run records, oldest first.
+    /// The runs, oldest first.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn runs_in_order(&self) -> Result<Vec<Digest>, StoreError> {
-        Ok(self
-            .run_names()?
-            .into_iter()
-            .map(|name| name.digest)
-            .collect())
+    pub fn runs_in_order(&self) -> Result<Vec<KnownRun>, StoreError> {
+        let known = |name: RunName| KnownRun {
+            digest: name.digest,
+            interrupted: name.interrupted,
+        };
+        Ok(self.run_names()?.into_iter().map(known).collect())
     }
 
-    /// The newest run record with its hash; `None` where nothing was ever run.
+    /// The record of the newest run that came to its end, with its hash. Only where none did, that
+    /// of the newest which was interrupted: half a run must not take the place of a whole one.
+    /// `None` where nothing was ever run.
     ///
     /// # Errors
     /// The store cannot be read, or the record is corrupt: an older one would pass for the newest.
     pub fn latest_run(&self) -> Result<Option<(Digest, RunRecord)>, StoreError> {
-        match self.run_names()?.last() {
+        let names = self.run_names()?;
+        let whole = names.iter().rfind(|name| !name.interrupted);
+        match whole.or(names.last()) {
             Some(name) => Ok(Some((name.digest, self.run(&name.digest)?))),
             None => Ok(None),
         }
+    }
+
+    /// The latest run that came to its end, if it left everything as this one would.
+    ///
+    /// # Errors
+    /// As [`Store::latest_run`].
+    pub fn latest_like(&self, run: &RunRecord) -> Result<Option<Digest>, StoreError> {
+        self.newest_like(run, false)
+    }
+
+    /// The newest of the runs that were, or were not, interrupted, if it is like this one.
+    fn newest_like(
+        &self,
+        run: &RunRecord,
+        interrupted: bool,
+    ) -> Result<Option<Digest>, StoreError> {
+        let names = self.run_names()?;
+        let Some(name) = names.iter().rfind(|name| name.interrupted == interrupted) else {
+            return Ok(None);
+        };
+        let same = without_statuses(&self.run(&name.digest)?) == without_statuses(run);
+        Ok(same.then_some(name.digest))
     }
 
     /// The run record of this hash.
@@ -132,16 +177,33 @@ impl Store {
 }
 
 impl WriterLock {
-    /// Keeps a run record and returns its hash. A run that left everything as the latest one did
-    /// is that run: nothing is written. Corrupt records are set aside.
+    /// Keeps the record of a run that came to its end, and returns its hash. A run that left
+    /// everything as the latest one did is that run: nothing is written. Corrupt records are set
+    /// aside.
     ///
     /// # Errors
     /// The store cannot be written.
     pub fn put_run(&self, run: &RunRecord) -> Result<Digest, StoreError> {
+        self.put_record(run, false)
+    }
+
+    /// Keeps the record of a run that was interrupted, and returns its hash; `None` where it has
+    /// no heat to show, and nothing was kept. It is the latest run only where there is no other.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn put_interrupted_run(&self, run: &RunRecord) -> Result<Option<Digest>, StoreError> {
+        let is_sealed = |entry: &HeatEntry| matches!(entry.heat, HeatResult::Sealed(_));
+        if run.heats.iter().any(is_sealed) {
+            self.put_record(run, true).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn put_record(&self, run: &RunRecord, interrupted: bool) -> Result<Digest, StoreError> {
         // A latest record that cannot be read must not keep a new one from being written.
-        if let Ok(Some((digest, latest))) = self.latest_run()
-            && without_statuses(&latest) == without_statuses(run)
-        {
+        if let Ok(Some(digest)) = self.newest_like(run, interrupted) {
             return Ok(digest);
         }
         let bytes = codec::line(run)
@@ -150,20 +212,27 @@ impl WriterLock {
                 what: "a run record".to_owned(),
                 reason,
             })?;
-        self.put_run_bytes(&bytes)
+        self.put_run_bytes(&bytes, interrupted)
     }
 
-    pub(crate) fn put_run_bytes(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
+    pub(crate) fn put_run_bytes(
+        &self,
+        bytes: &[u8],
+        interrupted: bool,
+    ) -> Result<Digest, StoreError> {
         self.set_corrupt_runs_aside()?;
         let digest = Digest::of_bytes(bytes);
         let names = self.run_names()?;
         let last = names.last();
-        if last.is_some_and(|name| name.digest == digest) {
+        if last.is_some_and(|name| name.digest == digest && name.interrupted == interrupted) {
             return Ok(digest);
         }
-        let number = last.map_or(1, |name| name.number.saturating_add(1));
-        let path = self.run_file(&RunName { number, digest });
-        self.put_file(&path, bytes)?;
+        let name = RunName {
+            number: last.map_or(1, |name| name.number.saturating_add(1)),
+            digest,
+            interrupted,
+        };
+        self.put_file(&self.run_file(&name), bytes)?;
         Ok(digest)
     }
 

@@ -16,7 +16,7 @@ fn a_bundle_carries_a_run_to_another_store() {
     let honest = honest();
     let out = honest.store.path().join("b.tar.zst");
     let extra = BTreeMap::from([("notes.txt".to_owned(), b"carried along".to_vec())]);
-    bundle::pack(&honest.store, &honest.run, &tool(), &extra, &out).unwrap();
+    bundle::pack(&honest.store, &honest.run, &tool(), &extra, &out, &|| false).unwrap();
     let (_folder, store, opened) = open(&std::fs::read(&out).unwrap()).unwrap();
     assert_eq!(
         (opened.run, opened.heats, opened.tool),
@@ -35,10 +35,15 @@ fn a_bundle_carries_a_run_to_another_store() {
 
     // Packed again over there, and opened again over here: the same bytes, nothing new.
     let again = store.path().join("again.tar.zst");
-    bundle::pack(&store, &digest, &tool(), &extra, &again).unwrap();
+    bundle::pack(&store, &digest, &tool(), &extra, &again, &|| false).unwrap();
     assert_eq!(std::fs::read(&again).unwrap(), std::fs::read(&out).unwrap());
     let before = files_below(honest.store.path());
-    honest.store.lock().unwrap().open_bundle(&again).unwrap();
+    honest
+        .store
+        .lock()
+        .unwrap()
+        .open_bundle(&again, &|_| Ok(()), &|| false)
+        .unwrap();
     assert_eq!(files_below(honest.store.path()), before);
 }
 
@@ -235,6 +240,26 @@ fn hostile_bundles_are_refused() {
             "no run record",
         ),
         (
+            "a run record that is junk",
+            {
+                let junk = b"no run".to_vec();
+                let digest = Digest::of_bytes(&junk);
+                let mut pieces = honest.with(|manifest| {
+                    manifest.run = digest;
+                    let file = manifest
+                        .files
+                        .iter_mut()
+                        .find(|file| file.name == "run.zst");
+                    let file = file.unwrap();
+                    (file.bytes, file.sha256) = (junk.len() as u64, digest);
+                });
+                let place = honest.place("run.zst");
+                pieces[place] = piece("run.zst", &junk);
+                zst(&archive(&pieces))
+            },
+            "its run record is corrupt: ",
+        ),
+        (
             "a changed byte",
             zst(&archive(&swap(heat, &|piece| piece.bytes[30] ^= 1))),
             "not what its manifest says",
@@ -327,6 +352,7 @@ fn hostile_bundles_are_refused() {
             Ok(_) => panic!("{what} was taken"),
             Err(error) => {
                 assert!(error.contains(says), "{what}: {error}");
+                assert!(!error.contains("photofinish bench"), "{what}: {error}");
                 assert!(!error.chars().any(char::is_control), "{what}: {error:?}");
             }
         }
@@ -393,11 +419,32 @@ fn only_whole_runs_are_packed() {
     let out = honest.store.path().join("b.tar.zst");
     let none = BTreeMap::new();
     let bad_extra = BTreeMap::from([("../x".to_owned(), vec![])]);
-    assert!(bundle::pack(&honest.store, &honest.run, &tool(), &bad_extra, &out).is_err());
-    assert!(bundle::pack(&honest.store, &Digest::of_bytes(b"?"), &tool(), &none, &out).is_err());
+    assert!(
+        bundle::pack(
+            &honest.store,
+            &honest.run,
+            &tool(),
+            &bad_extra,
+            &out,
+            &|| false
+        )
+        .is_err()
+    );
+    assert!(
+        bundle::pack(
+            &honest.store,
+            &Digest::of_bytes(b"?"),
+            &tool(),
+            &none,
+            &out,
+            &|| false
+        )
+        .is_err()
+    );
     let key = header("a").key;
     std::fs::write(sealed_file(&honest.store, &key), "junk").unwrap();
-    let error = bundle::pack(&honest.store, &honest.run, &tool(), &none, &out).unwrap_err();
+    let error =
+        bundle::pack(&honest.store, &honest.run, &tool(), &none, &out, &|| false).unwrap_err();
     assert!(error.as_corrupt().is_some(), "{error}");
     assert!(!out.exists());
 }
@@ -447,7 +494,11 @@ fn a_bundle_is_read_in_a_store_that_goes_away() {
     let honest = honest();
     let file = honest.folder.path().join("bundle.tar.zst");
     let (store, folder) = Store::temporary().unwrap();
-    let opened = store.lock().unwrap().open_bundle(&file).unwrap();
+    let opened = store
+        .lock()
+        .unwrap()
+        .open_bundle(&file, &|_| Ok(()), &|| false)
+        .unwrap();
     assert_eq!(store.latest_run().unwrap().unwrap().0, opened.run);
     let (another, _folder) = Store::temporary().unwrap();
     assert!(another.latest_run().unwrap().is_none());
@@ -460,7 +511,7 @@ fn a_bundle_that_cannot_be_written_is_named_plainly() {
     let honest = honest();
     let none = BTreeMap::new();
     let pack = |out: &Path| {
-        bundle::pack(&honest.store, &honest.run, &tool(), &none, out)
+        bundle::pack(&honest.store, &honest.run, &tool(), &none, out, &|| false)
             .unwrap_err()
             .to_string()
     };
@@ -494,5 +545,61 @@ proptest! {
             prop_assert_eq!(opened.run, honest.run);
             prop_assert_eq!(store.known_heats().unwrap().heats.len(), 2);
         }
+    }
+}
+
+#[test]
+fn a_run_that_later_stages_refuse_leaves_the_store_as_it_was() {
+    let honest = honest();
+    let file = honest.folder.path().join("bundle.tar.zst");
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let refuse = |_: &schema::RunRecord| Err("job `\u{1b}x` occurs twice".to_owned());
+    let error = lock.open_bundle(&file, &refuse, &|| false).unwrap_err();
+    assert!(matches!(error, StoreError::Bundle { .. }));
+    let said = error.to_string();
+    assert!(
+        said.contains("occurs twice") && !said.contains('\u{1b}'),
+        "{said}"
+    );
+    assert!(store.known_heats().unwrap().heats.is_empty());
+    assert!(store.latest_run().unwrap().is_none());
+}
+
+#[test]
+fn who_stops_packing_or_opening_leaves_nothing_behind() {
+    let honest = honest();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("bundle");
+    let pack = |stop: &dyn Fn() -> bool| {
+        bundle::pack(
+            &honest.store,
+            &honest.run,
+            &tool(),
+            &BTreeMap::new(),
+            &out,
+            stop,
+        )
+    };
+    let asked = std::cell::Cell::new(0);
+    let after = |count: u32| {
+        let asked = &asked;
+        asked.set(0);
+        move || asked.replace(asked.get() + 1) >= count
+    };
+    for count in 0..4 {
+        let stopped = pack(&after(count)).unwrap_err();
+        assert!(matches!(stopped, StoreError::Interrupted), "{count}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+    pack(&|| false).unwrap();
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    for count in 0..2 {
+        let stopped = lock
+            .open_bundle(&out, &|_| Ok(()), &after(count))
+            .unwrap_err();
+        assert!(matches!(stopped, StoreError::Interrupted), "{count}");
+        assert!(store.latest_run().unwrap().is_none());
     }
 }

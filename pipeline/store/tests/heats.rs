@@ -154,8 +154,26 @@ fn a_journal_beside_its_own_heat_is_a_leftover() {
     }
     journal.seal(footer()).unwrap();
     std::fs::rename(&copy, &open).unwrap();
+    assert_eq!(store.known_heats().unwrap().heats.len(), 1);
     assert!(lock.resume(&header.key).unwrap().is_none());
     assert!(!open.exists());
+}
+
+#[test]
+fn a_heat_that_was_begun_beside_a_sealed_one_is_known_too() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let sealed = seal(&lock, header("g"));
+    let mut journal = lock.begin(header("g")).unwrap();
+    journal.set_reference(reference()).unwrap();
+    journal.append(block(0)).unwrap();
+    let states = || {
+        let heats = store.known_heats().unwrap().heats;
+        heats.iter().map(|heat| heat.state).collect::<Vec<_>>()
+    };
+    assert_eq!(states(), [KnownState::Sealed(sealed), KnownState::Open(1)]);
+    drop(journal);
+    lock.resume(&header("g").key).unwrap().unwrap();
 }
 
 #[test]

@@ -6,7 +6,11 @@ mod common;
 
 use common::*;
 use photofinish_store::{ArtifactKind, GcReport, Store, StoreError};
-use schema::{Digest, plan::Status};
+use schema::{
+    Digest, RunRecord,
+    plan::Status,
+    record::{HeatHeader, HeatResult},
+};
 
 #[test]
 fn the_latest_run_is_found_and_an_equal_one_is_not_written() {
@@ -29,13 +33,13 @@ fn the_latest_run_is_found_and_an_equal_one_is_not_written() {
         digest,
         "only its statuses differ"
     );
-    assert_eq!(store.runs_in_order().unwrap(), [digest]);
+    assert_eq!(order(&store), [digest]);
 
     let other = run(&[(&a, heat), (&b, seal(&lock, b.clone()))]);
     let second = lock.put_run(&other).unwrap();
     assert_eq!(store.latest_run().unwrap().unwrap(), (second, other));
     assert_eq!(lock.put_run(&first).unwrap(), digest, "back to the first");
-    assert_eq!(store.runs_in_order().unwrap(), [digest, second, digest]);
+    assert_eq!(order(&store), [digest, second, digest]);
     assert_eq!(store.run(&digest).unwrap(), first);
 }
 
@@ -147,7 +151,7 @@ fn gc_keeps_what_the_newest_runs_name() {
     ));
     assert!(!store.path().join("heats").join(a.key.to_string()).exists());
     store.heat(&b.key, &heat_b).unwrap();
-    assert_eq!(store.runs_in_order().unwrap(), [new]);
+    assert_eq!(order(&store), [new]);
     assert_eq!(store.get(ArtifactKind::Tables, &key_old).unwrap(), None);
     assert!(store.get(ArtifactKind::Tables, &key_new).unwrap().is_some());
     assert!(
@@ -155,6 +159,19 @@ fn gc_keeps_what_the_newest_runs_name() {
         "a young journal stays"
     );
     assert_eq!(lock.gc(1, false).unwrap(), GcReport::default());
+}
+
+/// The hashes of the runs, oldest first.
+fn order(store: &Store) -> Vec<Digest> {
+    let runs = store.runs_in_order().unwrap();
+    runs.into_iter().map(|run| run.digest).collect()
+}
+
+/// Makes a file old enough for gc.
+fn age(file: &std::path::Path) {
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(40 * 24 * 60 * 60);
+    let file = std::fs::File::options().write(true).open(file).unwrap();
+    file.set_modified(then).unwrap();
 }
 
 /// The file of a run record.
@@ -206,7 +223,7 @@ fn gc_sets_a_corrupt_run_aside_and_keeps_every_heat() {
         );
         store.heat(&a.key, &heat_a).unwrap();
     }
-    assert_eq!(store.runs_in_order().unwrap(), [good]);
+    assert_eq!(order(&store), [good]);
 
     // Once what was set aside is old, nothing holds the heat any more.
     let [name] = aside(&store).try_into().unwrap();
@@ -217,10 +234,93 @@ fn gc_sets_a_corrupt_run_aside_and_keeps_every_heat() {
         folder.join(format!("20010203T040506.789Z-{rest}")),
     )
     .unwrap();
+    age(&sealed_file(&store, &a.key));
     let report = lock.gc(2, false).unwrap();
     assert_eq!((report.heats, report.aside), (1, 1));
     assert_eq!((report.unreadable, aside(&store)), (vec![], vec![]));
     store.heat(&b.key, &heat_b).unwrap();
+}
+
+/// A run record whose last heat was not reached.
+fn cut_short(heats: &[(&HeatHeader, Digest)]) -> RunRecord {
+    let mut record = run(heats);
+    record.heats.last_mut().unwrap().heat = HeatResult::NotReached("interrupted".to_owned());
+    record
+}
+
+#[test]
+fn an_interrupted_run_is_the_latest_only_where_no_other_is() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let (a, b) = (header("a"), header("b"));
+    let (heat_a, heat_b) = (seal(&lock, a.clone()), seal(&lock, b.clone()));
+    assert_eq!(
+        lock.put_interrupted_run(&cut_short(&[(&a, heat_a)]))
+            .unwrap(),
+        None,
+        "there is nothing to show"
+    );
+    assert!(store.latest_run().unwrap().is_none());
+    let half = cut_short(&[(&a, heat_a), (&b, heat_b)]);
+    let interrupted = lock.put_interrupted_run(&half).unwrap().unwrap();
+    assert_eq!(lock.put_interrupted_run(&half).unwrap(), Some(interrupted));
+    assert_eq!(order(&store), [interrupted], "written once");
+    assert_eq!(store.latest_run().unwrap().unwrap(), (interrupted, half));
+    assert!(store.runs_in_order().unwrap()[0].interrupted);
+
+    let whole = run(&[(&a, heat_a), (&b, heat_b)]);
+    assert_eq!(store.latest_like(&whole).unwrap(), None);
+    let digest = lock.put_run(&whole).unwrap();
+    let anew = cut_short(&[(&b, heat_b), (&a, heat_a)]);
+    lock.put_interrupted_run(&anew).unwrap().unwrap();
+    assert_eq!(
+        store.latest_run().unwrap().unwrap(),
+        (digest, whole.clone())
+    );
+    assert_eq!(store.latest_like(&whole).unwrap(), Some(digest));
+    assert_eq!(lock.put_run(&whole).unwrap(), digest);
+    assert_eq!(order(&store).len(), 3, "an equal one is not written");
+}
+
+#[test]
+fn gc_keeps_what_an_interrupted_run_needs_to_go_on() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let (a, b, c) = (header("a"), header("b"), header("c"));
+    let (heat_a, heat_b) = (seal(&lock, a.clone()), seal(&lock, b.clone()));
+    lock.put_run(&run(&[(&a, heat_a)])).unwrap();
+    let half = cut_short(&[(&a, heat_a), (&b, heat_b)]);
+    lock.put_interrupted_run(&half).unwrap().unwrap();
+    let heat_c = seal(&lock, c.clone());
+    let whole = lock.put_run(&run(&[(&c, heat_c)])).unwrap();
+    // The first run goes, but the one that was interrupted names its heat, too.
+    let report = lock.gc(1, false).unwrap();
+    assert_eq!((report.runs, report.heats), (1, 0));
+    store.heat(&a.key, &heat_a).unwrap();
+    assert_eq!(store.latest_run().unwrap().unwrap().0, whole);
+    // Gone on with, it has nothing of its own any more.
+    let end = lock.put_run(&run(&[(&a, heat_a), (&b, heat_b)])).unwrap();
+    assert_eq!(lock.gc(2, false).unwrap().runs, 1);
+    assert_eq!(order(&store), [whole, end]);
+    // And old, it is history.
+    let half = cut_short(&[(&c, heat_c), (&b, heat_b), (&a, heat_a)]);
+    let digest = lock.put_interrupted_run(&half).unwrap().unwrap();
+    assert_eq!(lock.gc(2, true).unwrap().runs, 0);
+    let file = format!("runs/000005-{digest}.interrupted.run.zst");
+    age(&store.path().join(file));
+    assert_eq!(lock.gc(2, true).unwrap().runs, 1);
+}
+
+#[test]
+fn gc_keeps_what_a_killed_run_measured() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let a = header("a");
+    let heat = seal(&lock, a.clone());
+    assert_eq!(lock.gc(1, false).unwrap(), GcReport::default());
+    store.heat(&a.key, &heat).unwrap();
+    age(&sealed_file(&store, &a.key));
+    assert_eq!(lock.gc(1, false).unwrap().heats, 1);
 }
 
 #[test]
@@ -240,13 +340,14 @@ fn what_gc_would_remove_is_told_without_lock_or_trace() {
     let bad = lock.put_run(&run(&[(&b, seal(&lock, b.clone()))])).unwrap();
     let last = lock.put_run(&run(&[(&a, heat)])).unwrap();
     flip(&run_file(&store, 2, &bad));
+    age(&sealed_file(&store, &b.key));
     let before = entries(folder.path());
     let dry = store.gc_preview(1).unwrap();
     assert_eq!((dry.runs, dry.heats), (2, 1));
     assert_eq!(store.gc_preview(2).unwrap().unreadable.len(), 1);
     assert_eq!(entries(folder.path()), before);
     assert_eq!(lock.gc(1, false).unwrap(), dry);
-    assert_eq!(store.runs_in_order().unwrap(), [last]);
+    assert_eq!(order(&store), [last]);
 }
 
 /// Everything below a folder, with its size and the time of its last change.
@@ -274,7 +375,10 @@ fn a_corrupt_run_that_gc_would_remove_anyway_is_removed() {
     lock.put_run(&run(&[(&b, heat_b)])).unwrap();
     flip(&run_file(&store, 1, &bad));
     let report = lock.gc(1, false).unwrap();
-    assert_eq!((report.runs, report.heats), (1, 1));
+    // Which heats it named is not known any more.
+    assert_eq!((report.runs, report.heats), (1, 0));
+    age(&sealed_file(&store, &a.key));
+    assert_eq!(lock.gc(1, false).unwrap().heats, 1);
     assert_eq!((report.unreadable, aside(&store)), (vec![], vec![]));
 }
 
@@ -291,7 +395,7 @@ fn writing_a_run_sets_corrupt_ones_aside() {
         run_file(&store, 1, &bad)
     );
     let good = lock.put_run(&run(&[(&b, heat_b)])).unwrap();
-    assert_eq!(store.runs_in_order().unwrap(), [good]);
+    assert_eq!(order(&store), [good]);
     assert_eq!(aside(&store).len(), 1);
     assert!(store.corrupt_runs().unwrap().is_empty());
 }

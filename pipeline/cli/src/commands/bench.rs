@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::{
     args::{Bench, Plan, Run},
     failure::Failure,
+    printer::counted,
     session::Session,
     stages,
 };
@@ -22,14 +23,23 @@ use crate::{
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     heats: usize,
-    measured_heats: usize,
-    cached_heats: usize,
+    /// How many of them have a result.
+    sealed_heats: usize,
+    #[serde(flatten)]
+    counts: Option<Counts>,
     verdicts: Vec<VerdictRow>,
     failures: Vec<FailureRow>,
     /// Folder of the site.
     site: Option<PathBuf>,
     /// Whether the site was rendered now, rather than found up to date.
     rendered: bool,
+}
+
+/// Where the results of a run that was made now come from.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Counts {
+    measured_heats: usize,
+    cached_heats: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,11 +71,15 @@ pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure>
     stages::check_out(session, &arguments.site.out)?;
     let plan = stages::plan(session, &arguments.manifests, arguments.fresh)?;
     announce(session, &plan);
+    session.heed()?;
     if !stages::is_cached(&plan) {
+        stages::check_writable(&arguments.site.out)?;
         stages::prepare(session, &plan)?;
     }
     let measured = stages::measure(session, &plan, arguments.fresh)?;
+    session.heed()?;
     let tables = stages::tabulate(session, &measured.run, &measured.record)?;
+    session.heed()?;
     let out = &arguments.site.out;
     let rendered = stages::render(session, &measured.run, &tables, out)?;
     let summary = Summary::of_run(&measured.record, &tables)
@@ -80,23 +94,27 @@ pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure>
 pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
     let plan = stages::plan(session, &arguments.manifests, arguments.fresh)?;
     announce(session, &plan);
+    session.heed()?;
     if !stages::is_cached(&plan) {
         stages::prepare(session, &plan)?;
     }
     let measured = stages::measure(session, &plan, arguments.fresh)?;
+    session.heed()?;
     // The outcomes are judged here, too: the tables know which of them the manifest allows.
     let tables = stages::tabulate(session, &measured.run, &measured.record)?;
     let summary =
         Summary::of_run(&measured.record, &tables).with_counts(measured.measured, measured.cached);
-    session.printer.human(&format!(
-        "{} groups measured, {} cached, {} not reached; run {}",
-        measured.measured,
-        measured.cached,
-        stages::heats(&measured.record) - stages::sealed(&measured.record),
-        measured.run.short(),
-    ));
+    // A name by which no other command would find it is of no use to anybody.
+    let run = measured.kept.then_some(measured.run);
+    let name = run.map_or_else(
+        || "not kept as a run".to_owned(),
+        |run| format!("run {}", run.short()),
+    );
+    session
+        .printer
+        .human(&format!("{}; {name}", summary.counts()));
     session.printer.json(&serde_json::json!({
-        "run": measured.run,
+        "run": run,
         "measured_heats": measured.measured,
         "cached_heats": measured.cached,
         "failures": summary.failures,
@@ -131,7 +149,7 @@ fn announce(session: &Session, plan: &schema::Plan) {
 }
 
 impl Summary {
-    /// Of a run whose heats were all found in the store.
+    /// Of a run that is in the store.
     pub(crate) fn of_run(record: &RunRecord, tables: &Tables) -> Self {
         let failures = aggregate::failures(tables)
             .into_iter()
@@ -144,8 +162,8 @@ impl Summary {
             .collect();
         Self {
             heats: stages::heats(record),
-            measured_heats: 0,
-            cached_heats: stages::sealed(record),
+            sealed_heats: stages::sealed(record),
+            counts: None,
             verdicts: verdicts(tables),
             failures,
             site: None,
@@ -153,8 +171,12 @@ impl Summary {
         }
     }
 
-    fn with_counts(mut self, measured: usize, cached: usize) -> Self {
-        (self.measured_heats, self.cached_heats) = (measured, cached);
+    /// Of a run that was made now.
+    fn with_counts(mut self, measured_heats: usize, cached_heats: usize) -> Self {
+        self.counts = Some(Counts {
+            measured_heats,
+            cached_heats,
+        });
         self
     }
 
@@ -175,34 +197,38 @@ impl Summary {
         for failure in &self.failures {
             let _ = writeln!(text, "{}", failure.text());
         }
-        let left =
-            self.heats - self.measured_heats.min(self.heats) - self.cached_heats.min(self.heats);
-        let not_reached = if left > 0 {
-            format!(", {left} not reached")
-        } else {
-            String::new()
-        };
-        let groups = |count: usize| format!("{count} group{}", if count == 1 { "" } else { "s" });
-        let _ = if self.measured_heats == 0 && left == 0 {
-            let all = if self.heats == 1 { "the" } else { "all" };
-            let are = if self.heats == 1 { "is" } else { "are" };
-            writeln!(
-                text,
-                "\n{all} {} {are} cached: nothing was measured",
-                groups(self.heats)
-            )
-        } else {
-            let measured = groups(self.measured_heats);
-            writeln!(
-                text,
-                "\n{measured} measured, {} cached{not_reached}",
-                self.cached_heats
-            )
-        };
+        let _ = writeln!(text, "\n{}", self.counts());
         if self.site.is_some() {
             text.push_str(&self.site_line());
         }
         text
+    }
+
+    /// How many groups there are results of, and what was measured for that.
+    fn counts(&self) -> String {
+        let groups = |count: usize| counted(count as u64, "group");
+        let not_reached = match self.heats.saturating_sub(self.sealed_heats) {
+            0 => String::new(),
+            left => format!(", {left} not reached"),
+        };
+        match self.counts {
+            None => format!(
+                "{} of {} measured{not_reached}",
+                self.sealed_heats,
+                groups(self.heats)
+            ),
+            Some(counts) if counts.measured_heats == 0 && not_reached.is_empty() => {
+                match self.heats {
+                    1 => "the only group is cached: nothing was measured".to_owned(),
+                    heats => format!("all {} are cached: nothing was measured", groups(heats)),
+                }
+            }
+            Some(counts) => format!(
+                "{} measured, {} cached{not_reached}",
+                groups(counts.measured_heats),
+                counts.cached_heats
+            ),
+        }
     }
 
     /// Where the site is.
@@ -299,4 +325,49 @@ fn verdicts(tables: &Tables) -> Vec<VerdictRow> {
         }
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(heats: usize, sealed_heats: usize, now: Option<(usize, usize)>) -> String {
+        let summary = Summary {
+            heats,
+            sealed_heats,
+            counts: None,
+            verdicts: Vec::new(),
+            failures: Vec::new(),
+            site: None,
+            rendered: false,
+        };
+        match now {
+            Some((measured, cached)) => summary.with_counts(measured, cached).counts(),
+            None => summary.counts(),
+        }
+    }
+
+    #[test]
+    fn only_who_looked_says_what_was_cached() {
+        assert_eq!(counts(2, 2, None), "2 of 2 groups measured");
+        assert_eq!(counts(1, 0, None), "0 of 1 group measured, 1 not reached");
+    }
+
+    #[test]
+    fn counts_agree_with_their_words() {
+        for ((heats, sealed, measured, cached), said) in [
+            (
+                (1, 1, 0, 1),
+                "the only group is cached: nothing was measured",
+            ),
+            (
+                (2, 2, 0, 2),
+                "all 2 groups are cached: nothing was measured",
+            ),
+            ((2, 2, 1, 1), "1 group measured, 1 cached"),
+            ((3, 2, 0, 2), "0 groups measured, 2 cached, 1 not reached"),
+        ] {
+            assert_eq!(counts(heats, sealed, Some((measured, cached))), said);
+        }
+    }
 }

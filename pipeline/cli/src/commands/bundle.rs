@@ -2,12 +2,16 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use aggregate::AggregateError;
 use indicatif::HumanBytes;
+use schema::RunRecord;
+use store::bundle::Opened;
 
 use crate::{
     args::Stored,
     commands::stored::wanted,
     failure::Failure,
+    printer::counted,
     session::{Session, store_failure},
 };
 
@@ -20,15 +24,16 @@ pub(crate) fn pack(session: &Session, stored: &Stored, file: &Path) -> Result<()
         &session.tool(),
         &BTreeMap::new(),
         file,
+        &|| session.interrupt.is_set(),
     )
     .map_err(store_failure)?;
     let bytes = std::fs::metadata(file)
         .map(|metadata| metadata.len())
         .unwrap_or_default();
     session.printer.human(&format!(
-        "packed run {} ({} files, {}) into: {}",
+        "packed run {} ({}, {}) into: {}",
         run.short(),
-        manifest.files.len(),
+        counted(manifest.files.len() as u64, "file"),
         HumanBytes(bytes),
         file.display()
     ));
@@ -37,14 +42,29 @@ pub(crate) fn pack(session: &Session, stored: &Stored, file: &Path) -> Result<()
     }))
 }
 
+/// Puts the run of a bundle into the store, if all stages can make something of it.
+pub(crate) fn unpack(session: &Session, file: &Path) -> Result<Opened, Failure> {
+    store::bundle::looks_like(file).map_err(store_failure)?;
+    let check = |record: &RunRecord| {
+        aggregate::check(record).map_err(|error| match error {
+            // Whoever reads a bundle cannot plan again.
+            AggregateError::Plan(problem) => format!("its plan does not hold together: {problem}"),
+            _ => error.to_string(),
+        })
+    };
+    session
+        .writer()?
+        .open_bundle(file, &check, &|| session.interrupt.is_set())
+        .map_err(store_failure)
+}
+
 /// Checks a bundle and puts its run into the store.
 pub(crate) fn open(session: &Session, file: &Path) -> Result<(), Failure> {
-    store::bundle::looks_like(file).map_err(store_failure)?;
-    let opened = session.writer()?.open_bundle(file).map_err(store_failure)?;
+    let opened = unpack(session, file)?;
     session.printer.human(&format!(
-        "put run {} with {} heats into: {}\nit was packed by photofinish {}{}",
+        "put run {} with {} into: {}\nit was packed by photofinish {}{}",
         opened.run.short(),
-        opened.heats,
+        counted(opened.heats as u64, "heat"),
         session.store.path().display(),
         opened.tool.version,
         opened

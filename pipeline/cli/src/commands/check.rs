@@ -47,11 +47,11 @@ pub(crate) fn check(session: &Session, wanted: &[String]) -> Result<(), Failure>
 }
 
 fn check_one(session: &Session, wanted: &EngineVariant) -> Result<ConformanceReport, Failure> {
-    let command = session
-        .catalog
+    let catalog = session.catalog()?;
+    let command = catalog
         .command(wanted)
         .map_err(|outcome| Failure::lacking(outcome.reason))?;
-    let engines = session.catalog.descriptions();
+    let engines = catalog.descriptions();
     let engine = engines
         .iter()
         .find(|engine| engine.name == wanted.engine)
@@ -90,8 +90,9 @@ fn line(check: &Check) -> String {
 /// The variants to check: those named, or all whose engine is ready and whose device is here.
 fn subjects(session: &Session, wanted: &[String]) -> Result<Vec<EngineVariant>, Failure> {
     let gpus = !session.fingerprint().gpus.is_empty();
+    let catalog = session.catalog()?;
     let mut subjects = Vec::new();
-    for engine in session.catalog.descriptions() {
+    for engine in catalog.descriptions() {
         for variant in &engine.variants {
             let name = EngineVariant {
                 engine: engine.name.clone(),
@@ -100,7 +101,7 @@ fn subjects(session: &Session, wanted: &[String]) -> Result<Vec<EngineVariant>, 
             let named = wanted.iter().any(|word| *word == name.to_string());
             let of_named_engine = wanted.contains(&engine.name);
             let has_device = gpus || variant.devices.iter().any(|device| device == "cpu");
-            let ready = session.catalog.command(&name).is_ok();
+            let ready = catalog.command(&name).is_ok();
             if named || (has_device && (of_named_engine || (wanted.is_empty() && ready))) {
                 subjects.push(name);
             }

@@ -30,10 +30,21 @@ struct Finding {
 /// Prints the diagnosis.
 pub(crate) fn doctor(session: &Session) -> Result<(), Failure> {
     let environment = telemetry::environment();
-    let findings = findings(&environment);
+    let mut findings = findings(&environment);
+    // Whoever asks what is wrong is to learn that the configuration is, and the rest as well.
+    let engines = match session.catalog() {
+        Ok(catalog) => rows(catalog),
+        Err(failure) => {
+            findings.push(Finding {
+                what: format!("engines are not known: {}", failure.message()),
+                advice: "nothing can be planned or measured before that is mended".to_owned(),
+            });
+            Vec::new()
+        }
+    };
     let diagnosis = Diagnosis {
-        engines: rows(&session.catalog),
         environment,
+        engines,
         findings,
     };
     session.printer.human(&text(&diagnosis));
@@ -80,10 +91,11 @@ fn findings(environment: &Environment) -> Vec<Finding> {
         ),
         (
             environment.virtualization.is_some(),
-            format!(
-                "this is a virtual machine ({})",
-                environment.virtualization.as_deref().unwrap_or_default()
-            ),
+            match environment.virtualization.as_deref() {
+                // Where the processor tells of a hypervisor, but nothing tells its name.
+                None | Some("yes") => "this is a virtual machine".to_owned(),
+                Some(name) => format!("this is a virtual machine ({name})"),
+            },
             "neighbours on the host are invisible: watch the canaries on the cells' pages",
         ),
         (
@@ -169,6 +181,9 @@ fn text(diagnosis: &Diagnosis) -> String {
         );
     }
     text.push_str("\nEngines\n");
+    if diagnosis.engines.is_empty() {
+        text.push_str("  none are known\n");
+    }
     for row in &diagnosis.engines {
         let _ = writeln!(text, "  {:<14} {}", row.name, row.state);
     }
@@ -242,5 +257,13 @@ mod tests {
         assert_eq!(found.len(), 5, "{found:?}");
         assert!(found[0].contains("75 %"));
         assert!(found[1].contains("powersave"));
+        for (name, said) in [
+            ("yes", "this is a virtual machine"),
+            ("KVM", "this is a virtual machine (KVM)"),
+        ] {
+            let mut virtual_machine = quiet();
+            virtual_machine.virtualization = Some(name.to_owned());
+            assert_eq!(findings(&virtual_machine)[0].what, said);
+        }
     }
 }

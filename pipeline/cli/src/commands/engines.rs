@@ -86,7 +86,7 @@ fn words(state: &EngineState) -> String {
 
 /// Prints the engines.
 pub(crate) fn list(session: &Session) -> Result<(), Failure> {
-    let rows = rows(&session.catalog);
+    let rows = rows(session.catalog()?);
     let mut text = String::new();
     for row in &rows {
         let _ = writeln!(
@@ -106,9 +106,9 @@ pub(crate) fn list(session: &Session) -> Result<(), Failure> {
 
 /// Installs engines and builds their workers.
 pub(crate) fn install(session: &Session, engines: &[String], verify: bool) -> Result<(), Failure> {
+    let catalog = session.catalog()?;
     let names: Vec<String> = if engines.is_empty() {
-        session
-            .catalog
+        catalog
             .engines()
             .iter()
             .map(|engine| engine.name().to_owned())
@@ -118,16 +118,16 @@ pub(crate) fn install(session: &Session, engines: &[String], verify: bool) -> Re
     };
     let mut progress = InstallProgress::new(session.printer, session.interrupt.clone());
     let installed = if verify {
-        session.catalog.verify(&names, &mut progress)
+        catalog.verify(&names, &mut progress)
     } else {
-        session.catalog.install(&names, &mut progress)
+        catalog.install(&names, &mut progress)
     };
     installed
-        .and_then(|()| session.catalog.build_workers(&names, &mut progress))
+        .and_then(|()| catalog.build_workers(&names, &mut progress))
         .map_err(|error| session.install_failure(&error))?;
     drop(progress);
     session
         .printer
         .human(&format!("ready: {}", names.join(", ")));
-    session.printer.json(&rows(&session.catalog))
+    session.printer.json(&rows(catalog))
 }

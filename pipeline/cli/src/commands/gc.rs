@@ -4,6 +4,7 @@ use indicatif::HumanBytes;
 
 use crate::{
     failure::Failure,
+    printer::counted,
     session::{Session, store_failure},
 };
 
@@ -25,8 +26,16 @@ pub(crate) fn gc(session: &Session, keep: usize, dry_run: bool) -> Result<(), Fa
     }
     let verb = if dry_run { "would remove" } else { "removed" };
     session.printer.human(&format!(
-        "{verb} {} runs, {} heats, {} interrupted heats, {} tables and sites, {} corrupt artifacts: {}",
-        report.runs, report.heats, report.journals, report.artifacts, report.aside, HumanBytes(report.bytes)
+        "{verb} {}, {}, {}, {}, {}: {}",
+        counted(report.runs, "run"),
+        counted(report.heats, "heat"),
+        counted(report.journals, "interrupted heat"),
+        match report.artifacts {
+            1 => "1 table or site".to_owned(),
+            count => format!("{count} tables and sites"),
+        },
+        counted(report.aside, "corrupt artifact"),
+        HumanBytes(report.bytes)
     ));
     session.printer.json(&serde_json::json!({
         "dry_run": dry_run,

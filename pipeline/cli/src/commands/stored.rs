@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     args::{Report, Stored},
-    commands::bench::Summary,
+    commands::{bench::Summary, bundle::unpack},
     failure::Failure,
     session::{Session, store_failure},
     stages,
@@ -26,15 +26,20 @@ pub(crate) fn report(session: &Session, arguments: &Report) -> Result<(), Failur
     stages::check_out(session, &arguments.site.out)?;
     let (run, record) = match &arguments.bundle {
         Some(file) => {
-            store::bundle::looks_like(file).map_err(store_failure)?;
-            let opened = session.writer()?.open_bundle(file).map_err(store_failure)?;
+            let opened = unpack(session, file)?;
             let record = session.store.run(&opened.run).map_err(store_failure)?;
             (opened.run, record)
         }
         None => wanted(session, &arguments.stored)?,
     };
-    let tables = stages::tabulate(session, &run, &record)?;
-    let rendered = stages::render(session, &run, &tables, &arguments.site.out)?;
+    let of_bundle = |failure: Failure| match &arguments.bundle {
+        Some(file) if failure.is_usage() => failure.about(&format!("bundle `{}`", file.display())),
+        _ => failure,
+    };
+    let tables = stages::tabulate(session, &run, &record).map_err(of_bundle)?;
+    session.heed()?;
+    let rendered =
+        stages::render(session, &run, &tables, &arguments.site.out).map_err(of_bundle)?;
     let summary = Summary::of_run(&record, &tables).with_site(&arguments.site.out, rendered);
     session.printer.human(&summary.site_line());
     session.printer.json(&summary)
@@ -46,23 +51,15 @@ pub(crate) fn wanted(
     arguments: &Stored,
 ) -> Result<(Digest, RunRecord), Failure> {
     let Some(prefix) = &arguments.run else {
-        return session
-            .store
-            .latest_run()
-            .map_err(store_failure)?
-            .ok_or_else(|| {
-                Failure::usage(format!(
-                    "no run in {}: measure one with `photofinish bench jobs/quickstart.yaml`",
-                    session.store.path().display()
-                ))
-            });
+        return latest(session);
     };
     if prefix.len() < 4 || !prefix.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Failure::usage(format!(
             "a run is named by at least four digits of its hash (`photofinish store list`), not by: {prefix}"
         )));
     }
-    let mut found = session.store.runs_in_order().map_err(store_failure)?;
+    let runs = session.store.runs_in_order().map_err(store_failure)?;
+    let mut found: Vec<Digest> = runs.into_iter().map(|run| run.digest).collect();
     found.retain(|digest| digest.to_string().starts_with(prefix.as_str()));
     found.sort_unstable();
     found.dedup();
@@ -81,6 +78,41 @@ pub(crate) fn wanted(
     }
 }
 
+/// The latest run, and a word where somebody might expect another one.
+fn latest(session: &Session) -> Result<(Digest, RunRecord), Failure> {
+    let (run, record) = session
+        .store
+        .latest_run()
+        .map_err(store_failure)?
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "no run in {}: measure one with `photofinish bench jobs/quickstart.yaml`",
+                session.store.path().display()
+            ))
+        })?;
+    let runs = session.store.runs_in_order().map_err(store_failure)?;
+    if let Some(newest) = runs.last()
+        && newest.interrupted
+    {
+        let note = if newest.digest == run {
+            format!(
+                "note: run {} was interrupted: {} of {} groups are measured, and the same command as then goes on",
+                run.short(),
+                stages::sealed(&record),
+                stages::heats(&record)
+            )
+        } else {
+            format!(
+                "note: run {} is newer, but was interrupted: this is run {} (`--run` names another)",
+                newest.digest.short(),
+                run.short()
+            )
+        };
+        session.printer.note(&note);
+    }
+    Ok((run, record))
+}
+
 /// A run as `store list` shows it.
 #[derive(Debug, Serialize)]
 struct RunRow {
@@ -88,15 +120,17 @@ struct RunRow {
     title: String,
     heats: usize,
     sealed: usize,
+    interrupted: bool,
 }
 
-/// Prints the runs of the store, the latest last.
+/// Prints the runs of the store, the newest last.
 pub(crate) fn list(session: &Session) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for run in session.store.runs_in_order().map_err(store_failure)? {
-        match session.store.run(&run) {
+        match session.store.run(&run.digest) {
             Ok(record) => rows.push(RunRow {
-                run,
+                run: run.digest,
+                interrupted: run.interrupted,
                 sealed: stages::sealed(&record),
                 heats: stages::heats(&record),
                 title: record.plan.title,
@@ -110,9 +144,11 @@ pub(crate) fn list(session: &Session) -> Result<(), Failure> {
             title,
             heats,
             sealed,
+            interrupted,
         } = row;
+        let end = if *interrupted { ", interrupted" } else { "" };
         session.printer.human(&format!(
-            "{}  {sealed} of {heats} groups  {title}",
+            "{}  {sealed} of {heats} groups{end}  {title}",
             run.short()
         ));
     }

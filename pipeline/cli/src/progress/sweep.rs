@@ -6,15 +6,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use run::{Event, Observer, Phase};
 use schema::{Cell, Outcome, plan::PlannedCell};
 
-use crate::printer::{Printer, on_terminal};
+use super::line::{self, Line};
+use crate::printer::{Printer, counted, on_terminal, terminal_width};
 
 /// Shows a run: one bar over all blocks with the cell under measurement on a terminal, a line for
 /// each heat otherwise. Counts what it saw, for the summary.
 pub(crate) struct SweepProgress {
     printer: Printer,
     bar: ProgressBar,
-    heat: String,
-    block: String,
+    line: Line,
     /// How many groups were not reached, by the reason.
     not_reached: BTreeMap<String, usize>,
     pub(crate) measured: usize,
@@ -25,31 +25,40 @@ impl SweepProgress {
     /// For a plan with this many blocks to measure.
     pub(crate) fn new(printer: Printer, blocks: u64) -> Self {
         let bar = if on_terminal() && blocks > 0 {
-            let template = "[{bar:24}] {pos}/{len} blocks, {prefix} left  {wide_msg}";
-            let style = ProgressStyle::with_template(template)
+            let style = ProgressStyle::with_template("{msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::new(blocks).with_style(style.progress_chars("=> "))
+            ProgressBar::new(blocks).with_style(style)
         } else {
             ProgressBar::hidden()
         };
         Self {
             printer,
             bar,
-            heat: String::new(),
-            block: String::new(),
+            line: Line {
+                of: blocks,
+                ..Line::default()
+            },
             not_reached: BTreeMap::new(),
             measured: 0,
             cached: 0,
         }
     }
 
+    /// Draws the line anew.
+    fn draw(&self) {
+        if !self.bar.is_hidden() {
+            let width = terminal_width().unwrap_or(line::USUAL_WIDTH);
+            self.bar.set_message(self.line.fit(width));
+        }
+    }
+
     /// A line that stays, above the bar.
-    fn line(&self, text: &str) {
+    fn note(&self, text: &str) {
         self.bar.suspend(|| self.printer.note(text));
     }
 
-    fn doing(&self, cell: &Cell, phase: Phase) {
-        let what = match phase {
+    fn doing(&mut self, cell: &Cell, phase: Phase) {
+        self.line.phase = match phase {
             Phase::Start => "starting".to_owned(),
             Phase::Load => "loading".to_owned(),
             Phase::Parity => "comparing outputs".to_owned(),
@@ -62,9 +71,8 @@ impl SweepProgress {
         } else {
             String::new()
         };
-        let (block, heat) = (&self.block, &self.heat);
-        self.bar
-            .set_message(format!("{engine}{reference}: {what}{block}, {heat}"));
+        self.line.engine = format!("{engine}{reference}");
+        self.draw();
     }
 
     fn finished(&mut self, group: &str, cells: &[PlannedCell], outcomes: &[Outcome]) {
@@ -80,7 +88,7 @@ impl SweepProgress {
         } else {
             format!("{good} of {total} cells measured")
         };
-        self.line(&format!("  {group}: {verb}"));
+        self.note(&format!("  {group}: {verb}"));
     }
 }
 
@@ -88,7 +96,7 @@ impl Observer for SweepProgress {
     fn observe(&mut self, event: &Event<'_>) {
         match event {
             Event::SetAside { place, reason } => {
-                self.line(&format!(
+                self.note(&format!(
                     "warning: a corrupt artifact was set aside ({reason}): {}",
                     place.display()
                 ));
@@ -100,45 +108,51 @@ impl Observer for SweepProgress {
                 left,
                 ..
             } => {
-                (*group).clone_into(&mut self.heat);
-                self.block.clear();
-                self.bar.inc(u64::from(*blocks_kept));
-                self.bar.set_prefix(duration(*left));
+                self.line = Line {
+                    group: (*group).to_owned(),
+                    done: self.line.done.saturating_add(u64::from(*blocks_kept)),
+                    of: self.line.of,
+                    left: duration(*left),
+                    ..Line::default()
+                };
+                self.draw();
                 if *blocks_kept > 0 {
-                    self.line(&format!("  {group}: going on after {blocks_kept} blocks"));
+                    let blocks = counted(u64::from(*blocks_kept), "block");
+                    self.note(&format!("  {group}: going on after {blocks}"));
                 }
                 if !on_terminal() {
-                    self.line(&format!(
+                    self.note(&format!(
                         "  {group}: measuring, about {} left in all",
                         duration(*left)
                     ));
                 }
             }
             Event::BlockStarted { block, of, left } => {
-                if *block > 0 && !self.block.is_empty() {
-                    self.bar.inc(1);
+                if *block > 0 && !self.line.block.is_empty() {
+                    self.line.done = self.line.done.saturating_add(1);
                 }
-                self.block = format!(", block {} of {of}", block.saturating_add(1));
-                self.bar.set_prefix(duration(*left));
+                self.line.block = format!(", block {} of {of}", block.saturating_add(1));
+                self.line.left = duration(*left);
+                self.draw();
             }
             Event::Launch { cell, phase } => self.doing(cell, *phase),
             Event::Failed { cell, outcome } => {
-                self.line(&format!(
+                self.note(&format!(
                     "  {}: {}: {}",
                     cell.describe(),
                     outcome.kind,
                     outcome.reason
                 ));
             }
-            Event::Note { text } => self.line(&format!("  note: {text}")),
+            Event::Note { text } => self.note(&format!("  note: {text}")),
             Event::HeatFinished {
                 group,
                 cells,
                 outcomes,
                 ..
             } => {
-                if !self.block.is_empty() {
-                    self.bar.inc(1);
+                if !self.line.block.is_empty() {
+                    self.line.done = self.line.done.saturating_add(1);
                 }
                 self.finished(group, cells, outcomes);
             }
@@ -154,9 +168,9 @@ impl Drop for SweepProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
         for (reason, count) in &self.not_reached {
-            let groups = if *count == 1 { "group" } else { "groups" };
+            let groups = counted(*count as u64, "group");
             self.printer
-                .note(&format!("  {count} {groups} not reached: {reason}"));
+                .note(&format!("  {groups} not reached: {reason}"));
         }
     }
 }

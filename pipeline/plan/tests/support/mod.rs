@@ -33,7 +33,7 @@ pub(crate) fn world() -> World {
         procedure: 1,
         known: Vec::new(),
         cell_limit: World::CELL_LIMIT,
-        fresh: false,
+        fresh: None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io::Read,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use schema::{
@@ -16,7 +16,10 @@ use super::{
     first,
     manifest::{Entry, MANIFEST, Manifest, VERSION},
 };
-use crate::{StoreError, WriterLock, atomic, codec, heat, runs};
+use crate::{
+    StoreError, WriterLock, atomic, codec, heat,
+    runs::{self, Unusable},
+};
 
 /// Largest manifest: about a hundred thousand heats.
 const MAX_MANIFEST_BYTES: u64 = 32 << 20;
@@ -42,12 +45,19 @@ pub struct Opened {
 
 impl WriterLock {
     /// Unpacks a bundle into this store. Everything is verified before anything is put in its
-    /// place: a bundle that is refused leaves the store as it was.
+    /// place, and `check` says what later stages would find wrong with the run: a bundle that is
+    /// refused leaves the store as it was. `stop` is asked between files.
     ///
     /// # Errors
     /// The file cannot be read, is not a bundle, is damaged, of another version, or tries
-    /// something that no honest bundle does; or the store cannot be written.
-    pub fn open_bundle(&self, path: &Path) -> Result<Opened, StoreError> {
+    /// something that no honest bundle does; the store cannot be written; or
+    /// [`StoreError::Interrupted`].
+    pub fn open_bundle(
+        &self,
+        path: &Path,
+        check: &dyn Fn(&RunRecord) -> Result<(), String>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Opened, StoreError> {
         let refused = |reason| StoreError::Bundle {
             path: path.to_owned(),
             reason,
@@ -58,14 +68,18 @@ impl WriterLock {
             .prefix(super::PREFIX)
             .tempdir_in(&tmp)
             .map_err(StoreError::temporary("create a folder in", &tmp))?;
-        let content = match unpack(file, unpacked.path()) {
+        let content = match unpack(file, unpacked.path(), stop) {
             Ok(content) => content,
             Err(Problem::Refused(reason)) => return Err(refused(reason)),
             Err(Problem::Store(error)) => return Err(error),
         };
         let (run, run_bytes) = content.check_run().map_err(refused)?;
         content.check_completeness(&run).map_err(refused)?;
+        check(&run).map_err(|reason| refused(codec::quoted(reason)))?;
         for (key, digest) in &content.heats {
+            if stop() {
+                return Err(StoreError::Interrupted);
+            }
             self.install(unpacked.path(), key, digest)
                 .map_err(|problem| match problem {
                     Problem::Refused(reason) => refused(reason),
@@ -73,7 +87,8 @@ impl WriterLock {
                 })?;
         }
         Ok(Opened {
-            run: self.put_run_bytes(&run_bytes)?,
+            // Whoever opens a bundle wants to see its run, whole or not.
+            run: self.put_run_bytes(&run_bytes, false)?,
             heats: content.heats.len(),
             tool: printable(&content.manifest.tool),
             extra: content.extra,
@@ -127,7 +142,7 @@ struct Content {
 }
 
 /// Reads the archive once, front to back; heats go to files in `folder`.
-fn unpack(file: File, folder: &Path) -> Result<Content, Problem> {
+fn unpack(file: File, folder: &Path, stop: &dyn Fn() -> bool) -> Result<Content, Problem> {
     let stream = codec::decoder(file).map_err(unreadable)?;
     let mut archive = tar::Archive::new(stream.take(MAX_TOTAL_BYTES));
     // Raw: extensions for long names, links and sparse files are not followed but refused.
@@ -144,6 +159,9 @@ fn unpack(file: File, folder: &Path) -> Result<Content, Problem> {
     let (mut heats, mut run, mut extra) = (BTreeSet::new(), None, BTreeMap::new());
     let mut extras = 0;
     for entry in entries {
+        if stop() {
+            return Err(Problem::Store(StoreError::Interrupted));
+        }
         let mut entry = entry.map_err(unreadable)?;
         let name = plain_name(&entry)?;
         let (kind, file) = expected.remove(name.as_str()).ok_or_else(|| {
@@ -290,8 +308,12 @@ impl Content {
         if Digest::of_bytes(&bytes) != self.manifest.run {
             return Err("its run record is not the one that its manifest names".to_owned());
         }
-        let run = runs::decode(&bytes)
-            .map_err(|error| error.at(PathBuf::from(super::manifest::RUN)).to_string())?;
+        let run = runs::decode(&bytes).map_err(|unusable| match unusable {
+            Unusable::Corrupt(reason) => format!("its run record is corrupt: {reason}"),
+            Unusable::Version(found) => format!(
+                "its run record has version {found}, and this photofinish reads another: use the photofinish that packed it"
+            ),
+        })?;
         Ok((run, bytes))
     }
 

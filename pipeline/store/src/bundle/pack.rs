@@ -15,16 +15,18 @@ const LEVEL: i32 = 3;
 
 /// Packs a run, with all heats that it names, into one file. The same run gives the same bytes.
 /// `extra` files are carried along by their plain names. Returns what the bundle says about itself.
+/// `stop` is asked between files; nothing is left behind of a bundle that it ends.
 ///
 /// # Errors
-/// The run or a heat is missing or corrupt, the name of an extra file is not plain, or the file
-/// cannot be written.
+/// The run or a heat is missing or corrupt, the name of an extra file is not plain, the file
+/// cannot be written, or [`StoreError::Interrupted`].
 pub fn pack(
     store: &Store,
     run: &Digest,
     tool: &Tool,
     extra: &BTreeMap<String, Vec<u8>>,
     out: &Path,
+    stop: &dyn Fn() -> bool,
 ) -> Result<Manifest, StoreError> {
     let heats = heats_of(store, run)?;
     let mut entries: Vec<Entry> = extra.keys().cloned().map(Entry::Extra).collect();
@@ -38,6 +40,7 @@ pub fn pack(
 
     let content = |entry: &Entry| -> Result<Vec<u8>, StoreError> {
         match entry {
+            _ if stop() => Err(StoreError::Interrupted),
             Entry::Heat { key, digest } => Ok(store.heat_bytes(key, digest)?.1),
             Entry::Run => Ok(store.run_bytes(run)?.1),
             Entry::Extra(name) => Ok(extra.get(name).cloned().unwrap_or_default()),

@@ -76,7 +76,7 @@ pub fn honest() -> Honest {
     drop(lock);
     let out = folder.path().join("bundle.tar.zst");
     let extra = BTreeMap::from([("notes.txt".to_owned(), b"carried along".to_vec())]);
-    let manifest = bundle::pack(&store, &digest, &tool(), &extra, &out).unwrap();
+    let manifest = bundle::pack(&store, &digest, &tool(), &extra, &out, &|| false).unwrap();
     let tar = zstd::decode_all(std::fs::read(&out).unwrap().as_slice()).unwrap();
     let mut pieces = Vec::new();
     for entry in tar::Archive::new(tar.as_slice()).entries().unwrap() {
@@ -146,7 +146,7 @@ pub fn open(bytes: &[u8]) -> Result<(tempfile::TempDir, Store, bundle::Opened), 
     std::fs::write(&file, bytes).unwrap();
     let lock = store.lock().unwrap();
     let before = files_below(folder.path());
-    match lock.open_bundle(&file) {
+    match lock.open_bundle(&file, &|_| Ok(()), &|| false) {
         Ok(opened) => Ok((folder, store, opened)),
         Err(error) => {
             assert_eq!(
