@@ -253,7 +253,7 @@ fn verdicts(index: &Index<'_>, job: &JobTable, row: &CellRow) -> Vec<VerdictLine
             ratio: pair
                 .ratio
                 .as_ref()
-                .map(|ratio| interval::ratio(ratio, &comparison::limits(job, pair))),
+                .map(|ratio| interval::held(ratio, comparison::bounds(job, pair)).0),
             reason: pair.reason.clone(),
             other: index
                 .cell(&job.id, other)
