@@ -216,11 +216,15 @@ pub(crate) fn render(
     }
     let busy = progress::busy("rendering the site");
     let downloads = downloads(tables)?;
-    report::render(tables, &downloads, out).map_err(Failure::lacking)?;
+    let rendered = report::render(tables, &downloads, out).map_err(Failure::lacking)?;
     drop(busy);
-    if let Some(site) = report::fingerprint(out) {
-        remember(session, ArtifactKind::Site, &key, run, site.as_bytes());
-    }
+    remember(
+        session,
+        ArtifactKind::Site,
+        &key,
+        run,
+        rendered.site.as_bytes(),
+    );
     Ok(true)
 }
 
