@@ -6,7 +6,7 @@ use schema::{
     record,
 };
 
-use crate::{Corrupt, Store, StoreError, atomic, codec, journal::KeyFile};
+use crate::{Corrupt, Fresh, Store, StoreError, atomic, codec, journal::KeyFile, stamp::Stamp};
 
 /// The heats of a store, and what is wrong with it.
 #[derive(Debug, Default)]
@@ -21,12 +21,28 @@ pub struct Known {
 impl Store {
     /// The newest heat of every key, in the order of keys, content hashes verified.
     ///
+    /// A heat that began in the future was measured while the clock was wrong; it counts as older
+    /// than all others.
+    ///
     /// # Errors
     /// The store cannot be read. Corrupt artifacts are no error: they are listed.
     pub fn known_heats(&self) -> Result<Known, StoreError> {
+        self.known(&|_| true)
+    }
+
+    /// [`known_heats`](Self::known_heats), of sealed heats those alone that were measured for a
+    /// fresh run.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn known_heats_of(&self, fresh: &Fresh) -> Result<Known, StoreError> {
+        self.known(&|heat| fresh.counts(heat))
+    }
+
+    fn known(&self, counts: &dyn Fn(&Digest) -> bool) -> Result<Known, StoreError> {
         let mut known = Known::default();
         for key in self.keys()? {
-            if let Some(heat) = self.known_heat(&key, &mut known.corrupt)? {
+            if let Some(heat) = self.known_heat(&key, counts, &mut known.corrupt)? {
                 known.heats.push(heat);
             }
         }
@@ -36,6 +52,7 @@ impl Store {
     fn known_heat(
         &self,
         key: &Digest,
+        counts: &dyn Fn(&Digest) -> bool,
         corrupt: &mut Vec<Corrupt>,
     ) -> Result<Option<KnownHeat>, StoreError> {
         // First of all: a link in the place of the folder would lead all that follows astray.
@@ -65,7 +82,13 @@ impl Store {
             state,
             started,
         };
-        for name in names.iter().rev() {
+        let now = Stamp::now();
+        let (past, future): (Vec<_>, Vec<_>) = names
+            .iter()
+            .rev()
+            .filter(|name| counts(&name.digest))
+            .partition(|name| name.started <= now);
+        for name in past.into_iter().chain(future) {
             match self.verified(key, name) {
                 Ok(Some(_)) => {
                     let state = KnownState::Sealed(name.digest);
