@@ -107,6 +107,8 @@ impl Store {
             }
             Err(error) => return Err(error),
         };
+        // The first alone: with it, those after it go aside when the heat is gone on with.
+        corrupt.extend(lines.rest.into_iter().next());
         Ok(lines.header.map(|header| {
             let blocks = u32::try_from(lines.blocks.len()).unwrap_or(u32::MAX);
             entry(KnownState::Open(blocks), header.started)

@@ -176,14 +176,6 @@ fn flip(file: &std::path::Path) {
 }
 
 /// What was set aside, without the notes.
-fn aside(store: &Store) -> Vec<String> {
-    std::fs::read_dir(store.path().join("aside"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| !name.ends_with(".reason.txt"))
-        .collect()
-}
-
 #[test]
 fn gc_sets_a_corrupt_run_aside_and_keeps_every_heat() {
     let (_folder, store) = store();
