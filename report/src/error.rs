@@ -25,6 +25,12 @@ pub enum ReportError {
         /// What was found.
         what: &'static str,
     },
+    /// Another rendering holds the folder, for too long to wait for it.
+    #[error(
+        "another photofinish has been rendering into `{}` for long: wait for it, or choose another folder",
+        .0.display()
+    )]
+    Busy(PathBuf),
     /// The file system refused.
     #[error("failed to {action} `{}`: {source}", .path.display())]
     Io {

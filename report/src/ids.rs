@@ -7,7 +7,10 @@ use schema::{
     tables::{CellRow, ComparisonRow, ComparisonTable, Download},
 };
 
-use crate::ReportError;
+use crate::{
+    ReportError,
+    excerpt::{self, Excerpt},
+};
 
 /// The longest name of a job or a cell; a file system takes 255 bytes.
 const LONGEST: usize = 120;
@@ -19,6 +22,7 @@ pub(crate) struct Index<'a> {
     cells: BTreeMap<(&'a str, &'a CellId), &'a CellRow>,
     by_job: BTreeMap<&'a str, Vec<&'a CellRow>>,
     pairs: Pairs<'a>,
+    excerpts: BTreeMap<String, Excerpt<'a>>,
 }
 
 /// A pair with the family that it belongs to.
@@ -69,7 +73,13 @@ impl<'a> Index<'a> {
             cells,
             by_job,
             pairs: pairs(tables),
+            excerpts: excerpt::all(&tables.manifests),
         })
+    }
+
+    /// The part of the manifests that asked for a job.
+    pub(crate) fn excerpt(&self, job: &str) -> Option<&Excerpt<'a>> {
+        self.excerpts.get(job)
     }
 
     /// The cell of this name in this job.

@@ -2,7 +2,7 @@
 //! interval; descriptive figures (percentiles, rates, memory) have none.
 
 use schema::{
-    printed::{self, Printed},
+    printed::{self, Bounds, Printed},
     tables::Interval,
 };
 use serde::Serialize;
@@ -24,6 +24,12 @@ pub(crate) struct Estimate {
 /// of every limit, so that no interval seems to contradict its verdict.
 pub(crate) fn ratio(interval: &Interval, limits: &[f64]) -> Estimate {
     print(interval, printed::ratio(interval, limits), "×")
+}
+
+/// A ratio of step times, and the noise floor that it is held against.
+pub(crate) fn held(interval: &Interval, bounds: Bounds) -> (Estimate, Option<String>) {
+    let held = printed::held(interval, bounds);
+    (print(interval, held.ratio, "×"), held.floor)
 }
 
 /// A step time.

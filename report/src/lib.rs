@@ -10,6 +10,7 @@ mod chart;
 mod embed;
 mod error;
 mod excerpt;
+mod hold;
 mod ids;
 mod interval;
 mod marks;

@@ -4,16 +4,29 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Component, Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use schema::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::ReportError;
+use crate::{
+    ReportError,
+    hold::{self, Attempt, Hold},
+};
 
 /// Lists what we wrote, so that the next rendering knows its own files.
 const INDEX: &str = ".photofinish-site.json";
 const INDEX_VERSION: u32 = 1;
+
+/// Begins the names of the folders beside a site in which it is made.
+const STAGING: &str = ".photofinish-site-";
+
+/// How long another rendering into the same folder is waited for: longer than any should take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often it is looked whether the other one is done.
+const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,8 +37,10 @@ struct Listing {
 }
 
 /// What a rendering did to the folder.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
+    /// What [`fingerprint`] says of the folder as long as it holds this very site.
+    pub site: Digest,
     /// Pages of the site.
     pub pages: usize,
     /// Files of the site, pages included.
@@ -41,27 +56,49 @@ pub struct Summary {
 /// A site in the making. Files go to a folder beside the target; [`Output::commit`] moves them.
 #[derive(Debug)]
 pub(crate) struct Output {
-    target: PathBuf,
+    target: Target,
     staging: tempfile::TempDir,
+    /// Of the folder in which files are made; dropped after it.
+    _staging_hold: Option<Hold>,
     before: Listing,
     now: Listing,
     changed: Vec<String>,
     bytes: u64,
 }
 
+/// The folder of the site, held: two renderings at once would mix their files.
+#[derive(Debug)]
+struct Target {
+    path: PathBuf,
+    /// Whether it was missing.
+    created: bool,
+    /// `None` where the file system knows no locks.
+    _hold: Option<Hold>,
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if self.created {
+            // Succeeds only where nothing came of the rendering: the folder is empty.
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
 impl Output {
-    /// Prepares to render into `target`, which must be missing, empty, or ours.
+    /// Prepares to render into `target`, which must be missing, empty, or ours. Waits for another
+    /// rendering into the same folder, and removes what killed ones left beside it.
     pub(crate) fn open(target: &Path) -> Result<Self, ReportError> {
         let target = std::path::absolute(target).map_err(ReportError::io("find", target))?;
         let Some(parent) = target.parent() else {
             return Err(ReportError::NotOurs(target));
         };
-        let before = listing(&target)?;
+        check(&target)?;
         fs::create_dir_all(parent).map_err(ReportError::io("create", parent))?;
-        let staging = tempfile::Builder::new()
-            .prefix(".photofinish-site-")
-            .tempdir_in(parent)
-            .map_err(ReportError::temporary("create a folder in", parent))?;
+        let target = Target::take(&target)?;
+        let before = listing(&target.path)?;
+        remove_abandoned(parent);
+        let (staging, staging_hold) = stage(parent)?;
         let now = Listing {
             version: INDEX_VERSION,
             files: BTreeMap::new(),
@@ -69,6 +106,7 @@ impl Output {
         Ok(Self {
             target,
             staging,
+            _staging_hold: staging_hold,
             before,
             now,
             changed: Vec::new(),
@@ -94,7 +132,7 @@ impl Output {
                 "two files would be named `{path}`"
             )));
         }
-        if is_same(&self.target.join(path), content) {
+        if is_same(&self.target.path.join(path), content) {
             return Ok(());
         }
         let staged = self.staging.path().join(path);
@@ -111,7 +149,6 @@ impl Output {
     /// The list of our files is written before and after: a rendering that is killed half-way
     /// leaves a folder whose every file is still known as ours.
     pub(crate) fn commit(self, pages: usize) -> Result<Summary, ReportError> {
-        fs::create_dir_all(&self.target).map_err(ReportError::io("create", &self.target))?;
         let obsolete: Vec<&String> = self
             .before
             .files
@@ -128,14 +165,20 @@ impl Output {
         }
         for path in &self.changed {
             self.make_folders(path)?;
-            move_file(&self.staging.path().join(path), &self.target.join(path))?;
+            move_file(
+                &self.staging.path().join(path),
+                &self.target.path.join(path),
+            )?;
         }
         let mut removed = 0;
         for path in obsolete {
             removed += usize::from(self.remove(path)?);
         }
-        self.write_listing(&self.now)?;
+        // Of what was written here, not of what lies there: once the folder is let go, another
+        // rendering may follow at any time.
+        let site = self.write_listing(&self.now)?;
         Ok(Summary {
+            site,
             pages,
             files: self.now.files.len(),
             written: self.changed.len(),
@@ -144,22 +187,23 @@ impl Output {
         })
     }
 
-    fn write_listing(&self, listing: &Listing) -> Result<(), ReportError> {
-        let path = self.target.join(INDEX);
+    /// Returns the hash of the list.
+    fn write_listing(&self, listing: &Listing) -> Result<Digest, ReportError> {
+        let path = self.target.path.join(INDEX);
         let mut text = serde_json::to_vec_pretty(listing)
             .map_err(|error| ReportError::Tables(error.to_string()))?;
         text.push(b'\n');
-        if is_same(&path, &text) {
-            return Ok(());
+        if !is_same(&path, &text) {
+            let staged = self.staging.path().join(INDEX);
+            fs::write(&staged, &text).map_err(ReportError::io("write", &staged))?;
+            move_file(&staged, &path)?;
         }
-        let staged = self.staging.path().join(INDEX);
-        fs::write(&staged, &text).map_err(ReportError::io("write", &staged))?;
-        move_file(&staged, &path)
+        Ok(Digest::of_bytes(&text))
     }
 
     /// Creates the folders of a file, none of them through a link to somewhere else.
     fn make_folders(&self, path: &str) -> Result<(), ReportError> {
-        let mut folder = self.target.clone();
+        let mut folder = self.target.path.clone();
         let Some(parents) = Path::new(path).parent() else {
             return Ok(());
         };
@@ -176,7 +220,7 @@ impl Output {
                 Err(_) => fs::create_dir(&folder).map_err(ReportError::io("create", &folder))?,
             }
         }
-        let file = self.target.join(path);
+        let file = self.target.path.join(path);
         match fs::symlink_metadata(&file) {
             Ok(found) if found.is_dir() => Err(ReportError::InTheWay {
                 path: file,
@@ -189,11 +233,11 @@ impl Output {
     /// Removes a file that an earlier rendering wrote and that is still as it was written, and
     /// the folders that it leaves empty.
     fn remove(&self, path: &str) -> Result<bool, ReportError> {
-        let file = self.target.join(path);
+        let file = self.target.path.join(path);
         let reached_by_link = Path::new(path)
             .ancestors()
             .skip(1)
-            .any(|folder| self.target.join(folder).is_symlink() && folder != Path::new(""));
+            .any(|folder| self.target.path.join(folder).is_symlink() && folder != Path::new(""));
         let ours = self.before.files.get(path);
         let content = match fs::read(&file) {
             Ok(content) if !reached_by_link && !file.is_symlink() => content,
@@ -209,11 +253,73 @@ impl Output {
             .filter(|folder| *folder != Path::new(""))
         {
             // Fails, as it should, for the first that still holds something.
-            if fs::remove_dir(self.target.join(folder)).is_err() {
+            if fs::remove_dir(self.target.path.join(folder)).is_err() {
                 break;
             }
         }
         Ok(true)
+    }
+}
+
+impl Target {
+    /// Creates the folder where it is missing, and holds it; waits until another lets it go.
+    fn take(path: &Path) -> Result<Self, ReportError> {
+        let began = Instant::now();
+        loop {
+            let created = match fs::create_dir(path) {
+                Ok(()) => true,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+                Err(error) => return Err(ReportError::io("create", path)(error)),
+            };
+            let target = |hold| Self {
+                path: path.to_owned(),
+                created,
+                _hold: hold,
+            };
+            match hold::attempt(path).map_err(ReportError::io("open", path))? {
+                Attempt::Held(hold) => return Ok(target(Some(hold))),
+                Attempt::Unknowable => return Ok(target(None)),
+                Attempt::Taken | Attempt::Gone if began.elapsed() < PATIENCE => {
+                    std::thread::sleep(LOOK);
+                }
+                Attempt::Taken | Attempt::Gone => return Err(ReportError::Busy(path.to_owned())),
+            }
+        }
+    }
+}
+
+/// Creates a folder to make files in, and holds it, so that no other rendering removes it.
+fn stage(parent: &Path) -> Result<(tempfile::TempDir, Option<Hold>), ReportError> {
+    let failed = ReportError::temporary("create a folder in", parent);
+    let create = || {
+        tempfile::Builder::new()
+            .prefix(STAGING)
+            .tempdir_in(parent)
+            .and_then(|staging| Ok((hold::attempt(staging.path())?, staging)))
+    };
+    let began = Instant::now();
+    loop {
+        match create() {
+            Ok((Attempt::Held(hold), staging)) => return Ok((staging, Some(hold))),
+            Ok((Attempt::Unknowable, staging)) => return Ok((staging, None)),
+            // Another rendering was faster, and took it for abandoned.
+            Ok((Attempt::Taken | Attempt::Gone, _)) if began.elapsed() < PATIENCE => {}
+            Ok((Attempt::Taken | Attempt::Gone, _)) => {
+                return Err(ReportError::Busy(parent.to_owned()));
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+/// Removes the folders that killed renderings left. One that cannot be removed is no obstacle.
+fn remove_abandoned(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(STAGING)
+            && entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_ours && let Ok(Attempt::Held(_hold)) = hold::attempt(&entry.path()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -334,6 +440,41 @@ mod tests {
             1,
             "nothing staged is left"
         );
+    }
+
+    #[test]
+    fn a_rendering_waits_for_another_into_the_same_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let site = folder.path().join("site");
+        let mut first = Output::open(&site).unwrap();
+        first.put("a.html", b"one").unwrap();
+        let other = site.clone();
+        let second = std::thread::spawn(move || render(&other, &[("b.html", "two")]).unwrap());
+        std::thread::sleep(LOOK * 5);
+        assert!(!second.is_finished());
+        let first = first.commit(0).unwrap();
+        let second = second.join().unwrap();
+        assert_ne!(first.site, second.site);
+        assert_eq!(fingerprint(&site), Some(second.site));
+        // The second knew the files of the first, and nothing of either is mixed or left.
+        assert_eq!((second.removed, site.join("a.html").exists()), (1, false));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_killed_renderings_left_is_removed_and_what_living_ones_use_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let abandoned = folder.path().join(format!("{STAGING}killed"));
+        fs::create_dir(&abandoned).unwrap();
+        fs::write(abandoned.join("a.html"), "half").unwrap();
+        let link = folder.path().join(format!("{STAGING}link"));
+        std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+        let mut living = Output::open(&folder.path().join("one")).unwrap();
+        assert!(!abandoned.exists() && link.is_symlink());
+        living.put("a.html", b"one").unwrap();
+        render(&folder.path().join("two"), &[("b.html", "two")]).unwrap();
+        living.commit(0).unwrap();
+        assert!(folder.path().join("one/a.html").exists());
     }
 
     #[test]

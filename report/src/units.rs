@@ -1,5 +1,7 @@
 //! Numbers as a reader meets them: SI units, sensible digits, nothing that is not a number.
 
+pub(crate) use schema::printed::{floor, percent as chosen};
+
 /// Stands where there is no number.
 pub(crate) const NOTHING: &str = "–";
 
@@ -115,21 +117,12 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{text} %")
 }
 
-/// A noise floor, with the digits that the reasons of verdicts have.
-pub(crate) fn floor(share: f64) -> String {
-    if share.is_finite() {
-        schema::printed::percent(share)
-    } else {
-        NOTHING.to_owned()
-    }
-}
-
-/// A confidence: close to one, it keeps the digits that set it apart from one.
+/// A confidence: close to one, it keeps three digits of what sets it apart from one.
 pub(crate) fn confidence(share: f64) -> String {
     if !share.is_finite() {
         return NOTHING.to_owned();
     }
-    let decimals = (-magnitude(1.0 - share) - 1.0).clamp(0.0, 8.0) as usize;
+    let decimals = (-magnitude(1.0 - share)).clamp(0.0, 12.0) as usize;
     let text = format!("{:.decimals$}", share * 100.0);
     let text = match text.split_once('.') {
         Some(_) => text.trim_end_matches('0').trim_end_matches('.'),
@@ -271,8 +264,12 @@ mod tests {
         assert_eq!(percent(f64::MAX), "–");
         assert_eq!(percent(1e300), "1.0e302 %");
         assert_eq!(confidence(0.95), "95 %");
-        assert_eq!(confidence(0.996_875), "99.69 %");
+        assert_eq!(confidence(0.996_875), "99.688 %");
         assert_eq!(confidence(0.9999), "99.99 %");
+        assert_eq!(confidence(0.999_999_999_9), "99.99999999 %");
+        assert_eq!(chosen(0.125), "12.5 %");
+        assert_eq!(chosen(0.999), "99.9 %");
+        assert_eq!(chosen(0.998_75), confidence(0.998_75));
         assert_eq!(confidence(f64::NAN), "–");
         assert_eq!(error(3.14e-7), "3.1 × 10⁻⁷");
         assert_eq!(error(2.0), "2.0");

@@ -225,18 +225,18 @@ pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
             "Margin",
             format!(
                 "{}: smaller differences are not worth acting on",
-                units::percent(measure.margin)
+                units::chosen(measure.margin)
             ),
         ),
         fact(
             "Target",
-            format!("intervals of ± {} or less", units::percent(measure.target)),
+            format!("intervals of ± {} or less", units::chosen(measure.target)),
         ),
         fact(
             "Confidence",
             format!(
                 "{} for all ratios of this job together, and for each step time alone",
-                units::percent(measure.confidence)
+                units::chosen(measure.confidence)
             ),
         ),
         fact("Budget", units::span(measure.budget_ns)),

@@ -1,7 +1,10 @@
 //! Pages and the reasons that aggregate wrote: the same digits of the same interval.
 
 use aggregate::synthetic::{self, Size};
-use schema::tables::Verdict;
+use schema::{
+    printed::{self, Bounds},
+    tables::Verdict,
+};
 
 /// What stands between two marks, each time.
 fn between<'a>(html: &'a str, from: &str, to: &str) -> Vec<&'a str> {
@@ -38,7 +41,11 @@ fn a_reason_has_the_digits_of_its_row() {
             "{range}: {}",
             pair.reason
         );
-        let floor = schema::printed::percent(pair.floor.unwrap());
+        let bounds = Bounds {
+            margin: tables.jobs[0].measure.margin,
+            floor: pair.floor,
+        };
+        let floor = printed::held(&pair.ratio.unwrap(), bounds).floor.unwrap();
         assert!(row.contains(&format!("<td class=\"number\">{floor}</td>")));
         assert!(
             pair.reason.contains(&format!("{floor} floor")) || pair.verdict == Verdict::Unclear

@@ -478,3 +478,24 @@ fn partials_look_as_they_did() {
         )
     );
 }
+
+#[test]
+fn what_the_manifest_chose_is_printed_with_all_of_its_digits() {
+    let mut tables = realistic::tables();
+    let job = &mut tables.jobs[0];
+    job.measure.margin = 0.125;
+    job.measure.target = 0.015_5;
+    job.measure.confidence = 0.999;
+    let id = job.id.clone();
+    let site = Site::of(&tables);
+    let page = fs::read_to_string(site.root().join(format!("jobs/{id}.html"))).unwrap();
+    for text in [
+        "12.5 %: smaller differences",
+        "The band is the margin of 12.5 %.",
+        "intervals of ± 1.55 % or less",
+        "99.9 % for all ratios of this job together",
+        "drawn together at 99.9 % confidence",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+}

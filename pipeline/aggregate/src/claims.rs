@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use schema::{
     CellId,
     plan::{Claim, Expectation, PlannedCell, PlannedJob, Relation},
-    printed,
+    printed::{self, Bounds},
     tables::{ClaimRow, Judgement, Verdict},
 };
 
 use crate::{
     compare::{Judge, Judged},
     group::{Entry, Group},
-    verdict::Bounds,
 };
 
 /// Two cells of one group that a claim speaks of.
@@ -174,7 +173,7 @@ fn sentence(expect: &Expectation, margin: f64, (pair, judged): &JudgedPair<'_>) 
         || "unknown".to_owned(),
         |ratio| {
             let floor = judged.floor;
-            let printed = printed::ratio(ratio, &Bounds { margin, floor }.limits());
+            let printed = printed::held(ratio, Bounds { margin, floor }).ratio;
             format!("{} {}", printed.centre.unwrap_or_default(), printed.range)
         },
     );

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schema::{
     OutcomeKind,
     plan::{Comparison, Pair, PlannedJob},
+    printed::Bounds,
     tables::{ComparisonRow, ComparisonTable, Interval, Verdict},
 };
 
@@ -14,7 +15,7 @@ use crate::{
     group::{Entry, Index},
     interval,
     slot::has_speed,
-    verdict::{self, Bounds},
+    verdict,
 };
 
 /// Differences between two cells in the blocks that measured both.

@@ -1,30 +1,11 @@
 //! What an interval allows to say.
 
 use schema::{
-    printed::{self, percent},
+    printed::{self, Bounds, percent, sides},
     tables::{Interval, Verdict},
 };
 
 use crate::interval::VERDICT_BLOCKS;
-
-/// Bounds against which an interval is held, as relative differences.
-///
-/// A difference of `m` reaches from 1 ÷ (1 + m) to 1 + m: as far down as up in logarithms, so
-/// that a pair and the same pair the other way round get opposite verdicts.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Bounds {
-    /// Smallest difference worth acting on.
-    pub(crate) margin: f64,
-    /// Noise between identical cells; `None` when it is unknown.
-    pub(crate) floor: Option<f64>,
-}
-
-impl Bounds {
-    /// What an interval is held against in print: the same on pages.
-    pub(crate) fn limits(self) -> Vec<f64> {
-        printed::limits([self.margin].into_iter().chain(self.floor))
-    }
-}
 
 /// The verdict about the contender whose time ÷ baseline's is `ratio`, and why.
 ///
@@ -39,41 +20,43 @@ pub(crate) fn judge(ratio: &Interval, bounds: Bounds) -> (Verdict, String) {
         return (Verdict::Unclear, reason.to_owned());
     };
     let margin = bounds.margin;
-    let interval = format!("interval {}", printed::ratio(ratio, &bounds.limits()).range);
-    let Some(floor) = bounds.floor else {
+    let printed = printed::held(ratio, bounds);
+    let interval = format!("interval {}", printed.ratio.range);
+    let (Some(floor), Some(floor_text)) = (bounds.floor, printed.floor) else {
         let reason = format!(
             "{interval} cannot be held against the noise between identical cells, which was not measured in {VERDICT_BLOCKS} blocks"
         );
         return (Verdict::Unclear, reason);
     };
-    let both = format!(
-        "the {} margin and the {} floor",
-        percent(margin),
-        percent(floor)
-    );
-    let outside = margin.max(floor);
-    if high < 1.0 / (1.0 + outside) {
+    let both = format!("the {} margin and the {floor_text} floor", percent(margin));
+    let [faster, slower] = sides(margin.max(floor));
+    let [least, greatest] = sides(margin);
+    if high < faster {
         (Verdict::Faster, format!("{interval} lies outside {both}"))
-    } else if low > 1.0 + outside {
+    } else if low > slower {
         (Verdict::Slower, format!("{interval} lies outside {both}"))
-    } else if low < 1.0 / (1.0 + margin) || high > 1.0 + margin {
+    } else if low < least && high > greatest {
+        let reason = format!(
+            "{interval} is wider than the {} margin on both sides",
+            percent(margin)
+        );
+        (Verdict::Unclear, reason)
+    } else if low < least || high > greatest {
         (
             Verdict::Unclear,
-            format!("{interval} {}", reach(low, high, margin, &both)),
+            format!("{interval} is not wholly outside {both}"),
         )
     } else if floor > margin {
         let reason = format!(
-            "{interval} lies inside the {} margin, but the {} floor does not",
-            percent(margin),
-            percent(floor)
+            "{interval} lies inside the {} margin, but the {floor_text} floor does not",
+            percent(margin)
         );
         (Verdict::Unclear, reason)
     } else {
         (
             Verdict::Same,
             format!(
-                "{interval} and the {} floor lie inside the {} margin",
-                percent(floor),
+                "{interval} and the {floor_text} floor lie inside the {} margin",
                 percent(margin)
             ),
         )
@@ -87,17 +70,12 @@ fn too_few(blocks: u32) -> String {
     )
 }
 
-fn reach(low: f64, high: f64, margin: f64, both: &str) -> String {
-    if low < 1.0 / (1.0 + margin) && high > 1.0 + margin {
-        format!("is wider than the {} margin on both sides", percent(margin))
-    } else {
-        format!("is not wholly outside {both}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::number::rounded;
 
     fn interval(low: f64, high: f64, blocks: u32) -> Interval {
         Interval {
@@ -172,5 +150,92 @@ mod tests {
             reason,
             "interval [0.51, 0.55] lies outside the 5 % margin and the 1.3 % floor"
         );
+    }
+
+    #[test]
+    fn a_floor_has_the_digits_that_its_verdict_needs() {
+        let bounds = |floor| Bounds {
+            margin: 0.01,
+            floor: Some(floor),
+        };
+        let blocks = interval(1.01388, 1.0139, 6);
+        assert_eq!(
+            judge(&blocks, bounds(0.01386)).1,
+            "interval [1.01388, 1.01390] lies outside the 1 % margin and the 1.386 % floor"
+        );
+        assert_eq!(
+            judge(&interval(1.013_83, 1.014, 6), bounds(0.013_849)).1,
+            "interval [1.0138, 1.0140] is not wholly outside the 1 % margin and the 1.385 % floor"
+        );
+        assert_eq!(
+            judge(&interval(0.999, 1.001, 6), bounds(0.010_001)).1,
+            "interval [0.9990, 1.0010] lies inside the 1 % margin, but the 1.0001 % floor does not"
+        );
+    }
+
+    /// The verdict of one who has nothing but the printed numbers, and reckons exactly.
+    fn read(reason: &str) -> Verdict {
+        // A decimal number in units of 10⁻¹².
+        let units = |text: &str| -> i128 {
+            let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+            format!("{whole}{fraction:0<12}").parse().unwrap()
+        };
+        const ONE: i128 = 1_000_000_000_000;
+        let (range, _) = reason
+            .strip_prefix("interval [")
+            .and_then(|rest| rest.split_once(']'))
+            .unwrap();
+        let (low, high) = range.split_once(", ").unwrap();
+        let (low, high) = (units(low), units(high));
+        let share = |name: &str| {
+            let (before, _) = reason.split_once(&format!(" % {name}")).unwrap();
+            units(before.rsplit(' ').next().unwrap()) / 100
+        };
+        let margin = share("margin");
+        // Of an interval that is wider than the margin on both sides, the floor says nothing.
+        let floor = if reason.contains("both sides") {
+            0
+        } else {
+            share("floor")
+        };
+        let above = |difference: i128| ONE + difference;
+        let outside = margin.max(floor);
+        if high * above(outside) < ONE * ONE {
+            Verdict::Faster
+        } else if low > above(outside) {
+            Verdict::Slower
+        } else if low * above(margin) < ONE * ONE || high > above(margin) || floor > margin {
+            Verdict::Unclear
+        } else {
+            Verdict::Same
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5_000))]
+
+        #[test]
+        fn what_is_printed_supports_the_verdict(
+            margin in prop_oneof![Just(0.01), Just(0.02), Just(0.125), (1_u32..3_000).prop_map(|m| f64::from(m) / 1e4)],
+            // Near the margin or not, of the digits that tables have.
+            floor in prop_oneof![0.0..0.3, (-0.000_2..0.000_2_f64).prop_map(|near| 1.0 + near)],
+            near in proptest::sample::select(vec![0, 1, 2, 3, 4]),
+            place in -0.000_2..0.000_2_f64,
+            width in prop_oneof![Just(0.0), 0.0..0.000_1, 0.0..0.1],
+            mirrored in any::<bool>(),
+        ) {
+            let floor = rounded(if floor > 0.5 { margin * floor } else { floor });
+            let [below, above] = sides(if mirrored { margin } else { floor });
+            let (low, high) = match near {
+                0 => (below + place - width, below + place),
+                1 => (below + place, below + place + width),
+                2 => (above + place - width, above + place),
+                3 => (above + place, above + place + width),
+                _ => (1.0 + place - width, 1.0 + place + width),
+            };
+            let ratio = interval(rounded(low), rounded(high), 6);
+            let (verdict, reason) = judge(&ratio, Bounds { margin, floor: Some(floor) });
+            prop_assert_eq!(read(&reason), verdict, "{}: {:?}, {}, {}", reason, ratio, margin, floor);
+        }
     }
 }

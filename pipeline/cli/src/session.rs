@@ -88,7 +88,12 @@ impl Session {
 
     /// Becomes the store's only writer.
     pub(crate) fn writer(&self) -> Result<WriterLock, Failure> {
-        self.store.lock().map_err(store_failure)
+        let lock = self.store.lock().map_err(store_failure)?;
+        for leftover in lock.leftovers() {
+            self.printer
+                .note(&format!("warning: left by an earlier run: {leftover}"));
+        }
+        Ok(lock)
     }
 
     /// What measures.

@@ -31,7 +31,7 @@ pub(crate) fn plan(session: &Session, manifests: &Manifests, fresh: bool) -> Res
         return Ok(plan);
     }
     // Which interrupted run this one goes on with is told by its keys, which only the plan knows.
-    let anew = measured_anew(session, &plan, &world.known)?;
+    let anew = measured_anew(session, &plan)?;
     if anew.is_empty() {
         return Ok(plan);
     }
@@ -40,19 +40,17 @@ pub(crate) fn plan(session: &Session, manifests: &Manifests, fresh: bool) -> Res
 }
 
 /// What an interrupted fresh run over the same heats left.
-fn measured_anew(
-    session: &Session,
-    plan: &Plan,
-    known: &[KnownHeat],
-) -> Result<Vec<KnownHeat>, Failure> {
+fn measured_anew(session: &Session, plan: &Plan) -> Result<Vec<KnownHeat>, Failure> {
     let keys: Vec<Digest> = plan.heats.iter().map(|heat| heat.key).collect();
-    let since = session.store.interrupted_fresh(&keys);
-    let Some(since) = since.map_err(store_failure)? else {
-        return Ok(Vec::new());
+    let anew = match session.store.interrupted_fresh(&keys) {
+        Ok(Some(fresh)) => session
+            .store
+            .known_heats_of(&fresh)
+            .map(|known| known.heats),
+        Ok(None) => Ok(Vec::new()),
+        Err(error) => Err(error),
     };
-    // Both moments are of one fixed form, so their text is in the order of time.
-    let anew = known.iter().filter(|heat| heat.started >= since);
-    Ok(anew.cloned().collect())
+    anew.map_err(store_failure)
 }
 
 fn world(session: &Session, cell_limit: usize, fresh: bool) -> Result<World, Failure> {
@@ -264,11 +262,15 @@ pub(crate) fn render(
     let busy = progress::busy("rendering the site");
     let downloads = downloads(tables)?;
     let stop = || session.interrupt.is_set();
-    report::render_unless(&stop, tables, &downloads, out).map_err(report_failure)?;
+    let rendered = report::render_unless(&stop, tables, &downloads, out).map_err(report_failure)?;
     drop(busy);
-    if let Some(site) = report::fingerprint(out) {
-        remember(session, ArtifactKind::Site, &key, run, site.as_bytes());
-    }
+    remember(
+        session,
+        ArtifactKind::Site,
+        &key,
+        run,
+        rendered.site.as_bytes(),
+    );
     Ok(true)
 }
 

@@ -7,7 +7,7 @@ use schema::{
     plan::{PlannedCell, PlannedHeat, PlannedJob},
     record::{self, HeatFooter, HeatHeader},
 };
-use store::{Journal, now};
+use store::{Fresh, Journal, now};
 
 use crate::{
     Event, block,
@@ -26,8 +26,8 @@ pub(crate) struct Assignment<'a> {
     /// Its place in the plan, and the number of heats there.
     pub(crate) index: usize,
     pub(crate) of: usize,
-    /// A journal begun before this moment belongs to another run and is begun anew.
-    pub(crate) since: Option<&'a str>,
+    /// A journal that does not count for this fresh run is begun anew.
+    pub(crate) fresh: Option<&'a Fresh>,
 }
 
 /// A heat that was sealed.
@@ -166,8 +166,8 @@ fn open<'a>(context: &Context<'a>, assignment: &Assignment<'_>) -> Result<Journa
     let heat = assignment.heat;
     if let Some(journal) = context.store.resume(&heat.key)? {
         let mine = assignment
-            .since
-            .is_none_or(|since| journal.header().started.as_str() >= since);
+            .fresh
+            .is_none_or(|fresh| fresh.counts_open(journal.header()));
         if mine {
             return Ok(journal);
         }

@@ -10,7 +10,7 @@ use schema::{
     plan::{KnownState, PlannedHeat},
     record::{self, HeatEntry, HeatResult},
 };
-use store::WriterLock;
+use store::{Fresh, WriterLock};
 use worker::host::Interrupt;
 
 use crate::{
@@ -68,10 +68,10 @@ pub fn run(
 /// What a run keeps in mind from heat to heat.
 struct Sweep<'a> {
     plan: &'a Plan,
-    /// The newest sound heat of every key, with the moment at which it began.
-    sealed: BTreeMap<Digest, (Digest, String)>,
-    /// Fresh runs: heats that began before do not count.
-    since: Option<String>,
+    /// The newest sound heat of every key, of those that count.
+    sealed: BTreeMap<Digest, Digest>,
+    /// Fresh runs: what counts for them.
+    fresh: Option<Fresh>,
     /// Time spent on every job.
     spent: BTreeMap<String, Duration>,
     /// The heats that were to be measured when the run began, each key once, by their place in the
@@ -84,7 +84,7 @@ struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     fn begin(context: &mut Context<'_>, plan: &'a Plan) -> Result<Self, RunError> {
-        let known = context.store.known_heats()?;
+        let mut known = context.store.known_heats()?;
         let runs = context.store.corrupt_runs()?;
         for corrupt in known.corrupt.iter().chain(&runs) {
             if let Some(place) = context.store.set_aside(corrupt)? {
@@ -94,19 +94,21 @@ impl<'a> Sweep<'a> {
                 });
             }
         }
-        let sealed = known.heats.into_iter().filter_map(|heat| match heat.state {
-            KnownState::Sealed(digest) => Some((heat.key, (digest, heat.started))),
-            KnownState::Open(_) => None,
-        });
-        let since = if context.options.fresh {
-            Some(fresh_since(context, plan)?)
+        let fresh = if context.options.fresh {
+            let fresh = fresh_run(context, plan)?;
+            known = context.store.known_heats_of(&fresh)?;
+            Some(fresh)
         } else {
             None
         };
+        let sealed = known.heats.into_iter().filter_map(|heat| match heat.state {
+            KnownState::Sealed(digest) => Some((heat.key, digest)),
+            KnownState::Open(_) => None,
+        });
         let mut sweep = Self {
             plan,
             sealed: sealed.collect(),
-            since,
+            fresh,
             spent: BTreeMap::new(),
             wanting: Vec::new(),
             told: BTreeSet::new(),
@@ -169,7 +171,7 @@ impl<'a> Sweep<'a> {
             job,
             index,
             of,
-            since: self.since.as_deref(),
+            fresh: self.fresh.as_ref(),
         };
         let began = Instant::now();
         let measured = heat::measure(context, &assignment, &self.estimate);
@@ -181,7 +183,7 @@ impl<'a> Sweep<'a> {
                 if sealed.whole && sealed.outcomes.iter().any(Outcome::is_measured) {
                     self.estimate.learn(heat.predicted_ns, took);
                 }
-                self.sealed.insert(heat.key, (sealed.digest, store::now()));
+                self.sealed.insert(heat.key, sealed.digest);
                 self.told.insert(heat.key);
                 context.tell(&Event::HeatFinished {
                     group: &heat.group,
@@ -198,20 +200,17 @@ impl<'a> Sweep<'a> {
 
     /// The heat that answers this key, if the store has one that counts.
     fn have(&self, key: &Digest) -> Option<Digest> {
-        let (digest, started) = self.sealed.get(key)?;
-        // Both moments are of one fixed form, so their text is in the order of time.
-        let counts = self.since.as_ref().is_none_or(|since| started >= since);
-        counts.then_some(*digest)
+        self.sealed.get(key).copied()
     }
 }
 
 const INTERRUPTED: &str = "interrupted; the same command goes on";
 
-/// When the fresh run began: the interrupted one that is gone on with, or now.
-fn fresh_since(context: &Context<'_>, plan: &Plan) -> Result<String, RunError> {
+/// The interrupted fresh run that is gone on with, or a new one.
+fn fresh_run(context: &Context<'_>, plan: &Plan) -> Result<Fresh, RunError> {
     let keys: Vec<Digest> = plan.heats.iter().map(|heat| heat.key).collect();
     match context.store.interrupted_fresh(&keys)? {
-        Some(since) => Ok(since),
+        Some(fresh) => Ok(fresh),
         None => Ok(context.store.begin_fresh(&keys)?),
     }
 }

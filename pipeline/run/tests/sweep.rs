@@ -384,6 +384,32 @@ fn an_interrupted_fresh_run_goes_on_too() {
 }
 
 #[test]
+fn a_fresh_run_measures_though_the_clock_was_set_back() {
+    let track = Track::new();
+    let plan = plan(measure(), vec![("a", cells(&["noop"]))]);
+    let (record, _) = track.run(&plan);
+    let mut heat = track.heat(&record, 0);
+    heat.header.started = "9000-01-01T00:00:00.000Z".to_owned();
+    let of_tomorrow = {
+        let lock = track.store.lock().unwrap();
+        let mut journal = lock.begin(heat.header).unwrap();
+        journal.set_reference(heat.reference).unwrap();
+        for block in heat.blocks {
+            journal.append(block).unwrap();
+        }
+        HeatResult::Sealed(journal.seal(heat.footer).unwrap())
+    };
+    let interrupt = worker::host::Interrupt::new().unwrap();
+    let (fresh, diary) = track
+        .run_with(&plan, true, Diary::default(), &interrupt)
+        .unwrap();
+    assert_eq!(diary.count("block"), 2);
+    assert!(fresh.heats[0].heat != of_tomorrow && fresh.heats != record.heats);
+    let (after, diary) = track.run(&plan);
+    assert_eq!((diary.count("cached"), after.heats), (1, fresh.heats));
+}
+
+#[test]
 fn a_fresh_run_does_not_mix_with_an_older_journal() {
     let track = Track::new();
     let plan = plan(measure(), vec![("a", cells(&["noop"]))]);

@@ -1,7 +1,8 @@
 //! Intervals and shares in print: pages and the reasons beside them show the same digits.
 //!
 //! Ends are rounded outward, the low one down and the high one up, so that a printed interval
-//! holds all that the interval itself holds.
+//! holds all that the interval itself holds. What a ratio is held against is printed so that
+//! whoever compares the printed numbers comes to the verdict that the numbers themselves had.
 
 use crate::tables::Interval;
 
@@ -14,8 +15,36 @@ pub struct Printed {
     pub range: String,
 }
 
+/// A ratio in print, with the noise floor that it is held against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The ratio, without a unit.
+    pub ratio: Printed,
+    /// For example `1.39 %`; `None` where the floor is unknown.
+    pub floor: Option<String>,
+}
+
+/// What a ratio is held against, as relative differences.
+///
+/// A difference of `m` reaches from 1 ÷ (1 + m) to 1 + m: as far down as up in logarithms, so
+/// that a pair and the same pair the other way round get opposite verdicts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// Smallest difference worth acting on.
+    pub margin: f64,
+    /// Noise between identical cells; `None` when it is unknown.
+    pub floor: Option<f64>,
+}
+
 /// Significant digits of a ratio, at least.
 const RATIO_DIGITS: u8 = 2;
+
+/// Significant digits of a noise floor, at least.
+const FLOOR_DIGITS: usize = 3;
+
+/// Significant digits of what was chosen: all that anyone writes, and fewer than the binary
+/// number has, whose last ones nobody wrote.
+const CHOSEN_DIGITS: usize = 12;
 
 /// A ratio of step times. Each end has as many digits as it takes to stay on its side of every
 /// limit, so that no interval seems to contradict its verdict.
@@ -24,24 +53,74 @@ pub fn ratio(interval: &Interval, limits: &[f64]) -> Printed {
     scaled(interval, 1.0, RATIO_DIGITS, limits)
 }
 
+/// [`ratio`] against a margin and a floor, and that floor: with as many digits as it takes to
+/// stay on its side of each printed end and of the margin, which is printed by [`percent`].
+#[must_use]
+pub fn held(interval: &Interval, bounds: Bounds) -> Held {
+    let limits = limits([bounds.margin].into_iter().chain(bounds.floor));
+    let (ratio, ends) = print(interval, 1.0, RATIO_DIGITS, &limits);
+    let floor = bounds
+        .floor
+        .map(|floor| percent(telling(floor, bounds.margin, &ends)));
+    Held { ratio, floor }
+}
+
+/// The shortest rounding of a floor that compares to a margin, and to printed ends, as the floor
+/// itself does to the margin and to the ends themselves.
+fn telling(floor: f64, margin: f64, ends: &[End]) -> f64 {
+    let stays = |shown: f64| {
+        shown.partial_cmp(&margin) == floor.partial_cmp(&margin)
+            && ends.iter().all(|end| {
+                let (shown, exact) = (sides(shown), sides(floor));
+                shown.iter().zip(&exact).all(|(shown, exact)| {
+                    end.shown.partial_cmp(shown) == end.exact.partial_cmp(exact)
+                })
+            })
+    };
+    (FLOOR_DIGITS..=CHOSEN_DIGITS)
+        .map(|digits| significant(floor, digits))
+        .find(|shown| stays(*shown))
+        .unwrap_or(floor)
+}
+
 /// An interval in a unit of `scale`, with at least `digits` significant digits of its centre.
 #[must_use]
 pub fn scaled(interval: &Interval, scale: f64, digits: u8, limits: &[f64]) -> Printed {
+    print(interval, scale, digits, limits).0
+}
+
+/// An end of an interval, and what its printed digits say.
+struct End {
+    exact: f64,
+    shown: f64,
+}
+
+fn print(interval: &Interval, scale: f64, digits: u8, limits: &[f64]) -> (Printed, Vec<End>) {
     let finite = |value: f64| Some(value / scale).filter(|value| value.is_finite());
     let Some(centre) = finite(interval.centre) else {
-        return Printed {
+        let printed = Printed {
             centre: None,
-            range: range(None, None, 0),
+            range: range(None, None),
         };
+        return (printed, Vec::new());
     };
     let low = interval.low.and_then(finite);
     let high = interval.high.and_then(finite);
     let half = low.zip(high).map_or(0.0, |(low, high)| (high - low) / 2.0);
     let decimals = faithful(decimals(centre, half, digits), low, high, limits);
-    Printed {
+    let low_text = low.map(|low| down(low, decimals));
+    let high_text = high.map(|high| up(high, decimals));
+    let end = |exact: Option<f64>, text: &Option<String>| {
+        let (exact, text) = (exact?, text.as_ref()?);
+        let shown = text.parse().unwrap_or(exact);
+        Some(End { exact, shown })
+    };
+    let ends = [end(low, &low_text), end(high, &high_text)];
+    let printed = Printed {
         centre: Some(number(centre, decimals)),
-        range: range(low, high, decimals),
-    }
+        range: range(low_text, high_text),
+    };
+    (printed, ends.into_iter().flatten().collect())
 }
 
 /// The extent of several ratios, each end rounded outward; `None` when one is no finite number.
@@ -73,7 +152,6 @@ pub fn hull<'a>(
 /// ratio is held against.
 #[must_use]
 pub fn limits(differences: impl IntoIterator<Item = f64>) -> Vec<f64> {
-    let sides = |difference: f64| [1.0 / (1.0 + difference), 1.0 + difference];
     differences
         .into_iter()
         .flat_map(sides)
@@ -81,23 +159,50 @@ pub fn limits(differences: impl IntoIterator<Item = f64>) -> Vec<f64> {
         .collect()
 }
 
+/// How far below and above 1 a relative difference reaches.
+#[must_use]
+pub fn sides(difference: f64) -> [f64; 2] {
+    // The sum in binary may lie beside the decimal number that people add: 1 + 0.0123 is not the
+    // number that is read from "1.0123".
+    let above = 1.0 + difference;
+    let above = format!("{above:.15}").parse().unwrap_or(above);
+    [1.0 / above, above]
+}
+
 /// A number for a sentence: at most `digits` significant ones.
 #[must_use]
 pub fn short(value: f64, digits: usize) -> String {
-    let precision = digits.saturating_sub(1);
-    match format!("{value:.precision$e}").parse::<f64>() {
-        Ok(number) if number.abs() >= 1e6 || (number != 0.0 && number.abs() < 1e-4) => {
-            format!("{number:e}")
-        }
-        Ok(number) => number.to_string(),
-        Err(_) => value.to_string(),
+    let number = significant(value, digits);
+    if number.abs() >= 1e6 || (number != 0.0 && number.abs() < 1e-4) {
+        format!("{number:e}")
+    } else {
+        number.to_string()
     }
 }
 
-/// A relative difference as a percentage of three significant digits, for example `1.21 %`.
+/// A relative difference or a probability that was chosen, as a percentage with all of its
+/// digits, for example `12.5 %`; `–` for what is no number.
 #[must_use]
 pub fn percent(share: f64) -> String {
-    format!("{} %", short(share * 100.0, 3))
+    let percent = share * 100.0;
+    if percent.is_finite() {
+        format!("{} %", short(percent, CHOSEN_DIGITS))
+    } else {
+        "–".to_owned()
+    }
+}
+
+/// A noise floor that no ratio is held against, as a percentage of three significant digits, for
+/// example `1.21 %`.
+#[must_use]
+pub fn floor(share: f64) -> String {
+    percent(significant(share, FLOOR_DIGITS))
+}
+
+/// A number rounded to so many significant digits.
+fn significant(value: f64, digits: usize) -> f64 {
+    let precision = digits.saturating_sub(1);
+    format!("{value:.precision$e}").parse().unwrap_or(value)
 }
 
 /// Decimals that show at least `digits` significant digits of a number, and one to two digits of
@@ -122,11 +227,11 @@ fn magnitude(value: f64) -> f64 {
         .map_or(0.0, f64::from)
 }
 
-fn range(low: Option<f64>, high: Option<f64>, decimals: usize) -> String {
+fn range(low: Option<String>, high: Option<String>) -> String {
     format!(
         "[{}, {}]",
-        low.map_or_else(|| "0".to_owned(), |low| down(low, decimals)),
-        high.map_or_else(|| "∞".to_owned(), |high| up(high, decimals))
+        low.unwrap_or_else(|| "0".to_owned()),
+        high.unwrap_or_else(|| "∞".to_owned())
     )
 }
 
@@ -270,7 +375,12 @@ mod tests {
         assert_eq!(short(0.512_34, 3), "0.512");
         assert_eq!(short(12.0, 3), "12");
         assert_eq!(percent(0.05), "5 %");
-        assert_eq!(percent(0.012_96), "1.3 %");
+        assert_eq!(percent(0.012_96), "1.296 %");
+        assert_eq!(percent(0.125), "12.5 %");
+        assert_eq!(percent(0.07), "7 %");
+        assert_eq!(percent(f64::MAX), "–");
+        assert_eq!(percent(0.999), "99.9 %");
+        assert_eq!(floor(0.012_96), "1.3 %");
         assert_eq!(short(1.5e-7, 3), "1.5e-7");
         assert_eq!(short(f64::INFINITY, 3), "inf");
     }

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::Write,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::Path,
 };
 
@@ -53,10 +53,17 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
     sync_parent(from)
 }
 
-/// Removes a file, a folder with all that is in it, or a link (not what it points to).
+/// Removes a file, a folder with all that is in it, or a link (not what it points to). A folder
+/// of ours that nobody may write or enter is no obstacle.
 pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
     let removed = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path).or_else(|error| {
+            if error.kind() != std::io::ErrorKind::PermissionDenied {
+                return Err(error);
+            }
+            open_up(path);
+            fs::remove_dir_all(path)
+        }),
         Ok(_) => fs::remove_file(path),
         Err(error) => Err(error),
     };
@@ -65,6 +72,29 @@ pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
             Err(StoreError::io("remove", path)(error))
         }
         _ => Ok(()),
+    }
+}
+
+/// Lets the owner of a folder, and of those in it, list, enter and write them. What cannot be
+/// changed stays as it is.
+fn open_up(folder: &Path) {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let Ok(there) = fs::symlink_metadata(&folder) else {
+            continue;
+        };
+        if !there.is_dir() {
+            continue;
+        }
+        let mut permissions = there.permissions();
+        permissions.set_mode(permissions.mode() | 0o700);
+        let _ = fs::set_permissions(&folder, permissions);
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        folders.extend(
+            entries
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .map(|entry| entry.path()),
+        );
     }
 }
 

@@ -1,7 +1,7 @@
 //! A heat while it is measured: each line a file of its own, complete and verifiable alone, so
 //! that whatever happens at most the block in flight is lost.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use schema::{
     Digest, Heat,
@@ -9,7 +9,9 @@ use schema::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Store, StoreError, WriterLock, atomic, codec, heat, layout::SealedName, stamp::Stamp};
+use crate::{
+    Corrupt, Store, StoreError, WriterLock, atomic, codec, heat, layout::SealedName, stamp::Stamp,
+};
 
 /// A heat that is being measured.
 #[derive(Debug)]
@@ -39,8 +41,10 @@ pub(crate) struct OpenLines {
     pub(crate) blocks: Vec<Block>,
     /// Total size of the good lines.
     bytes: u64,
-    /// Files that are not part of the good lines.
-    rest: Vec<PathBuf>,
+    /// Files that are not part of the good lines: the first is damaged, or one before it is gone;
+    /// those after it are of no use without it. A writer that was killed leaves none, since a line
+    /// gets its name when it is whole.
+    pub(crate) rest: Vec<Corrupt>,
 }
 
 impl WriterLock {
@@ -83,19 +87,21 @@ impl WriterLock {
             }
             Err(error) => return Err(error),
         };
-        let Some(header) = lines.header else {
+        // Sealing removes the journal last: one that lies beside its own heat is a leftover.
+        let is_leftover = lines.header.as_ref().is_some_and(|header| {
+            let started = Stamp::from_rfc3339(&header.started);
+            sealed.iter().any(|sealed| Some(sealed.started) == started)
+        });
+        if !is_leftover {
+            // Kept for whoever wants to know what happened to what was measured.
+            for corrupt in &lines.rest {
+                self.set_aside(corrupt)?;
+            }
+        }
+        let Some(header) = lines.header.filter(|_| !is_leftover) else {
             self.throw_away(key)?;
             return Ok(None);
         };
-        // Sealing removes the journal last: one that lies beside its own heat is a leftover.
-        let started = Stamp::from_rfc3339(&header.started);
-        if sealed.iter().any(|sealed| Some(sealed.started) == started) {
-            self.throw_away(key)?;
-            return Ok(None);
-        }
-        for path in lines.rest {
-            atomic::remove(&path)?;
-        }
         let OpenLines {
             reference,
             blocks,
@@ -116,8 +122,14 @@ impl WriterLock {
         if fs::symlink_metadata(&folder).is_err() {
             return Ok(());
         }
-        atomic::remove(&folder)?;
-        atomic::sync_parent(&folder)
+        // Out of its place as a whole: one that is half removed would look damaged.
+        let doomed = tempfile::Builder::new()
+            .prefix(atomic::WRITE_PREFIX)
+            .tempdir_in(self.tmp())
+            .map_err(StoreError::temporary("remove", &folder))?;
+        let place = doomed.path().join("journal");
+        atomic::rename(&folder, &place)?;
+        atomic::remove(&place)
     }
 
     pub(crate) fn write_key_file(&self, header: &HeatHeader) -> Result<(), StoreError> {
@@ -159,58 +171,67 @@ impl Store {
         let names = atomic::list_own(&folder)?;
         for (place, name) in names.iter().enumerate() {
             let path = folder.join(name);
-            if !lines.rest.is_empty() || !lines.take(key, place, name, &path)? {
-                lines.rest.push(path);
-            }
+            let reason = if lines.rest.is_empty() {
+                lines.take(key, place, name, &path)?
+            } else {
+                Some("it follows a line that is damaged or missing".to_owned())
+            };
+            lines
+                .rest
+                .extend(reason.map(|reason| Corrupt { path, reason }));
         }
         Ok(lines)
     }
 }
 
 impl OpenLines {
-    /// Takes the next file; `false` if it is not the good next line.
+    /// Takes the next file; what is wrong with it if it is not the good next line.
     fn take(
         &mut self,
         key: &Digest,
         place: usize,
         name: &str,
         path: &std::path::Path,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<String>, StoreError> {
         let bytes = match atomic::read(path, codec::MAX_LINE_BYTES) {
             Ok(Some(bytes)) => bytes,
-            Ok(None) | Err(StoreError::Corrupt(_)) => return Ok(false),
+            Ok(None) => return Ok(Some("it has gone".to_owned())),
+            Err(StoreError::Corrupt(damage)) => return Ok(Some(damage.reason)),
             Err(error) => return Err(error),
         };
         if name != line_name(place, &bytes) {
-            return Ok(false);
+            let reason = format!("it is not line {place} as it was written");
+            return Ok(Some(reason));
         }
-        let Ok(line) = serde_json::from_slice::<HeatLine>(&bytes) else {
-            return Ok(false);
-        };
-        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
-        Ok(match (line, &self.header, &self.reference) {
-            (HeatLine::Header(header), None, None)
-                if header.version == record::VERSION
-                    && header.key == *key
-                    && heat::check_header(&header).is_ok() =>
-            {
+        let taken = serde_json::from_slice::<HeatLine>(&bytes)
+            .map_err(codec::quoted)
+            .and_then(|line| self.take_line(key, line));
+        if taken.is_ok() {
+            self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        }
+        Ok(taken.err())
+    }
+
+    fn take_line(&mut self, key: &Digest, line: HeatLine) -> Result<(), String> {
+        match (line, &self.header, &self.reference) {
+            (HeatLine::Header(header), None, None) => {
+                heat::check_header(&header)?;
+                if header.version != record::VERSION || header.key != *key {
+                    return Err("it is the header of another heat".to_owned());
+                }
                 self.header = Some(*header);
-                true
             }
-            (HeatLine::Reference(reference), Some(header), None)
-                if heat::check_reference(header, &reference).is_ok() =>
-            {
+            (HeatLine::Reference(reference), Some(header), None) => {
+                heat::check_reference(header, &reference)?;
                 self.reference = Some(reference);
-                true
             }
-            (HeatLine::Block(block), Some(header), Some(_))
-                if heat::check_block(header, self.blocks.len(), &block).is_ok() =>
-            {
+            (HeatLine::Block(block), Some(header), Some(_)) => {
+                heat::check_block(header, self.blocks.len(), &block)?;
                 self.blocks.push(block);
-                true
             }
-            _ => false,
-        })
+            _ => return Err("it is a line out of place".to_owned()),
+        }
+        Ok(())
     }
 }
 

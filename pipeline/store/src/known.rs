@@ -7,7 +7,8 @@ use schema::{
 };
 
 use crate::{
-    Corrupt, Store, StoreError, atomic, codec, journal::KeyFile, layout::SealedName, stamp::Stamp,
+    Corrupt, Fresh, Store, StoreError, atomic, codec, journal::KeyFile, layout::SealedName,
+    stamp::Stamp,
 };
 
 /// The heats of a store, and what is wrong with it.
@@ -24,18 +25,39 @@ pub struct Known {
 impl Store {
     /// The newest heats of every key, in the order of keys, content hashes verified.
     ///
+    /// A heat that began in the future was measured while the clock was wrong; it counts as older
+    /// than all others.
+    ///
     /// # Errors
     /// The store cannot be read. Corrupt artifacts are no error: they are listed.
     pub fn known_heats(&self) -> Result<Known, StoreError> {
+        self.known(None)
+    }
+
+    /// [`known_heats`](Self::known_heats), those alone that were measured or begun for a fresh
+    /// run.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn known_heats_of(&self, fresh: &Fresh) -> Result<Known, StoreError> {
+        self.known(Some(fresh))
+    }
+
+    fn known(&self, fresh: Option<&Fresh>) -> Result<Known, StoreError> {
         let mut known = Known::default();
         for key in self.keys()? {
-            self.learn(&key, &mut known)?;
+            self.learn(&key, fresh, &mut known)?;
         }
         Ok(known)
     }
 
-    /// Adds what is known of a key.
-    fn learn(&self, key: &Digest, known: &mut Known) -> Result<(), StoreError> {
+    /// Adds what is known of a key, and counts.
+    fn learn(
+        &self,
+        key: &Digest,
+        fresh: Option<&Fresh>,
+        known: &mut Known,
+    ) -> Result<(), StoreError> {
         let Known { heats, corrupt } = known;
         // First of all: a link in the place of the folder would lead all that follows astray.
         let names = match self.sealed(key) {
@@ -65,7 +87,13 @@ impl Store {
             started,
         };
         let mut damaged = Vec::new();
-        for name in names.iter().rev() {
+        let now = Stamp::now();
+        let (past, future): (Vec<_>, Vec<_>) = names
+            .iter()
+            .rev()
+            .filter(|name| fresh.is_none_or(|fresh| fresh.counts(&name.digest)))
+            .partition(|name| name.started <= now);
+        for name in past.into_iter().chain(future) {
             match self.verified(key, name) {
                 Ok(Some(_)) => {
                     let state = KnownState::Sealed(name.digest);
@@ -88,6 +116,8 @@ impl Store {
             }
             Err(error) => return Err(error),
         };
+        // The first alone: with it, those after it go aside when the heat is gone on with.
+        corrupt.extend(lines.rest.into_iter().next());
         let Some(header) = lines.header else {
             return Ok(());
         };
@@ -95,7 +125,8 @@ impl Store {
         let started = Stamp::from_rfc3339(&header.started);
         let is_its_own =
             |name: &SealedName| Some(name.started) == started && !damaged.contains(&name);
-        if !names.iter().any(is_its_own) {
+        let counts = fresh.is_none_or(|fresh| fresh.counts_open(&header));
+        if counts && !names.iter().any(is_its_own) {
             let blocks = u32::try_from(lines.blocks.len()).unwrap_or(u32::MAX);
             heats.push(entry(KnownState::Open(blocks), header.started));
         }

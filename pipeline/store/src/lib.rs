@@ -39,6 +39,7 @@ mod stamp;
 
 pub use artifact::ArtifactKind;
 pub use error::{Corrupt, StoreError};
+pub use fresh::Fresh;
 pub use gc::GcReport;
 pub use journal::Journal;
 pub use known::Known;

@@ -33,6 +33,8 @@ const LAST_BREATH: Duration = Duration::from_secs(2);
 pub struct WriterLock {
     store: Store,
     file: File,
+    /// What an earlier writer left and cannot be removed.
+    leftovers: Vec<StoreError>,
 }
 
 /// Who holds the lock.
@@ -73,7 +75,8 @@ impl fmt::Display for Holder {
 
 impl Store {
     /// Takes the right to write, creating the store where there is none, and removes what an
-    /// earlier writer left half-written.
+    /// earlier writer left half-written. What of that cannot be removed is no obstacle:
+    /// [`WriterLock::leftovers`] tells.
     ///
     /// # Errors
     /// Another process holds it (the error says which), the folder holds files and no store, or
@@ -87,11 +90,12 @@ impl Store {
         take(&mut file, self, &path)?;
         self.create()?;
         write_holder(&mut file).map_err(StoreError::io("write", &path))?;
-        let lock = WriterLock {
+        let mut lock = WriterLock {
             store: self.clone(),
             file,
+            leftovers: Vec::new(),
         };
-        lock.clean()?;
+        lock.leftovers = lock.clean()?;
         Ok(lock)
     }
 }
@@ -110,18 +114,26 @@ impl WriterLock {
             .map_err(StoreError::temporary("create a folder in", tmp))
     }
 
+    /// What an earlier writer left in `tmp/` and cannot be removed: it takes room, and harms
+    /// nothing.
+    #[must_use]
+    pub fn leftovers(&self) -> &[StoreError] {
+        &self.leftovers
+    }
+
     /// Removes what an earlier writer left in `tmp/`: files and folders by the names that writers
-    /// give. Links are never ours.
-    fn clean(&self) -> Result<(), StoreError> {
+    /// give. Links are never ours. Returns what could not be removed.
+    fn clean(&self) -> Result<Vec<StoreError>, StoreError> {
         let tmp = self.tmp();
+        let mut stuck = Vec::new();
         for name in atomic::list(&tmp)? {
             let path = tmp.join(&name);
             let is_link = fs::symlink_metadata(&path).is_ok_and(|there| there.is_symlink());
             if !is_link && PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-                atomic::remove(&path)?;
+                stuck.extend(atomic::remove(&path).err());
             }
         }
-        Ok(())
+        Ok(stuck)
     }
 }
 

@@ -122,7 +122,17 @@ fn a_damaged_block_costs_it_and_those_after_it() {
             "remove" => std::fs::remove_file(victim).unwrap(),
             _ => std::fs::rename(victim, open.join("00003-zzz.json")).unwrap(),
         }
+        // Named, and kept with the sound ones after it.
+        let known = store.known_heats().unwrap();
+        assert_eq!(known.heats[0].state, KnownState::Open(1), "{damage}");
+        let [corrupt] = known.corrupt.as_slice() else {
+            panic!("{damage}: {:?}", known.corrupt)
+        };
+        assert_eq!(corrupt.path.parent(), Some(open.as_path()), "{damage}");
+        let (lost, gone) = (files.len() - 3, usize::from(damage == "remove"));
         let mut journal = lock.resume(&header.key).unwrap().unwrap();
+        assert_eq!(aside(&store).len(), lost - gone, "{damage}");
+        assert!(store.known_heats().unwrap().corrupt.is_empty(), "{damage}");
         assert_eq!(journal.blocks().len(), 1, "{damage}");
         journal.append(block(1)).unwrap();
         let digest = journal.seal(footer()).unwrap();

@@ -5,10 +5,10 @@
 mod common;
 
 use common::*;
-use photofinish_store::{ArtifactKind, GcReport, Store, StoreError};
+use photofinish_store::{ArtifactKind, GcReport, Known, Store, StoreError};
 use schema::{
     Digest, RunRecord,
-    plan::Status,
+    plan::{KnownState, Status},
     record::{HeatHeader, HeatResult},
 };
 
@@ -189,14 +189,6 @@ fn flip(file: &std::path::Path) {
 }
 
 /// What was set aside, without the notes.
-fn aside(store: &Store) -> Vec<String> {
-    std::fs::read_dir(store.path().join("aside"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| !name.ends_with(".reason.txt"))
-        .collect()
-}
-
 #[test]
 fn gc_sets_a_corrupt_run_aside_and_keeps_every_heat() {
     let (_folder, store) = store();
@@ -406,8 +398,8 @@ fn an_interrupted_fresh_run_is_remembered() {
     let keys = [Digest::of_bytes(b"a"), Digest::of_bytes(b"b")];
     assert_eq!(store.interrupted_fresh(&keys).unwrap(), None);
     let lock = store.lock().unwrap();
-    let since = lock.begin_fresh(&keys).unwrap();
-    assert_eq!(store.interrupted_fresh(&keys).unwrap(), Some(since));
+    let fresh = lock.begin_fresh(&keys).unwrap();
+    assert_eq!(store.interrupted_fresh(&keys).unwrap(), Some(fresh));
     assert_eq!(
         store.interrupted_fresh(&keys[..1]).unwrap(),
         None,
@@ -419,6 +411,44 @@ fn an_interrupted_fresh_run_is_remembered() {
     for junk in ["", "{", "{\"keys\":1}"] {
         std::fs::write(store.path().join("fresh.json"), junk).unwrap();
         assert_eq!(store.interrupted_fresh(&keys).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_hide_a_fresh_heat() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let of_tomorrow = |group: &str| HeatHeader {
+        started: "9000-01-01T00:00:00.000Z".to_owned(),
+        ..header(group)
+    };
+    let (sealed, open) = (of_tomorrow("a"), of_tomorrow("b"));
+    let old = seal(&lock, sealed.clone());
+    drop(lock.begin(open.clone()).unwrap());
+    let keys = [sealed.key, open.key];
+    let fresh = lock.begin_fresh(&keys).unwrap();
+    assert!(!fresh.counts(&old) && !fresh.counts_open(&open));
+    assert!(fresh.counts_open(&header("b")));
+    let sealed_ones = |known: Known| -> Vec<KnownState> {
+        let states = known.heats.into_iter().map(|heat| heat.state);
+        states
+            .filter(|state| matches!(state, KnownState::Sealed(_)))
+            .collect()
+    };
+    assert_eq!(sealed_ones(store.known_heats_of(&fresh).unwrap()), []);
+    assert_eq!(
+        sealed_ones(store.known_heats().unwrap()),
+        [KnownState::Sealed(old)],
+        "better than none"
+    );
+
+    let new = seal(&lock, header("a"));
+    let fresh = store.interrupted_fresh(&keys).unwrap().unwrap();
+    for known in [
+        store.known_heats_of(&fresh).unwrap(),
+        store.known_heats().unwrap(),
+    ] {
+        assert_eq!(sealed_ones(known), [KnownState::Sealed(new)]);
     }
 }
 

@@ -253,7 +253,7 @@ fn strangers_in_a_journal_cost_what_they_replace() {
             .collect();
         lines.sort();
         stranger.replace(&lines[3]);
-        assert_eq!(tidy(&store, &lock), 0);
+        assert_eq!(tidy(&store, &lock), 1, "{stranger:?}");
         let mut journal = lock.resume(&header.key).unwrap().unwrap();
         assert_eq!(journal.blocks().len(), 1, "{stranger:?}");
         journal.append(block(1)).unwrap();
@@ -324,8 +324,8 @@ fn strangers_in_the_place_of_runs_and_artifacts_are_replaced() {
         lock.begin_fresh(&keys).unwrap();
         stranger.replace(&store.path().join("fresh.json"));
         assert_eq!(store.interrupted_fresh(&keys).unwrap(), None);
-        let since = lock.begin_fresh(&keys).unwrap();
-        assert_eq!(store.interrupted_fresh(&keys).unwrap(), Some(since));
+        let fresh = lock.begin_fresh(&keys).unwrap();
+        assert_eq!(store.interrupted_fresh(&keys).unwrap(), Some(fresh));
 
         stranger.replace(&store.path().join("format"));
         let error = Store::open(store.path()).unwrap_err().to_string();

@@ -12,7 +12,6 @@ use super::{
     configuration, downloads, job, machines, setting,
 };
 use crate::{
-    excerpt,
     ids::{Index, Pair},
     interval::{self, Estimate},
     marks::Marks,
@@ -253,7 +252,7 @@ fn verdicts(index: &Index<'_>, job: &JobTable, row: &CellRow) -> Vec<VerdictLine
             ratio: pair
                 .ratio
                 .as_ref()
-                .map(|ratio| interval::ratio(ratio, &comparison::limits(job, pair))),
+                .map(|ratio| interval::held(ratio, comparison::bounds(job, pair)).0),
             reason: pair.reason.clone(),
             other: index
                 .cell(&job.id, other)
@@ -412,7 +411,7 @@ fn machine(index: &Index<'_>, row: &CellRow) -> Option<MachineLink> {
 }
 
 fn reproduce(index: &Index<'_>, job: &JobTable) -> Reproduce {
-    let found = excerpt::find(&index.tables.manifests, &job.id);
+    let found = index.excerpt(&job.id);
     let paths: Vec<String> = index
         .tables
         .manifests
@@ -420,15 +419,15 @@ fn reproduce(index: &Index<'_>, job: &JobTable) -> Reproduce {
         .map(|manifest| text::shell_word(text::portable_path(&manifest.path)))
         .collect();
     let paths = match &found {
-        Some((_, manifest, _)) => text::shell_word(text::portable_path(&manifest.path)),
+        Some(found) => text::shell_word(text::portable_path(&found.manifest.path)),
         None => paths.join(" "),
     };
     Reproduce {
         command: format!("photofinish bench {paths} --fresh"),
-        manifest: found.map(|(place, manifest, excerpt)| ManifestView {
-            path: text::portable_path(&manifest.path).to_owned(),
-            excerpt,
-            href: format!("../../data/{}", downloads::manifest_file(place)),
+        manifest: found.map(|found| ManifestView {
+            path: text::portable_path(&found.manifest.path).to_owned(),
+            excerpt: found.text.clone(),
+            href: format!("../../data/{}", downloads::manifest_file(found.place)),
         }),
     }
 }

@@ -1,7 +1,7 @@
 //! A family of verdicts: sentences, rows, tally and chart.
 
 use schema::{
-    printed,
+    printed::{self, Bounds},
     tables::{ComparisonRow, ComparisonTable, JobTable, Verdict},
 };
 use serde::Serialize;
@@ -118,14 +118,19 @@ impl Family {
                 let page =
                     |id: &schema::CellId| index.cell(&job.id, id).map(|cell| cell.id.0.clone());
                 let (own, base) = (parity(&row.contender), parity(&row.baseline));
+                let held = row
+                    .ratio
+                    .as_ref()
+                    .map(|ratio| interval::held(ratio, bounds(job, row)));
+                let (ratio, floor) = held.map_or_else(
+                    || (None, row.floor.map(units::floor)),
+                    |(ratio, floor)| (Some(ratio), floor),
+                );
                 Row {
                     setting: settings.label(&row.coordinates),
                     contender: contender(&row.value),
                     badge: words::verdict(row.verdict),
-                    ratio: row
-                        .ratio
-                        .as_ref()
-                        .map(|ratio| interval::ratio(ratio, &limits(job, row))),
+                    ratio,
                     centre: row
                         .ratio
                         .map(|ratio| ratio.centre)
@@ -135,9 +140,7 @@ impl Family {
                     parity: own.map_or_else(|| units::NOTHING.to_owned(), units::error),
                     baseline_parity: base.map_or_else(|| units::NOTHING.to_owned(), units::error),
                     parity_value: own.filter(|error| error.is_finite()),
-                    floor: row
-                        .floor
-                        .map_or_else(|| units::NOTHING.to_owned(), units::floor),
+                    floor: floor.unwrap_or_else(|| units::NOTHING.to_owned()),
                     cell: page(&row.contender),
                     baseline_cell: page(&row.baseline),
                 }
@@ -164,8 +167,11 @@ impl Family {
 }
 
 /// What a pair's interval was held against.
-pub(crate) fn limits(job: &JobTable, row: &ComparisonRow) -> Vec<f64> {
-    printed::limits([job.measure.margin].into_iter().chain(row.floor))
+pub(crate) fn bounds(job: &JobTable, row: &ComparisonRow) -> Bounds {
+    Bounds {
+        margin: job.measure.margin,
+        floor: row.floor,
+    }
 }
 
 fn title(axis: &str, contenders: &[Contender], baseline: &Contender) -> String {
@@ -177,7 +183,7 @@ fn title(axis: &str, contenders: &[Contender], baseline: &Contender) -> String {
 
 fn confidence(table: &ComparisonTable, together: f64) -> String {
     let (together, each) = (
-        units::confidence(together),
+        units::chosen(together),
         units::confidence(table.confidence_each),
     );
     if table.family == 1 {

@@ -59,7 +59,7 @@ pub(crate) fn draw(
     let caption = format!(
         "Time of each contender divided by that of {}, with its interval; left of the line is faster. The band is the margin of {}.{}",
         family.baseline.name,
-        units::percent(margin),
+        units::chosen(margin),
         room.cut,
     );
     picture::draw(&family.id, &chart, drawer, caption, &contenders)

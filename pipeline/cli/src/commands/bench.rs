@@ -6,7 +6,8 @@ use std::{
 };
 
 use schema::{
-    RunRecord, Tables, printed,
+    RunRecord, Tables,
+    printed::{self, Bounds},
     tables::{Interval, Verdict},
 };
 use serde::Serialize;
@@ -55,7 +56,7 @@ struct VerdictRow {
     reason: String,
     /// What the ratio is held against.
     #[serde(skip)]
-    limits: Vec<f64>,
+    bounds: Bounds,
 }
 
 #[derive(Debug, Serialize)]
@@ -280,7 +281,7 @@ impl VerdictRow {
                 let verdict = self.verdict.word();
                 format!(
                     "{subject}: {} of its time: {verdict}{why}",
-                    range(ratio, &self.limits)
+                    range(ratio, self.bounds)
                 )
             }
             None => format!("{subject}: {} ({})", self.verdict.word(), self.reason),
@@ -289,8 +290,8 @@ impl VerdictRow {
 }
 
 /// `0.53× [0.51, 0.55]`, with the digits that the site shows.
-fn range(ratio: &Interval, limits: &[f64]) -> String {
-    let printed = printed::ratio(ratio, limits);
+fn range(ratio: &Interval, bounds: Bounds) -> String {
+    let printed = printed::held(ratio, bounds).ratio;
     format!("{}× {}", printed.centre.unwrap_or_default(), printed.range)
 }
 
@@ -319,7 +320,10 @@ fn verdicts(tables: &Tables) -> Vec<VerdictRow> {
                     parity_error: parity_error(&job.id, &row.contender),
                     verdict: row.verdict,
                     reason: row.reason.clone(),
-                    limits: printed::limits(row.floor.into_iter().chain([job.measure.margin])),
+                    bounds: Bounds {
+                        margin: job.measure.margin,
+                        floor: row.floor,
+                    },
                 });
             }
         }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    env,
     path::{Path, PathBuf},
 };
 

@@ -115,8 +115,9 @@ fn describe(name: &str, entry: &Entry) -> EngineDescription {
     }
 }
 
-/// The command with its program as an absolute path: a bare name is searched for, anything else
-/// counts from the folder of `engines.toml`.
+/// The command with its files as absolute paths, so that neither what it starts nor its digest
+/// depends on where photofinish is called. A bare name of a program is searched for; any other
+/// program, and every argument that names a file, counts from the folder of `engines.toml`.
 fn command(entry: &Entry, settings: &Settings) -> Result<Registered, String> {
     let Some((program, args)) = entry.command.get_ref().split_first() else {
         return Err(String::from("`command` is empty"));
@@ -146,9 +147,15 @@ fn command(entry: &Entry, settings: &Settings) -> Result<Registered, String> {
             .program(program)
             .unwrap_or_else(|| PathBuf::from(program))
     };
+    let args = args.iter().map(|arg| {
+        let path = settings.config.join(arg);
+        // A folder whose name is not UTF-8 cannot be named by an argument here.
+        let found = path.to_str().filter(|_| path.is_file());
+        found.unwrap_or(arg).to_owned()
+    });
     Ok(Registered {
         program,
-        args: args.to_vec(),
+        args: args.collect(),
         env: entry.env.clone(),
     })
 }

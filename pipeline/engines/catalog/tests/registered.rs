@@ -85,6 +85,22 @@ fn whatever_a_worker_is_made_of_is_in_its_digest() {
 }
 
 #[test]
+fn a_worker_named_by_a_relative_path_counts_from_the_folder_of_the_file() {
+    let case = Demo::new();
+    let script = case.settings.config.join("pw.py");
+    fs::create_dir_all(&case.settings.config).unwrap();
+    fs::write(&script, "1").unwrap();
+    let text = format!("[engines.mine]\ncommand = [\"sh\", \"pw.py\", \"bad\"]\n{VARIANT}");
+    let catalog = load(&case, &text).unwrap();
+    let command = catalog.command(&"mine/only".parse().unwrap()).unwrap();
+    assert_eq!(command.args, [script.to_str().unwrap(), "bad"]);
+    let first = catalog.availability()["mine"].worker;
+    fs::write(&script, "2").unwrap();
+    let second = load(&case, &text).unwrap().availability()["mine"].worker;
+    assert_ne!(second, first);
+}
+
+#[test]
 fn a_program_that_is_not_there_is_missing_not_an_error() {
     let case = Demo::new();
     for (command, named) in [

@@ -255,3 +255,12 @@ pub fn heat(group: &str) -> Heat {
         footer: footer(),
     }
 }
+
+/// What was set aside.
+pub fn aside(store: &Store) -> Vec<String> {
+    std::fs::read_dir(store.path().join("aside"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with(".reason.txt"))
+        .collect()
+}
