@@ -16,15 +16,13 @@ use crate::{
 const STEPS: u32 = 3;
 /// A launch that failed in a way that could be chance is tried this often.
 const ATTEMPTS: u32 = 2;
-/// Logs that are kept, in bytes.
-const LOG_BYTES: usize = 64 << 10;
 
 /// The outputs of the configurations launched so far.
 #[derive(Default)]
 pub(crate) struct Gallery {
     outputs: BTreeMap<CellId, Result<Outputs, Outcome>>,
-    /// Logs of launches that failed, each under a heading.
-    pub(crate) log: String,
+    /// The log of each configuration's last launch; none where no worker could be started.
+    logs: BTreeMap<CellId, String>,
     launches: u32,
 }
 
@@ -60,6 +58,11 @@ impl Gallery {
         }
     }
 
+    /// The end of the log of a configuration's last launch; `None` where no worker was started.
+    pub(crate) fn log(&self, cell: &Cell) -> Option<String> {
+        self.logs.get(&cell.id()).cloned()
+    }
+
     /// Forgets the outputs of a configuration that is not needed any more.
     pub(crate) fn discard(&mut self, cell: &Cell) {
         if let Some(Ok(outputs)) = self.outputs.remove(&cell.id()) {
@@ -84,7 +87,7 @@ impl Gallery {
         });
         let mut worker = match Worker::start(context, setting, cell, memory_bytes)? {
             Ok(worker) => worker,
-            Err(outcome) => return self.fail(context, cell, outcome, ""),
+            Err(outcome) => return fail(context, cell, outcome, ""),
         };
         self.launches += 1;
         let path = setting.scratch.join(format!("parity-{}", self.launches));
@@ -92,57 +95,43 @@ impl Gallery {
             path: path.clone(),
             steps: STEPS,
         };
-        match outputs(&mut worker, setting, cell, request) {
-            Ok(answer) => {
-                // What it does after its answer is judged when it is measured.
-                let _ = worker.leave();
-                context.check_interrupt()?;
-                match Outputs::new(path, answer.tensors, answer.losses) {
-                    Ok(outputs) => Ok(Ok(outputs)),
-                    Err(reason) => {
-                        let reason = format!("its outputs cannot be read: {reason}");
-                        let outcome = Outcome::new(OutcomeKind::ParityFailed, reason);
-                        self.fail(context, cell, outcome, "")
-                    }
-                }
-            }
-            Err(outcome) => {
-                let ended = worker.kill();
-                let _ = std::fs::remove_file(path);
-                self.fail(context, cell, outcome, &ended.log)
-            }
-        }
-    }
-
-    fn fail(
-        &mut self,
-        context: &mut Context<'_>,
-        cell: &Cell,
-        outcome: Outcome,
-        log: &str,
-    ) -> Result<Result<Outputs, Outcome>, Stop> {
-        let outcome = context.failure(outcome)?;
-        context.tell(&Event::Failed {
-            cell,
-            outcome: &outcome,
+        let answer = outputs(&mut worker, setting, cell, request);
+        // What a worker does after its answer is judged when it is measured.
+        let ended = match &answer {
+            Ok(_) => worker.leave(),
+            Err(_) => worker.kill(),
+        };
+        self.logs.insert(cell.id(), ended.log.clone());
+        context.check_interrupt()?;
+        let outputs = answer.and_then(|answer| {
+            Outputs::new(path.clone(), answer.tensors, answer.losses).map_err(|reason| {
+                let reason = format!("its outputs cannot be read: {reason}");
+                Outcome::new(OutcomeKind::ParityFailed, reason)
+            })
         });
-        let entry = format!(
-            "== {}\n{}: {}\n{}{}",
-            cell.describe(),
-            outcome.kind,
-            outcome.reason,
-            log,
-            if log.is_empty() || log.ends_with('\n') {
-                ""
-            } else {
-                "\n"
-            },
-        );
-        if self.log.len().saturating_add(entry.len()) <= LOG_BYTES {
-            self.log.push_str(&entry);
+        match outputs {
+            Ok(outputs) => Ok(Ok(outputs)),
+            Err(outcome) => {
+                let _ = std::fs::remove_file(path);
+                fail(context, cell, outcome, &ended.log)
+            }
         }
-        Ok(Err(outcome))
     }
+}
+
+fn fail(
+    context: &mut Context<'_>,
+    cell: &Cell,
+    outcome: Outcome,
+    log: &str,
+) -> Result<Result<Outputs, Outcome>, Stop> {
+    let outcome = context.failure(outcome)?;
+    context.tell(&Event::Failed {
+        cell,
+        outcome: &outcome,
+        log,
+    });
+    Ok(Err(outcome))
 }
 
 fn outputs(

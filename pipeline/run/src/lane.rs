@@ -218,6 +218,7 @@ impl<'a> Lane<'a> {
         context.tell(&Event::Failed {
             cell: &self.planned.cell,
             outcome: &self.launch.outcome,
+            log: &self.launch.log,
         });
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Version of the heat document.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A complete heat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -92,8 +92,9 @@ pub struct Reference {
     pub parity: Vec<Option<Parity>>,
     /// Per slot: an outcome that keeps the cell from being measured.
     pub obstacles: Vec<Option<Outcome>>,
-    /// Log of the reference worker, if it failed.
-    pub log: String,
+    /// Per slot: the end of what was written to standard error in the launch that decided: the
+    /// cell's own, or the reference's where that failed. `None` where no worker was started.
+    pub logs: Vec<Option<String>>,
 }
 
 /// Agreement of a cell's outputs with the reference's.

@@ -103,7 +103,10 @@ fn misbehave(behaviour: Behaviour) -> Result<(), Outcome> {
         Behaviour::SlowStart => thread::sleep(mischief::SLOW),
         Behaviour::HangAtLoad => mischief::hang(),
         #[expect(clippy::exit, reason = "what is asked for")]
-        Behaviour::ExitEarly => std::process::exit(0),
+        Behaviour::ExitEarly => {
+            complain("left early");
+            std::process::exit(0)
+        }
         Behaviour::MemoryEater => mischief::eat_memory(),
         Behaviour::MemoryEaterChild => {
             spawn("--eat", false)?;
@@ -121,6 +124,11 @@ fn misbehave(behaviour: Behaviour) -> Result<(), Outcome> {
         _ => {}
     }
     Ok(())
+}
+
+/// Writes its last words to the log.
+pub(crate) fn complain(what: &str) {
+    let _ = writeln!(io::stderr(), "synthetic: {what}");
 }
 
 /// Writes to where a library would.

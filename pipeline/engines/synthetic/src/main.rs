@@ -50,7 +50,10 @@ fn serve(engine: String, start: Option<Behaviour>) -> ExitCode {
     match start {
         Some(Behaviour::SlowStart) => thread::sleep(mischief::SLOW),
         Some(Behaviour::WrongVersion) => return mischief::speak_another_version(&stream),
-        Some(Behaviour::ExitAtStart) => return ExitCode::SUCCESS,
+        Some(Behaviour::ExitAtStart) => {
+            engine::complain("left at the start");
+            return ExitCode::SUCCESS;
+        }
         Some(Behaviour::Mute) => mischief::hang(),
         _ => {}
     }
