@@ -31,7 +31,7 @@ pub use limits::Limits;
 pub use stream::Transport;
 
 use crate::WorkerCommand;
-use check::Asked;
+use check::{Asked, Interim};
 use supervise::Supervised;
 
 /// A worker process under supervision. Dropping it kills and reaps the worker with all that it
@@ -50,6 +50,8 @@ pub struct Host {
 struct Pending {
     asked: Asked,
     since: Instant,
+    /// Whether `cancel` was sent since.
+    cancelled: bool,
 }
 
 impl Host {
@@ -83,6 +85,7 @@ impl Host {
         let pending = Pending {
             asked: Asked::HELLO,
             since: Instant::now(),
+            cancelled: false,
         };
         Ok(Self {
             worker,
@@ -148,6 +151,7 @@ impl Host {
         self.pending = Some(Pending {
             asked,
             since: Instant::now(),
+            cancelled: false,
         });
         let doing = format!("before it read `{}`", asked.name);
         self.worker.write(bytes, deadline, &doing)
@@ -159,12 +163,21 @@ impl Host {
     /// As [`request`](Self::request).
     pub fn reply(&mut self, deadline: Instant) -> Result<Reply, Outcome> {
         self.worker.check_alive()?;
-        let Some(Pending { asked, since }) = self.pending else {
+        let Some(Pending {
+            asked,
+            since,
+            cancelled,
+        }) = self.pending
+        else {
             let reason = "nothing was asked, so there is no reply to wait for";
             return Err(Outcome::new(OutcomeKind::NotReached, reason));
         };
         let line = self.worker.read_line(deadline, &asked.doing())?;
-        let checked = check::reply(&line, &asked, since.elapsed());
+        let interim = Interim {
+            elapsed: since.elapsed(),
+            cancelled,
+        };
+        let checked = check::reply(&line, &asked, interim);
         self.pending = None;
         match checked {
             Err(reason) => Err(self.worker.give_up(OutcomeKind::Crashed, reason)),
@@ -185,11 +198,9 @@ impl Host {
     /// As [`request`](Self::request).
     pub fn cancel(&mut self, deadline: Instant) -> Result<(), Outcome> {
         self.worker.check_alive()?;
-        if self
-            .pending
-            .is_none_or(|pending| pending.asked == Asked::HELLO)
-        {
-            return Ok(());
+        match &mut self.pending {
+            Some(pending) if pending.asked != Asked::HELLO => pending.cancelled = true,
+            _ => return Ok(()),
         }
         self.cancel_nothing(deadline)
     }
