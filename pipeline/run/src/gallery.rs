@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{Cell, CellId, Outcome, OutcomeKind, protocol};
+use tempfile::TempDir;
 
 use crate::{
     Event, Phase,
@@ -20,10 +21,15 @@ const ATTEMPTS: u32 = 2;
 /// The outputs of the configurations launched so far.
 #[derive(Default)]
 pub(crate) struct Gallery {
-    outputs: BTreeMap<CellId, Result<Outputs, Outcome>>,
+    outputs: BTreeMap<CellId, Result<Exhibit, Outcome>>,
     /// The log of each configuration's last launch; none where no worker could be started.
     logs: BTreeMap<CellId, String>,
-    launches: u32,
+}
+
+/// Outputs, and the folder of the launch that wrote them; removed together.
+struct Exhibit {
+    outputs: Outputs,
+    _folder: TempDir,
 }
 
 impl Gallery {
@@ -52,7 +58,7 @@ impl Gallery {
     /// The outputs of a configuration that was made.
     pub(crate) fn get(&self, cell: &Cell) -> Result<&Outputs, Outcome> {
         match self.outputs.get(&cell.id()) {
-            Some(Ok(outputs)) => Ok(outputs),
+            Some(Ok(exhibit)) => Ok(&exhibit.outputs),
             Some(Err(outcome)) => Err(outcome.clone()),
             None => Err(Outcome::new(OutcomeKind::NotReached, "it was not launched")),
         }
@@ -65,9 +71,7 @@ impl Gallery {
 
     /// Forgets the outputs of a configuration that is not needed any more.
     pub(crate) fn discard(&mut self, cell: &Cell) {
-        if let Some(Ok(outputs)) = self.outputs.remove(&cell.id()) {
-            outputs.discard();
-        }
+        self.outputs.remove(&cell.id());
     }
 
     fn launch(
@@ -75,7 +79,7 @@ impl Gallery {
         context: &mut Context<'_>,
         setting: &Setting<'_>,
         cell: &Cell,
-    ) -> Result<Result<Outputs, Outcome>, Stop> {
+    ) -> Result<Result<Exhibit, Outcome>, Stop> {
         context.check_interrupt()?;
         context.tell(&Event::Launch {
             cell,
@@ -85,12 +89,12 @@ impl Gallery {
             let available = telemetry::load().available_memory_bytes / 10 * 9;
             (available > 0).then_some(available)
         });
-        let mut worker = match Worker::start(context, setting, cell, memory_bytes)? {
+        let folder = context.store.scratch()?;
+        let mut worker = match Worker::start(context, setting, cell, memory_bytes, folder.path()) {
             Ok(worker) => worker,
-            Err(outcome) => return fail(context, cell, outcome, ""),
+            Err(outcome) => return fail(context, cell, outcome, "").map(Err),
         };
-        self.launches += 1;
-        let path = setting.scratch.join(format!("parity-{}", self.launches));
+        let path = folder.path().join("outputs");
         let request = protocol::Parity {
             path: path.clone(),
             steps: STEPS,
@@ -104,17 +108,17 @@ impl Gallery {
         self.logs.insert(cell.id(), ended.log.clone());
         context.check_interrupt()?;
         let outputs = answer.and_then(|answer| {
-            Outputs::new(path.clone(), answer.tensors, answer.losses).map_err(|reason| {
+            Outputs::new(path, answer.tensors, answer.losses).map_err(|reason| {
                 let reason = format!("its outputs cannot be read: {reason}");
-                Outcome::new(OutcomeKind::ParityFailed, reason)
+                Outcome::new(OutcomeKind::Crashed, reason)
             })
         });
         match outputs {
-            Ok(outputs) => Ok(Ok(outputs)),
-            Err(outcome) => {
-                let _ = std::fs::remove_file(path);
-                fail(context, cell, outcome, &ended.log)
-            }
+            Ok(outputs) => Ok(Ok(Exhibit {
+                outputs,
+                _folder: folder,
+            })),
+            Err(outcome) => fail(context, cell, outcome, &ended.log).map(Err),
         }
     }
 }
@@ -124,14 +128,14 @@ fn fail(
     cell: &Cell,
     outcome: Outcome,
     log: &str,
-) -> Result<Result<Outputs, Outcome>, Stop> {
+) -> Result<Outcome, Stop> {
     let outcome = context.failure(outcome)?;
     context.tell(&Event::Failed {
         cell,
         outcome: &outcome,
         log,
     });
-    Ok(Err(outcome))
+    Ok(outcome)
 }
 
 fn outputs(

@@ -11,6 +11,7 @@ use schema::{
     protocol,
     record::{Launch, Round},
 };
+use tempfile::TempDir;
 
 use crate::{
     Event, Phase,
@@ -40,6 +41,8 @@ const WORD_CHARS: usize = 400;
 pub(crate) struct Lane<'a> {
     planned: &'a PlannedCell,
     worker: Option<Worker>,
+    /// The launch's own, removed with the lane.
+    folder: Option<TempDir>,
     launch: Launch,
     /// Time of a step, as the warm-up saw it.
     step_ns: u64,
@@ -69,6 +72,7 @@ impl<'a> Lane<'a> {
         Self {
             planned,
             worker: None,
+            folder: None,
             launch,
             step_ns: 1,
         }
@@ -90,7 +94,10 @@ impl<'a> Lane<'a> {
             cell,
             phase: Phase::Start,
         });
-        match Worker::start(context, setting, cell, memory_bytes)? {
+        let folder = context.store.scratch()?;
+        let started = Worker::start(context, setting, cell, memory_bytes, folder.path());
+        self.folder = Some(folder);
+        match started {
             Ok(worker) => self.worker = Some(worker),
             Err(outcome) => return self.fail(context, outcome),
         }

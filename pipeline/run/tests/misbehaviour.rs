@@ -110,6 +110,18 @@ fn the_log_of_a_failed_reference_is_kept_with_the_cell_that_needed_it() {
 }
 
 #[test]
+fn a_worker_that_removes_its_surroundings_harms_itself_alone() {
+    beside_a_good_one(
+        &[(
+            "removes_scratch",
+            OutcomeKind::Crashed,
+            "its outputs cannot be read: there is no file",
+        )],
+        |_| {},
+    );
+}
+
+#[test]
 fn workers_that_hang() {
     beside_a_good_one(
         &[

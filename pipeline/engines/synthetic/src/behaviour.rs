@@ -50,6 +50,8 @@ behaviours! {
     MemoryEaterChild = "memory_eater_child",
     /// Starts two processes that outlive it, one of them in a process group of its own.
     ForkBombLite = "fork_bomb_lite",
+    /// Removes the folder that holds its scratch folder when it leaves, if a store made it.
+    RemovesScratch = "removes_scratch",
     /// Fails `load` with `unsupported`.
     Unsupported = "unsupported",
 

@@ -87,6 +87,7 @@ impl Engine for Synthetic {
                 pace,
                 outputs,
                 stream,
+                scratch: load.scratch.clone(),
                 started: false,
             }),
             report,
