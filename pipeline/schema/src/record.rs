@@ -93,7 +93,7 @@ pub struct Reference {
     /// Per slot: an outcome that keeps the cell from being measured.
     pub obstacles: Vec<Option<Outcome>>,
     /// Per slot: the end of what was written to standard error in the launch that decided: the
-    /// cell's own, or the reference's where that failed. `None` where no worker was started.
+    /// cell's own, or the reference's where that ran and failed. `None` where no worker was started.
     pub logs: Vec<Option<String>>,
 }
 
@@ -175,7 +175,8 @@ pub struct Launch {
     pub warm_up: Option<WarmUpDone>,
     /// The rounds, in the order in which they ran.
     pub rounds: Vec<Round>,
-    /// Memory at the end.
+    /// Memory at the end: of the process as the supervisor saw it, of the device as the worker
+    /// said.
     pub memory: Option<Memory>,
     /// Processor time of the worker over its life, in nanoseconds.
     pub cpu_ns: Option<u64>,

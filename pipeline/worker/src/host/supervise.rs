@@ -405,6 +405,7 @@ impl Supervised {
             outcome: self.gone.clone(),
             log: self.log.tail(),
             cpu_ns: usage.map(|usage| usage.cpu_ns),
+            resident_bytes: self.watch.resident_bytes(),
             peak_resident_bytes: (peak > 0).then_some(peak),
         }
     }

@@ -17,6 +17,7 @@ pub(super) struct Watch {
     page_bytes: u64,
     ticks: u32,
     others_bytes: u64,
+    resident_bytes: u64,
     peak_bytes: u64,
 }
 
@@ -32,6 +33,7 @@ impl Watch {
             page_bytes,
             ticks: 0,
             others_bytes: 0,
+            resident_bytes: 0,
             peak_bytes: 0,
         }
     }
@@ -56,7 +58,17 @@ impl Watch {
                 .unwrap_or(0)
         };
         self.peak_bytes = self.peak_bytes.max(field("VmHWM"));
-        field("VmRSS")
+        let resident_bytes = field("VmRSS");
+        // A process that is dead holds nothing, and says nothing of what it held.
+        if resident_bytes > 0 {
+            self.resident_bytes = resident_bytes;
+        }
+        resident_bytes
+    }
+
+    /// The worker's own resident set when it was last looked at alive; `None` for never.
+    pub(super) fn resident_bytes(&self) -> Option<u64> {
+        (self.resident_bytes > 0).then_some(self.resident_bytes)
     }
 
     /// The worker's own largest resident set, as far as it was seen; 0 for never.
