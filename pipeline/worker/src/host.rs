@@ -5,10 +5,12 @@
 //! the supervisor runs. Whatever goes wrong becomes an [`Outcome`] with its reason, and the
 //! worker, its process group and all that it started elsewhere are killed and reaped.
 
+mod abandoned;
 mod cgroup;
 mod check;
 mod death;
 mod ended;
+mod family;
 mod interrupt;
 mod limits;
 mod log;
@@ -34,11 +36,17 @@ use crate::WorkerCommand;
 use check::{Asked, Interim};
 use supervise::Supervised;
 
+/// Marks all processes of one launch, those that leave its process group included. The value is the
+/// supervisor's process number, the launch's own number, and the time.
+const MARK_VARIABLE: &str = "PHOTOFINISH_LAUNCH";
+
 /// A worker process under supervision. Dropping it kills and reaps the worker with all that it
 /// started.
 ///
 /// The kernel kills a worker when the **thread** that started it ends, so start hosts from a
-/// thread that outlives them.
+/// thread that outlives them. The first start of a host makes this process the one that takes in
+/// whatever outlives its parents among its descendants, and ends what a supervisor that was killed
+/// has left behind.
 #[derive(Debug)]
 pub struct Host {
     worker: Supervised,

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Write},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -67,7 +68,7 @@ impl Engine for Synthetic {
                 )));
             }
         };
-        misbehave(behaviour)?;
+        misbehave(behaviour, &load.scratch)?;
         let pace = pace(behaviour, &load.cell)?;
         let outputs = Outputs::new(&load.graph, load.cell.mode, load.cell.precision)?;
         let stream = self
@@ -95,10 +96,14 @@ impl Engine for Synthetic {
     }
 }
 
-fn misbehave(behaviour: Behaviour) -> Result<(), Outcome> {
+fn misbehave(behaviour: Behaviour, scratch: &Path) -> Result<(), Outcome> {
     let spawn = |argument: &str, own_group| {
         mischief::spawn(argument, own_group)
             .map_err(|error| Outcome::new(OutcomeKind::Crashed, format!("no child: {error}")))
+    };
+    let hide = |argument: &str| {
+        mischief::spawn_hidden(argument, &scratch.display().to_string())
+            .map_err(|error| Outcome::new(OutcomeKind::Crashed, format!("nothing hid: {error}")))
     };
     match behaviour {
         Behaviour::SlowStart => thread::sleep(mischief::SLOW),
@@ -116,6 +121,11 @@ fn misbehave(behaviour: Behaviour) -> Result<(), Outcome> {
         Behaviour::ForkBombLite => {
             spawn("--linger", false)?;
             spawn("--linger", true)?;
+        }
+        Behaviour::HiddenChild => hide("--linger")?,
+        Behaviour::HiddenMemoryEater => {
+            hide("--eat")?;
+            mischief::hang()
         }
         Behaviour::Chatter => chat("load"),
         Behaviour::Unsupported => {
