@@ -7,7 +7,10 @@ mod support;
 use std::{fs, path::Path, process::Command};
 
 use photofinish_report::{ReportError, render, render_unless};
-use schema::{CellId, Tables, tables::Download};
+use schema::{
+    CellId, Tables,
+    tables::{CellRow, Download},
+};
 
 use fixture::{hostile, large, realistic};
 use support::{
@@ -399,6 +402,28 @@ fn what_was_not_steady_says_so() {
     let training = site.page("jobs/training.html");
     assert!(training.contains("0 of 6 measured launches, in 0 of 1 cells"));
     assert!(!training.contains(badge) && !site.page(&page).contains(badge));
+}
+
+#[test]
+fn a_cell_shows_the_log_of_the_launch_for_its_outputs() {
+    let page = |change: fn(&mut CellRow)| {
+        let mut tables = realistic::tables();
+        let row = tables
+            .cells
+            .iter_mut()
+            .find(|row| row.launches.is_empty())
+            .expect("one that was never measured");
+        change(row);
+        let path = format!("cells/{}/{}.html", row.job, row.id);
+        Site::of(&tables).page(&path)
+    };
+    let said = page(|row| row.parity_log = Some("libcudart.so.13: not found\n".to_owned()));
+    assert!(said.contains("<summary>Parity</summary>"));
+    assert!(said.contains("libcudart.so.13: not found"));
+    let silent = page(|row| row.parity_log = Some(String::new()));
+    assert!(silent.contains("The launch for its outputs wrote nothing"));
+    let never = page(|row| row.parity_log = None);
+    assert!(never.contains("No worker was started for it"));
 }
 
 #[test]

@@ -99,6 +99,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         speed: speed::speed(planned, &slot, job.measure.confidence),
         outcome: slot.outcome,
         parity: slot.parity,
+        parity_log: slot.parity_log,
         memory: slot.memory,
         loaded: slot.loaded,
         start_ns: slot.start_ns,

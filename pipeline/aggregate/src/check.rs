@@ -135,6 +135,7 @@ fn problem(heat: &Heat) -> Option<String> {
     let counts = [
         ("parities", heat.reference.parity.len()),
         ("obstacles", heat.reference.obstacles.len()),
+        ("logs of parity", heat.reference.logs.len()),
         ("outcomes", heat.footer.outcomes.len()),
     ];
     if let Some((what, count)) = counts.into_iter().find(|&(_, count)| count != cells) {

@@ -21,6 +21,8 @@ pub(crate) struct Slot {
     /// How it ended: the worst of all that the heat says about it.
     pub(crate) outcome: Outcome,
     pub(crate) parity: Option<Parity>,
+    /// What the launch for its outputs wrote, if there was one.
+    pub(crate) parity_log: Option<String>,
     /// In the order of blocks.
     pub(crate) launches: Vec<LaunchRow>,
     /// Per block, the median of all samples of the cell in it, in nanoseconds. Pooled over
@@ -39,6 +41,7 @@ impl Slot {
         Self {
             outcome,
             parity: None,
+            parity_log: None,
             launches: Vec::new(),
             blocks: BTreeMap::new(),
             memory: None,
@@ -77,12 +80,15 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
     launches
         .into_iter()
         .zip(reference.parity)
+        .zip(reference.logs)
         .zip(endings)
         .zip(twins)
-        .map(|(((launches, own), (footer, obstacle)), twin_of)| {
+        .map(|((((launches, own), log), (footer, obstacle)), twin_of)| {
             // Twins run the same configuration; the run may compare outputs only once.
             let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
-            slot(launches, parity, footer, obstacle)
+            let mut slot = slot(launches, parity, footer, obstacle);
+            slot.parity_log = log;
+            slot
         })
         .collect()
 }

@@ -285,7 +285,7 @@ fn heat(planned: &PlannedHeat, size: Size, number: u32, random: &mut ChaCha8Rng)
         reference: Reference {
             parity: vec![Some(parity()); cells],
             obstacles: vec![None; cells],
-            log: String::new(),
+            logs: vec![Some(String::new()); cells],
         },
         footer: HeatFooter {
             finished: "2026-11-20T16:04:00Z".to_owned(),

@@ -86,7 +86,7 @@ fn together(
     }
     for lane in lanes {
         lane.resume(context)?;
-        lane.leave(context)?;
+        lane.leave(context, setting)?;
     }
     Ok(())
 }
@@ -112,7 +112,7 @@ fn one_at_a_time(
             lane.round(context, setting, sequence, meter)?;
             sequence += 1;
         }
-        lane.leave(context)?;
+        lane.leave(context, setting)?;
     }
     Ok(())
 }

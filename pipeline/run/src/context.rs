@@ -1,7 +1,5 @@
 //! What every part of a run needs.
 
-use std::path::Path;
-
 use schema::{Outcome, OutcomeKind, record::HeatHeader};
 use store::WriterLock;
 use worker::host::Interrupt;
@@ -21,8 +19,6 @@ pub(crate) struct Context<'a> {
 pub(crate) struct Setting<'a> {
     pub(crate) header: &'a HeatHeader,
     pub(crate) graphs: &'a Graphs,
-    /// A folder for temporary files, removed after the heat.
-    pub(crate) scratch: &'a Path,
 }
 
 impl Context<'_> {

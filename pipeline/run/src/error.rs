@@ -16,14 +16,6 @@ pub enum RunError {
         /// The job that it names.
         job: String,
     },
-    /// A temporary file cannot be made.
-    #[error("cannot make a temporary folder in `{}`: {cause}", path.display())]
-    Scratch {
-        /// Where.
-        path: std::path::PathBuf,
-        /// What the system said.
-        cause: std::io::Error,
-    },
 }
 
 /// Why a heat ended before its end.

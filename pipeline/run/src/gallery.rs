@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{Cell, CellId, Outcome, OutcomeKind, protocol};
+use tempfile::TempDir;
 
 use crate::{
     Event, Phase,
@@ -16,16 +17,19 @@ use crate::{
 const STEPS: u32 = 3;
 /// A launch that failed in a way that could be chance is tried this often.
 const ATTEMPTS: u32 = 2;
-/// Logs that are kept, in bytes.
-const LOG_BYTES: usize = 64 << 10;
 
 /// The outputs of the configurations launched so far.
 #[derive(Default)]
 pub(crate) struct Gallery {
-    outputs: BTreeMap<CellId, Result<Outputs, Outcome>>,
-    /// Logs of launches that failed, each under a heading.
-    pub(crate) log: String,
-    launches: u32,
+    outputs: BTreeMap<CellId, Result<Exhibit, Outcome>>,
+    /// The log of each configuration's last launch; none where no worker could be started.
+    logs: BTreeMap<CellId, String>,
+}
+
+/// Outputs, and the folder of the launch that wrote them; removed together.
+struct Exhibit {
+    outputs: Outputs,
+    _folder: TempDir,
 }
 
 impl Gallery {
@@ -54,17 +58,20 @@ impl Gallery {
     /// The outputs of a configuration that was made.
     pub(crate) fn get(&self, cell: &Cell) -> Result<&Outputs, Outcome> {
         match self.outputs.get(&cell.id()) {
-            Some(Ok(outputs)) => Ok(outputs),
+            Some(Ok(exhibit)) => Ok(&exhibit.outputs),
             Some(Err(outcome)) => Err(outcome.clone()),
             None => Err(Outcome::new(OutcomeKind::NotReached, "it was not launched")),
         }
     }
 
+    /// The end of the log of a configuration's last launch; `None` where no worker was started.
+    pub(crate) fn log(&self, cell: &Cell) -> Option<String> {
+        self.logs.get(&cell.id()).cloned()
+    }
+
     /// Forgets the outputs of a configuration that is not needed any more.
     pub(crate) fn discard(&mut self, cell: &Cell) {
-        if let Some(Ok(outputs)) = self.outputs.remove(&cell.id()) {
-            outputs.discard();
-        }
+        self.outputs.remove(&cell.id());
     }
 
     fn launch(
@@ -72,7 +79,7 @@ impl Gallery {
         context: &mut Context<'_>,
         setting: &Setting<'_>,
         cell: &Cell,
-    ) -> Result<Result<Outputs, Outcome>, Stop> {
+    ) -> Result<Result<Exhibit, Outcome>, Stop> {
         context.check_interrupt()?;
         context.tell(&Event::Launch {
             cell,
@@ -82,67 +89,53 @@ impl Gallery {
             let available = telemetry::load().available_memory_bytes / 10 * 9;
             (available > 0).then_some(available)
         });
-        let mut worker = match Worker::start(context, setting, cell, memory_bytes)? {
+        let folder = context.store.scratch()?;
+        let mut worker = match Worker::start(context, setting, cell, memory_bytes, folder.path()) {
             Ok(worker) => worker,
-            Err(outcome) => return self.fail(context, cell, outcome, ""),
+            Err(outcome) => return fail(context, cell, outcome, "").map(Err),
         };
-        self.launches += 1;
-        let path = setting.scratch.join(format!("parity-{}", self.launches));
+        let path = folder.path().join("outputs");
         let request = protocol::Parity {
             path: path.clone(),
             steps: STEPS,
         };
-        match outputs(&mut worker, setting, cell, request) {
-            Ok(answer) => {
-                // What it does after its answer is judged when it is measured.
-                let _ = worker.leave();
-                context.check_interrupt()?;
-                match Outputs::new(path, answer.tensors, answer.losses) {
-                    Ok(outputs) => Ok(Ok(outputs)),
-                    Err(reason) => {
-                        let reason = format!("its outputs cannot be read: {reason}");
-                        let outcome = Outcome::new(OutcomeKind::ParityFailed, reason);
-                        self.fail(context, cell, outcome, "")
-                    }
-                }
-            }
-            Err(outcome) => {
-                let ended = worker.kill();
-                let _ = std::fs::remove_file(path);
-                self.fail(context, cell, outcome, &ended.log)
-            }
-        }
-    }
-
-    fn fail(
-        &mut self,
-        context: &mut Context<'_>,
-        cell: &Cell,
-        outcome: Outcome,
-        log: &str,
-    ) -> Result<Result<Outputs, Outcome>, Stop> {
-        let outcome = context.failure(outcome)?;
-        context.tell(&Event::Failed {
-            cell,
-            outcome: &outcome,
+        let answer = outputs(&mut worker, setting, cell, request);
+        // What a worker does after its answer is judged when it is measured.
+        let ended = match &answer {
+            Ok(_) => worker.leave(),
+            Err(_) => worker.kill(),
+        };
+        self.logs.insert(cell.id(), ended.log.clone());
+        context.check_interrupt()?;
+        let outputs = answer.and_then(|answer| {
+            Outputs::new(path, answer.tensors, answer.losses).map_err(|reason| {
+                let reason = format!("its outputs cannot be read: {reason}");
+                Outcome::new(OutcomeKind::Crashed, reason)
+            })
         });
-        let entry = format!(
-            "== {}\n{}: {}\n{}{}",
-            cell.describe(),
-            outcome.kind,
-            outcome.reason,
-            log,
-            if log.is_empty() || log.ends_with('\n') {
-                ""
-            } else {
-                "\n"
-            },
-        );
-        if self.log.len().saturating_add(entry.len()) <= LOG_BYTES {
-            self.log.push_str(&entry);
+        match outputs {
+            Ok(outputs) => Ok(Ok(Exhibit {
+                outputs,
+                _folder: folder,
+            })),
+            Err(outcome) => fail(context, cell, outcome, &ended.log).map(Err),
         }
-        Ok(Err(outcome))
     }
+}
+
+fn fail(
+    context: &mut Context<'_>,
+    cell: &Cell,
+    outcome: Outcome,
+    log: &str,
+) -> Result<Outcome, Stop> {
+    let outcome = context.failure(outcome)?;
+    context.tell(&Event::Failed {
+        cell,
+        outcome: &outcome,
+        log,
+    });
+    Ok(outcome)
 }
 
 fn outputs(

@@ -49,12 +49,10 @@ pub(crate) fn measure(
 ) -> Result<Sealed, Stop> {
     let mut journal = open(context, assignment)?;
     let header = journal.header().clone();
-    let scratch = context.store.scratch()?;
     let graphs = Graphs::of(&header.cells);
     let setting = Setting {
         header: &header,
         graphs: &graphs,
-        scratch: scratch.path(),
     };
     let pace = Pace::new(&journal, assignment, estimate);
     context.tell(&Event::HeatStarted {

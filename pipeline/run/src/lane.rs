@@ -8,9 +8,11 @@ use std::{
 use schema::{
     Outcome,
     plan::{self, PlannedCell},
-    protocol,
+    protocol::{self, Memory},
     record::{Launch, Round},
 };
+use tempfile::TempDir;
+use worker::host::Ended;
 
 use crate::{
     Event, Phase,
@@ -40,6 +42,8 @@ const WORD_CHARS: usize = 400;
 pub(crate) struct Lane<'a> {
     planned: &'a PlannedCell,
     worker: Option<Worker>,
+    /// The launch's own, removed with the lane.
+    folder: Option<TempDir>,
     launch: Launch,
     /// Time of a step, as the warm-up saw it.
     step_ns: u64,
@@ -69,6 +73,7 @@ impl<'a> Lane<'a> {
         Self {
             planned,
             worker: None,
+            folder: None,
             launch,
             step_ns: 1,
         }
@@ -90,7 +95,10 @@ impl<'a> Lane<'a> {
             cell,
             phase: Phase::Start,
         });
-        match Worker::start(context, setting, cell, memory_bytes)? {
+        let folder = context.store.scratch()?;
+        let started = Worker::start(context, setting, cell, memory_bytes, folder.path());
+        self.folder = Some(folder);
+        match started {
             Ok(worker) => self.worker = Some(worker),
             Err(outcome) => return self.fail(context, outcome),
         }
@@ -165,12 +173,18 @@ impl<'a> Lane<'a> {
 
     /// Asks for memory and lets the worker leave. How it leaves changes nothing about what was
     /// measured before; a disorderly leave is noted in its log.
-    pub(crate) fn leave(&mut self, context: &mut Context<'_>) -> Result<(), Stop> {
-        if let Some(memory) = self.attempt(context, Worker::memory)? {
-            self.launch.memory = memory;
-        }
+    pub(crate) fn leave(
+        &mut self,
+        context: &mut Context<'_>,
+        setting: &Setting<'_>,
+    ) -> Result<(), Stop> {
+        let told = self.attempt(context, Worker::memory)?.flatten();
         if let Some(worker) = self.worker.take() {
             let ended = worker.leave();
+            let fingerprint = &setting.header.environment.fingerprint;
+            let device_bytes = fingerprint.gpus.iter().map(|gpu| gpu.memory_bytes).max();
+            let device_bytes = device_bytes.filter(|_| !self.planned.cell.device.is_cpu());
+            self.launch.memory = memory(told.as_ref(), &ended, device_bytes);
             self.launch.cpu_ns = ended.cpu_ns;
             self.launch.log = ended.log;
             if let Some(outcome) = ended.outcome {
@@ -218,9 +232,25 @@ impl<'a> Lane<'a> {
         context.tell(&Event::Failed {
             cell: &self.planned.cell,
             outcome: &self.launch.outcome,
+            log: &self.launch.log,
         });
         Ok(())
     }
+}
+
+/// Memory of a worker that left: on the host as the supervisor saw it, whatever the worker says;
+/// on the device, which only the engine knows, as it says, where the device has that much.
+fn memory(told: Option<&Memory>, ended: &Ended, device_bytes: Option<u64>) -> Option<Memory> {
+    let peak_resident_bytes = ended.peak_resident_bytes?;
+    let on_device = told
+        .and_then(|told| Some((told.device_bytes?, told.peak_device_bytes?)))
+        .filter(|(now, peak)| now <= peak && device_bytes.is_some_and(|most| *peak <= most));
+    Some(Memory {
+        resident_bytes: ended.resident_bytes?.min(peak_resident_bytes),
+        peak_resident_bytes,
+        device_bytes: on_device.map(|(now, _)| now),
+        peak_device_bytes: on_device.map(|(_, peak)| peak),
+    })
 }
 
 /// What a worker says about itself, cut to what a page can show: it may say anything.
@@ -274,6 +304,47 @@ mod tests {
                 .values()
                 .all(|value| value.chars().count() == WORD_CHARS)
         );
+    }
+
+    #[test]
+    fn memory_is_what_the_supervisor_saw() {
+        let ended = Ended {
+            outcome: None,
+            log: String::new(),
+            cpu_ns: None,
+            resident_bytes: Some(40),
+            peak_resident_bytes: Some(50),
+        };
+        let told = |device_bytes, peak_device_bytes| Memory {
+            resident_bytes: u64::MAX,
+            peak_resident_bytes: 0,
+            device_bytes,
+            peak_device_bytes,
+        };
+        let seen = Memory {
+            resident_bytes: 40,
+            peak_resident_bytes: 50,
+            device_bytes: None,
+            peak_device_bytes: None,
+        };
+        // It did not answer, or lied.
+        assert_eq!(memory(None, &ended, None), Some(seen.clone()));
+        for impossible in [
+            told(None, None),
+            told(Some(u64::MAX), Some(u64::MAX)),
+            told(Some(9), Some(8)),
+        ] {
+            let kept = memory(Some(&impossible), &ended, Some(100));
+            assert_eq!(kept, Some(seen.clone()));
+        }
+        let possible = told(Some(8), Some(9));
+        assert_eq!(memory(Some(&possible), &ended, None), Some(seen));
+        let kept = memory(Some(&possible), &ended, Some(100)).unwrap();
+        assert_eq!(
+            (kept.device_bytes, kept.peak_device_bytes),
+            (Some(8), Some(9))
+        );
+        assert_eq!(kept.resident_bytes, 40);
     }
 
     #[test]

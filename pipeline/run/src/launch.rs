@@ -1,6 +1,11 @@
 //! One worker, from its start to its end, within the time limit of a launch.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    path::Path,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use schema::{
     Cell, Digest, Graph, Outcome, OutcomeKind,
@@ -9,13 +14,11 @@ use schema::{
         WarmUp, WarmUpDone,
     },
 };
-use tempfile::TempDir;
 use worker::host::{Ended, Host, Limits};
 
 use crate::{
     clock::nanoseconds,
     context::{Context, Setting},
-    error::{RunError, Stop},
 };
 
 /// How long a worker may take to leave.
@@ -27,41 +30,40 @@ pub(crate) struct Worker {
     began: Instant,
     /// What is left of the time limit. Time during which the worker is stopped does not count.
     left: Duration,
-    scratch: TempDir,
+    /// Its own, for temporary files.
+    scratch: PathBuf,
     /// What it must have been built from.
     built_from: Option<Digest>,
 }
 
 impl Worker {
-    /// Starts the worker of a cell.
+    /// Starts the worker of a cell. The folder is this launch's alone: whatever a worker does to
+    /// its surroundings is done to no other.
     pub(crate) fn start(
         context: &Context<'_>,
         setting: &Setting<'_>,
         cell: &Cell,
         memory_bytes: Option<u64>,
-    ) -> Result<Result<Self, Outcome>, Stop> {
-        let scratch = tempfile::tempdir_in(setting.scratch).map_err(|cause| {
-            let path = setting.scratch.to_owned();
-            RunError::Scratch { path, cause }
+        folder: &Path,
+    ) -> Result<Self, Outcome> {
+        let command = context.workers.command(&cell.engine, cell.device)?;
+        let scratch = folder.join("scratch");
+        fs::create_dir(&scratch).map_err(|error| {
+            let reason = format!("cannot make a temporary folder for a worker: {error}");
+            Outcome::new(OutcomeKind::Unavailable, reason)
         })?;
-        let command = match context.workers.command(&cell.engine, cell.device) {
-            Ok(command) => command,
-            Err(outcome) => return Ok(Err(outcome)),
-        };
         let limits = Limits {
             memory_bytes,
             ..Limits::default()
         };
         let began = Instant::now();
-        Ok(
-            Host::start(&command, &limits, context.interrupt).map(|host| Self {
-                host,
-                began,
-                left: Duration::from_nanos(setting.header.measure.timeout_ns),
-                scratch,
-                built_from: context.workers.built_from(&cell.engine.engine),
-            }),
-        )
+        Ok(Self {
+            host: Host::start(&command, &limits, context.interrupt)?,
+            began,
+            left: Duration::from_nanos(setting.header.measure.timeout_ns),
+            scratch,
+            built_from: context.workers.built_from(&cell.engine.engine),
+        })
     }
 
     /// Its first message, and how long it took to come. It must be the engine that
@@ -93,7 +95,7 @@ impl Worker {
         let load = Load {
             cell: cell.clone(),
             graph: graph.clone(),
-            scratch: self.scratch.path().to_owned(),
+            scratch: self.scratch.clone(),
         };
         match self.ask(&Request::Load(Box::new(load)))? {
             Reply::Loaded(loaded) => Ok(loaded),
@@ -156,7 +158,6 @@ impl Worker {
 
     fn ask(&mut self, request: &Request) -> Result<Reply, Outcome> {
         self.spend(|host, deadline| host.request(request, deadline))
-            .map_err(believable)
     }
 
     fn spend<T>(
@@ -170,26 +171,6 @@ impl Worker {
         let answer = serve(&mut self.host, deadline);
         self.left = self.left.saturating_sub(began.elapsed());
         answer
-    }
-}
-
-/// A worker tells of failures of its own; what the supervisor judges is not for it to say.
-fn believable(outcome: Outcome) -> Outcome {
-    match outcome.kind {
-        OutcomeKind::Unsupported
-        | OutcomeKind::Unavailable
-        | OutcomeKind::OutOfMemory
-        | OutcomeKind::TimedOut
-        | OutcomeKind::Crashed => outcome,
-        // The host's own word for an interruption, which the caller asks about itself.
-        OutcomeKind::NotReached => outcome,
-        kind => Outcome::new(
-            OutcomeKind::Crashed,
-            format!(
-                "the worker claims `{kind}`, which is not for it to say: {}",
-                outcome.reason
-            ),
-        ),
     }
 }
 

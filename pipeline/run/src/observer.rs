@@ -66,6 +66,8 @@ pub enum Event<'a> {
         cell: &'a Cell,
         /// How it ended.
         outcome: &'a Outcome,
+        /// The end of what it wrote to standard error; empty where it wrote nothing.
+        log: &'a str,
     },
     /// Something that a reader should know and that is no failure.
     Note {

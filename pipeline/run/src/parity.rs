@@ -45,10 +45,13 @@ pub(crate) fn judge(
         Err(Flaw::Candidate(reason)) => {
             return (None, Some(Outcome::new(OutcomeKind::ParityFailed, reason)));
         }
+        Err(Flaw::Unreadable(reason)) => {
+            return (None, Some(Outcome::new(OutcomeKind::Crashed, reason)));
+        }
     };
     let eager = match tensors::distances(exhibits.reference, exhibits.eager, roundoff) {
         Ok(distances) => distances,
-        Err(Flaw::Reference(reason) | Flaw::Candidate(reason)) => {
+        Err(Flaw::Reference(reason) | Flaw::Candidate(reason) | Flaw::Unreadable(reason)) => {
             return unverified(exhibits.eager_name, reason);
         }
     };
@@ -236,6 +239,30 @@ mod tests {
             (parity.error - 1e-5).abs() < 1e-7 && parity.worst_share > 10.0,
             "{parity:?}"
         );
+    }
+
+    #[test]
+    fn a_file_that_is_lost_is_no_disagreement() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = || exact().try_write(folder.path()).unwrap();
+        let exhibits = Exhibits {
+            reference: &write(),
+            reference_name: "the reference",
+            eager: &write(),
+            eager_name: "eager",
+            cell: &write(),
+        };
+        let judged = |lost: &Outputs| {
+            std::fs::rename(&lost.path, folder.path().join("elsewhere")).unwrap();
+            let judgement = judge(&exhibits, Precision::Fp32);
+            std::fs::rename(folder.path().join("elsewhere"), &lost.path).unwrap();
+            refusal(judgement)
+        };
+        let (kind, reason) = judged(exhibits.cell);
+        assert_eq!(kind, OutcomeKind::Crashed);
+        assert!(reason.contains("cannot be opened"), "{reason}");
+        assert_eq!(judged(exhibits.eager).0, OutcomeKind::ParityUnverified);
+        assert_eq!(judged(exhibits.reference).0, OutcomeKind::ParityUnverified);
     }
 
     #[test]

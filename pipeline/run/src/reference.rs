@@ -16,7 +16,23 @@ use crate::{
 };
 
 /// What is known about a cell before it is measured.
-type Judgement = (Option<Parity>, Option<Outcome>);
+#[derive(Clone)]
+struct Judgement {
+    parity: Option<Parity>,
+    obstacle: Option<Outcome>,
+    /// Of the launch that decided.
+    log: Option<String>,
+}
+
+impl Judgement {
+    fn obstacle(outcome: Outcome, log: Option<String>) -> Self {
+        Self {
+            parity: None,
+            obstacle: Some(outcome),
+            log,
+        }
+    }
+}
 
 /// Judges all cells of a heat. Identical cells (twins) are judged once.
 pub(crate) fn judge(context: &mut Context<'_>, setting: &Setting<'_>) -> Result<Reference, Stop> {
@@ -25,11 +41,11 @@ pub(crate) fn judge(context: &mut Context<'_>, setting: &Setting<'_>) -> Result<
     let mut reference = Reference {
         parity: Vec::new(),
         obstacles: Vec::new(),
-        log: String::new(),
+        logs: Vec::new(),
     };
     for planned in &setting.header.cells {
-        let (parity, obstacle) = match (&planned.obstacle, judged.get(&planned.id)) {
-            (Some(obstacle), _) => (None, Some(obstacle.clone())),
+        let judgement = match (&planned.obstacle, judged.get(&planned.id)) {
+            (Some(obstacle), _) => Judgement::obstacle(obstacle.clone(), None),
             (None, Some(judgement)) => judgement.clone(),
             (None, None) => {
                 let judgement = judge_cell(context, setting, &mut gallery, &planned.cell)?;
@@ -37,10 +53,10 @@ pub(crate) fn judge(context: &mut Context<'_>, setting: &Setting<'_>) -> Result<
                 judgement
             }
         };
-        reference.parity.push(parity);
-        reference.obstacles.push(obstacle);
+        reference.parity.push(judgement.parity);
+        reference.obstacles.push(judgement.obstacle);
+        reference.logs.push(judgement.log);
     }
-    reference.log = gallery.log;
     Ok(reference)
 }
 
@@ -51,12 +67,13 @@ fn judge_cell(
     cell: &Cell,
 ) -> Result<Judgement, Stop> {
     if let Err(outcome) = setting.graphs.get(cell) {
-        return Ok((None, Some(outcome)));
+        return Ok(Judgement::obstacle(outcome, None));
     }
     // The cell itself first: one that cannot run needs no reference.
     gallery.make(context, setting, cell)?;
+    let log = gallery.log(cell);
     if let Err(outcome) = gallery.get(cell) {
-        return Ok((None, Some(outcome)));
+        return Ok(Judgement::obstacle(outcome, log));
     }
     let reference = exact(context, setting, cell);
     let eager = eager(context, cell);
@@ -69,13 +86,13 @@ fn judge_cell(
                 outcome.kind,
                 outcome.reason
             );
-            return Ok((
-                None,
-                Some(Outcome::new(OutcomeKind::ParityUnverified, reason)),
+            return Ok(Judgement::obstacle(
+                Outcome::new(OutcomeKind::ParityUnverified, reason),
+                gallery.log(witness).or(log),
             ));
         }
     }
-    let judgement = match (
+    let (parity, obstacle) = match (
         gallery.get(&reference),
         gallery.get(&eager),
         gallery.get(cell),
@@ -95,7 +112,11 @@ fn judge_cell(
     if cell.id() != eager.id() && cell.id() != reference.id() {
         gallery.discard(cell);
     }
-    Ok(judgement)
+    Ok(Judgement {
+        parity,
+        obstacle,
+        log,
+    })
 }
 
 /// PyTorch eager in fp64 on the CPU, with as many threads as any cell of the heat may use.

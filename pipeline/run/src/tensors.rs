@@ -13,9 +13,9 @@ use schema::protocol::{FileElement, TensorInfo};
 const PIECE: usize = 8192;
 
 /// What a worker put out for parity.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Outputs {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     tensors: Vec<Placed>,
     pub(crate) losses: Vec<f64>,
 }
@@ -46,6 +46,8 @@ pub(crate) enum Flaw {
     Reference(String),
     /// The candidate is wrong beyond numbers.
     Candidate(String),
+    /// The candidate's file cannot be read, which says nothing about what it computes.
+    Unreadable(String),
 }
 
 impl Outputs {
@@ -99,17 +101,13 @@ impl Outputs {
                 metadata.len()
             ));
         }
-        Ok(Self {
+        let outputs = Self {
             path,
             tensors: placed,
             losses,
-        })
-    }
-
-    /// Removes the file.
-    pub(crate) fn discard(self) {
-        // It lies in a folder that is removed with the heat, so a failure costs only space.
-        let _ = fs::remove_file(self.path);
+        };
+        open(&outputs)?;
+        Ok(outputs)
     }
 }
 
@@ -142,7 +140,7 @@ pub(crate) fn distances(
         return Err(Flaw::Candidate(reason));
     }
     let mut ours_file = open(reference).map_err(Flaw::Reference)?;
-    let mut their_file = open(candidate).map_err(Flaw::Candidate)?;
+    let mut their_file = open(candidate).map_err(Flaw::Unreadable)?;
     let mut sums = Vec::new();
     for ours in &reference.tensors {
         let name = shorten(&ours.name);
@@ -179,7 +177,7 @@ fn compare(
 ) -> Result<Sums, Flaw> {
     let name = || shorten(&ours.name);
     let mut our_pieces = Pieces::new(our_file, ours).map_err(Flaw::Reference)?;
-    let mut their_pieces = Pieces::new(their_file, theirs).map_err(Flaw::Candidate)?;
+    let mut their_pieces = Pieces::new(their_file, theirs).map_err(Flaw::Unreadable)?;
     let mut sums = Sums {
         count: ours.count,
         ..Sums::default()
@@ -187,7 +185,7 @@ fn compare(
     let mut place = 0_u64;
     loop {
         let our_piece = our_pieces.next_piece().map_err(Flaw::Reference)?;
-        let their_piece = their_pieces.next_piece().map_err(Flaw::Candidate)?;
+        let their_piece = their_pieces.next_piece().map_err(Flaw::Unreadable)?;
         if our_piece.is_empty() {
             return Ok(sums);
         }

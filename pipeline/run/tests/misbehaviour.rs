@@ -75,6 +75,52 @@ fn workers_that_die_or_speak_nonsense() {
     );
 }
 
+/// What was written is what tells a missing library from a bug.
+#[test]
+fn the_log_of_a_launch_for_parity_is_kept_with_its_cell() {
+    let track = Track::new();
+    let cells = cells(&["exit_early", "chatter", "steady"]);
+    let mut measure = measure();
+    measure.blocks = 1;
+    let (record, diary) = track.run(&plan(measure, vec![("g", cells)]));
+    let heat = track.heat(&record, 0);
+    let [early, chatter, steady] = heat.reference.logs.as_slice() else {
+        panic!("{:?}", heat.reference.logs)
+    };
+    let last_words = "synthetic: left early";
+    assert!(early.as_ref().unwrap().contains(last_words), "{early:?}");
+    assert!(chatter.as_ref().unwrap().contains("verbose"), "{chatter:?}");
+    assert_eq!(steady.as_deref(), Some(""));
+    assert!(diary.logs.iter().any(|log| log.contains(last_words)));
+}
+
+#[test]
+fn the_log_of_a_failed_reference_is_kept_with_the_cell_that_needed_it() {
+    let mut track = Track::new();
+    track.workers.reference_variant = Some("exit_at_start");
+    let (record, _) = track.run(&plan(measure(), vec![("g", cells(&["steady"]))]));
+    let heat = track.heat(&record, 0);
+    assert_eq!(heat.footer.outcomes[0].kind, OutcomeKind::ParityUnverified);
+    let log = heat.reference.logs[0].as_ref().unwrap();
+    assert!(log.contains("synthetic: left at the start"), "{log}");
+
+    track.workers.lacking = vec!["synthetic"];
+    let (record, _) = track.run(&plan(measure(), vec![("h", cells(&["steady"]))]));
+    assert_eq!(track.heat(&record, 0).reference.logs, [None]);
+}
+
+#[test]
+fn a_worker_that_removes_its_surroundings_harms_itself_alone() {
+    beside_a_good_one(
+        &[(
+            "removes_scratch",
+            OutcomeKind::Crashed,
+            "its outputs cannot be read: there is no file",
+        )],
+        |_| {},
+    );
+}
+
 #[test]
 fn workers_that_hang() {
     beside_a_good_one(

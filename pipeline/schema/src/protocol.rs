@@ -101,7 +101,7 @@ pub struct Load {
     pub scratch: PathBuf,
 }
 
-/// Phases of getting ready, each with its time.
+/// Phases of getting ready, one after another, each with its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Loaded {
@@ -196,7 +196,8 @@ pub struct Measure {
     pub discard: u64,
     /// At least this many steps.
     pub min_steps: u64,
-    /// At least this much time.
+    /// At least this much time, what is between the steps included or not; the samples alone last
+    /// at least half of it.
     pub min_ns: u64,
     /// At most this many steps, whatever the time.
     pub max_steps: u64,

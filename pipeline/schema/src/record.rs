@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Version of the heat document.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A complete heat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -115,8 +115,9 @@ pub struct Reference {
     pub parity: Vec<Option<Parity>>,
     /// Per slot: an outcome that keeps the cell from being measured.
     pub obstacles: Vec<Option<Outcome>>,
-    /// Log of the reference worker, if it failed.
-    pub log: String,
+    /// Per slot: the end of what was written to standard error in the launch that decided: the
+    /// cell's own, or the reference's where that ran and failed. `None` where no worker was started.
+    pub logs: Vec<Option<String>>,
 }
 
 /// Agreement of a cell's outputs with the reference's.
@@ -197,7 +198,8 @@ pub struct Launch {
     pub warm_up: Option<WarmUpDone>,
     /// The rounds, in the order in which they ran.
     pub rounds: Vec<Round>,
-    /// Memory at the end.
+    /// Memory at the end: of the process as the supervisor saw it, of the device as the worker
+    /// said.
     pub memory: Option<Memory>,
     /// Processor time of the worker over its life, in nanoseconds.
     pub cpu_ns: Option<u64>,

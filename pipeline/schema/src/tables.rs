@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Version of the tables document.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Everything that a site shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -228,6 +228,9 @@ pub struct CellRow {
     pub speed: Option<Speed>,
     /// Agreement of its outputs.
     pub parity: Option<Parity>,
+    /// End of the log of the launch for its outputs, or of the reference's where that failed;
+    /// `None` when no worker was started for them.
+    pub parity_log: Option<String>,
     /// Peak memory over its launches.
     pub memory: Option<Memory>,
     /// Phases of the median launch (by total).

@@ -111,7 +111,8 @@ pub(crate) fn check_header(header: &HeatHeader) -> Result<(), String> {
 
 pub(crate) fn check_reference(header: &HeatHeader, reference: &Reference) -> Result<(), String> {
     check_slots("parities", reference.parity.len(), header)?;
-    check_slots("obstacles", reference.obstacles.len(), header)
+    check_slots("obstacles", reference.obstacles.len(), header)?;
+    check_slots("logs of parity", reference.logs.len(), header)
 }
 
 pub(crate) fn check_block(header: &HeatHeader, place: usize, block: &Block) -> Result<(), String> {

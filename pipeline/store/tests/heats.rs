@@ -347,8 +347,12 @@ fn documents_that_break_a_rule_are_refused() {
     );
     refused(
         "version",
-        edit(0, "\"version\":1", "\"version\":2"),
-        "format version 2",
+        edit(
+            0,
+            &format!("\"version\":{}", schema::record::VERSION),
+            "\"version\":99",
+        ),
+        "format version 99",
     );
     refused(
         "unknown field",
@@ -374,6 +378,11 @@ fn documents_that_break_a_rule_are_refused() {
         "obstacles",
         edit(1, "\"obstacles\":[null,", "\"obstacles\":["),
         "1 obstacles for 2",
+    );
+    refused(
+        "logs",
+        edit(1, "\"logs\":[null,", "\"logs\":["),
+        "1 logs of parity for 2",
     );
     refused(
         "nesting",

@@ -5,10 +5,12 @@
 //! the supervisor runs. Whatever goes wrong becomes an [`Outcome`] with its reason, and the
 //! worker, its process group and all that it started elsewhere are killed and reaped.
 
+mod abandoned;
 mod cgroup;
 mod check;
 mod death;
 mod ended;
+mod family;
 mod interrupt;
 mod limits;
 mod log;
@@ -31,14 +33,20 @@ pub use limits::Limits;
 pub use stream::Transport;
 
 use crate::WorkerCommand;
-use check::Asked;
+use check::{Asked, Interim};
 use supervise::Supervised;
+
+/// Marks all processes of one launch, those that leave its process group included. The value is the
+/// supervisor's process number, the launch's own number, and the time.
+const MARK_VARIABLE: &str = "PHOTOFINISH_LAUNCH";
 
 /// A worker process under supervision. Dropping it kills and reaps the worker with all that it
 /// started.
 ///
 /// The kernel kills a worker when the **thread** that started it ends, so start hosts from a
-/// thread that outlives them.
+/// thread that outlives them. The first start of a host makes this process the one that takes in
+/// whatever outlives its parents among its descendants, and ends what a supervisor that was killed
+/// has left behind.
 #[derive(Debug)]
 pub struct Host {
     worker: Supervised,
@@ -50,6 +58,8 @@ pub struct Host {
 struct Pending {
     asked: Asked,
     since: Instant,
+    /// Whether `cancel` was sent since.
+    cancelled: bool,
 }
 
 impl Host {
@@ -83,6 +93,7 @@ impl Host {
         let pending = Pending {
             asked: Asked::HELLO,
             since: Instant::now(),
+            cancelled: false,
         };
         Ok(Self {
             worker,
@@ -148,6 +159,7 @@ impl Host {
         self.pending = Some(Pending {
             asked,
             since: Instant::now(),
+            cancelled: false,
         });
         let doing = format!("before it read `{}`", asked.name);
         self.worker.write(bytes, deadline, &doing)
@@ -159,12 +171,21 @@ impl Host {
     /// As [`request`](Self::request).
     pub fn reply(&mut self, deadline: Instant) -> Result<Reply, Outcome> {
         self.worker.check_alive()?;
-        let Some(Pending { asked, since }) = self.pending else {
+        let Some(Pending {
+            asked,
+            since,
+            cancelled,
+        }) = self.pending
+        else {
             let reason = "nothing was asked, so there is no reply to wait for";
             return Err(Outcome::new(OutcomeKind::NotReached, reason));
         };
         let line = self.worker.read_line(deadline, &asked.doing())?;
-        let checked = check::reply(&line, &asked, since.elapsed());
+        let interim = Interim {
+            elapsed: since.elapsed(),
+            cancelled,
+        };
+        let checked = check::reply(&line, &asked, interim);
         self.pending = None;
         match checked {
             Err(reason) => Err(self.worker.give_up(OutcomeKind::Crashed, reason)),
@@ -185,11 +206,9 @@ impl Host {
     /// As [`request`](Self::request).
     pub fn cancel(&mut self, deadline: Instant) -> Result<(), Outcome> {
         self.worker.check_alive()?;
-        if self
-            .pending
-            .is_none_or(|pending| pending.asked == Asked::HELLO)
-        {
-            return Ok(());
+        match &mut self.pending {
+            Some(pending) if pending.asked != Asked::HELLO => pending.cancelled = true,
+            _ => return Ok(()),
         }
         self.cancel_nothing(deadline)
     }

@@ -1,8 +1,8 @@
 //! What `/proc` tells about processes.
 
-use std::fs;
+use std::{fs, os::unix::fs::MetadataExt};
 
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 
 /// A size in `/proc/PID/status`, for example of the field `VmRSS`.
 pub(crate) fn status_bytes(status: &str, field: &str) -> Option<u64> {
@@ -30,18 +30,51 @@ pub(crate) fn processes() -> impl Iterator<Item = Pid> {
         .map(Pid::from_raw)
 }
 
-/// The process group of a process that is not a zombie.
-pub(crate) fn group(pid: Pid) -> Option<Pid> {
-    group_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+/// What `/proc/PID/stat` tells of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// Its parent; whoever took it in, if that is dead.
+    pub(crate) parent: Pid,
+    /// Its process group.
+    pub(crate) group: Pid,
+    /// When it started, in ticks since boot: with its number this names it for good.
+    pub(crate) start: u64,
+    /// Whether it is dead, and waits to be reaped.
+    pub(crate) dead: bool,
 }
 
-/// Fields 3 (state) and 5 (process group) of `/proc/PID/stat`; field 2, the program's name, may
-/// hold anything, so the count starts after its closing parenthesis (man 5 proc).
-fn group_in(stat: &str) -> Option<Pid> {
+/// What the kernel tells of a process, if there is one.
+pub(crate) fn stat(pid: Pid) -> Option<Stat> {
+    parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Fields 3 (state), 4 (parent), 5 (process group) and 22 (start) of `/proc/PID/stat`; field 2, the
+/// program's name, may hold anything, so the count starts after its closing parenthesis (man 5
+/// proc).
+fn parse(stat: &str) -> Option<Stat> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
     let state = fields.next()?;
-    let group = fields.nth(1)?.parse().ok()?;
-    (state != "Z" && state != "X").then(|| Pid::from_raw(group))
+    Some(Stat {
+        parent: Pid::from_raw(fields.next()?.parse().ok()?),
+        group: Pid::from_raw(fields.next()?.parse().ok()?),
+        start: fields.nth(16)?.parse().ok()?,
+        dead: matches!(state, "Z" | "X"),
+    })
+}
+
+/// What is added to the score by which the kernel chooses whom to kill for want of memory.
+pub(crate) fn oom_score(pid: Pid) -> Option<i32> {
+    let score = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).ok()?;
+    score.trim().parse().ok()
+}
+
+/// Whether a process is of the same user and sees the same process numbers as this one, as those
+/// in another container do not.
+pub(crate) fn is_neighbour(pid: Pid) -> bool {
+    let owner = fs::metadata(format!("/proc/{pid}")).map(|folder| folder.uid());
+    let numbers = |process: &str| fs::read_link(format!("/proc/{process}/ns/pid")).ok();
+    let same = numbers(&pid.to_string()).is_some_and(|theirs| Some(theirs) == numbers("self"));
+    same && owner.is_ok_and(|owner| owner == geteuid().as_raw())
 }
 
 /// Resident pages of a process that are not shared with a file or another process.
@@ -55,16 +88,27 @@ pub(crate) fn unshared_pages(pid: Pid) -> Option<u64> {
 
 /// Whether a process was started with this entry (`NAME=value`) in its environment.
 pub(crate) fn has_in_environment(pid: Pid, entry: &[u8]) -> bool {
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
-        environment
-            .split(|&byte| byte == 0)
-            .any(|found| found == entry)
-    })
+    environment(pid)
+        .split(|&byte| byte == 0)
+        .any(|found| found == entry)
+}
+
+/// The value of this variable in the environment that a process was started with.
+pub(crate) fn in_environment(pid: Pid, name: &str) -> Option<Vec<u8>> {
+    environment(pid)
+        .split(|&byte| byte == 0)
+        .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+        .map(<[u8]>::to_vec)
+}
+
+/// Empty where it cannot be read.
+fn environment(pid: Pid) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use nix::unistd::{getpgrp, getpid};
+    use nix::unistd::{getpgrp, getpid, getppid};
 
     use super::*;
 
@@ -78,21 +122,31 @@ mod tests {
 
     #[test]
     fn a_program_may_be_called_anything() {
+        let rest = "42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 1000";
+        let stat = parse(&format!("7 (a) Z 1 (b) S 1 {rest}")).unwrap();
         assert_eq!(
-            group_in("7 (a) Z 1 (b) S 1 42 42 0"),
-            Some(Pid::from_raw(42))
+            (stat.parent, stat.group),
+            (Pid::from_raw(1), Pid::from_raw(42))
         );
-        assert_eq!(group_in("7 (a) Z 1 42 42 0"), None);
-        assert_eq!(group_in("7 (a"), None);
+        assert_eq!((stat.start, stat.dead), (777, false));
+        assert!(parse(&format!("7 (a) Z 1 {rest}")).unwrap().dead);
+        assert_eq!(parse("7 (a) S 1 42 42"), None);
+        assert_eq!(parse("7 (a"), None);
     }
 
     #[test]
     fn this_process_is_among_them() {
         let me = getpid();
         assert!(processes().any(|pid| pid == me));
-        assert_eq!(group(me), Some(getpgrp()));
+        let stat = stat(me).unwrap();
+        assert_eq!((stat.group, stat.parent), (getpgrp(), getppid()));
+        assert!(!stat.dead && stat.start > 0);
+        assert!(oom_score(me).is_some() && is_neighbour(me));
         assert!(resident_bytes(me).unwrap() > 0);
         assert!(unshared_pages(me).unwrap() > 0);
         assert!(!has_in_environment(me, b"PHOTOFINISH_NO_SUCH_VARIABLE=1"));
+        let path = std::env::var("PATH").unwrap().into_bytes();
+        assert_eq!(in_environment(me, "PATH"), Some(path));
+        assert_eq!(in_environment(me, "PHOTOFINISH_NO_SUCH_VARIABLE"), None);
     }
 }

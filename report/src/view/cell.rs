@@ -48,6 +48,7 @@ pub(crate) struct CellPage {
     versions: Vec<Fact>,
     machine: Option<MachineLink>,
     logs: Vec<Log>,
+    no_log: &'static str,
     reproduce: Reproduce,
 }
 
@@ -112,8 +113,10 @@ struct MachineLink {
 /// What a launch wrote to its standard error.
 #[derive(Debug, Serialize)]
 struct Log {
-    block: u64,
-    badge: Badge,
+    /// Which launch it was.
+    launch: String,
+    /// How it ended; absent for the launch for the outputs, whose ending is the cell's.
+    badge: Option<Badge>,
     text: String,
 }
 
@@ -179,12 +182,8 @@ impl CellPage {
                 .map(|(name, version)| fact(name, version))
                 .collect(),
             machine: machine(index, row),
-            logs: row
-                .launches
-                .iter()
-                .filter(|launch| !launch.log.trim().is_empty())
-                .map(log)
-                .collect(),
+            logs: logs(row),
+            no_log: no_log(row),
             reproduce: reproduce(index, job),
             engine,
             setting,
@@ -292,11 +291,28 @@ fn launch(launch: &LaunchRow) -> Launch {
     }
 }
 
-fn log(launch: &LaunchRow) -> Log {
-    Log {
-        block: u64::from(launch.block) + 1,
-        badge: words::outcome(launch.outcome.kind),
+/// What was written, the launch for the outputs first.
+fn logs(row: &CellRow) -> Vec<Log> {
+    let parity = row.parity_log.iter().map(|log| Log {
+        launch: "Parity".to_owned(),
+        badge: None,
+        text: log.clone(),
+    });
+    let blocks = row.launches.iter().map(|launch| Log {
+        launch: format!("Block {}", u64::from(launch.block) + 1),
+        badge: Some(words::outcome(launch.outcome.kind)),
         text: launch.log.clone(),
+    });
+    let written = |log: &Log| !log.text.trim().is_empty();
+    parity.chain(blocks).filter(written).collect()
+}
+
+/// Why there is no log.
+fn no_log(row: &CellRow) -> &'static str {
+    match (&row.parity_log, row.launches.as_slice()) {
+        (None, []) => "No worker was started for it, so that there is no log.",
+        (Some(_), []) => "The launch for its outputs wrote nothing to its standard error.",
+        _ => "No launch wrote anything to its standard error.",
     }
 }
 

@@ -44,6 +44,7 @@ fn heats_that_do_not_hold_together_are_refused() {
         problem(|run| heat(run, 0).footer.outcomes.clear()),
         problem(|run| heat(run, 0).reference.parity.truncate(3)),
         problem(|run| heat(run, 0).reference.obstacles.push(None)),
+        problem(|run| heat(run, 0).reference.logs.clear()),
         problem(|run| heat(run, 0).header.cells.truncate(1)),
         problem(|run| heat(run, 0).header.cells[2].twin_of = None),
         problem(|run| heat(run, 0).header.started = "yesterday".to_owned()),
@@ -56,6 +57,7 @@ fn heats_that_do_not_hold_together_are_refused() {
     it has 0 outcomes for 4 cells
     it has 3 parities for 4 cells
     it has 5 obstacles for 4 cells
+    it has 0 logs of parity for 4 cells
     its cells are not those of the plan
     its cells are not those of the plan
     `yesterday` is not a time in RFC 3339
@@ -72,7 +74,7 @@ fn plans_that_do_not_hold_together_are_refused() {
     let problems = [
         problem(|run| run.record.version = 7),
         problem(|run| run.record.plan.version = 0),
-        problem(|run| heat(run, 0).header.version = 2),
+        problem(|run| heat(run, 0).header.version = 7),
         problem(|run| run.record.plan.jobs.push(run.record.plan.jobs[0].clone())),
         problem(|run| run.record.plan.jobs[0].measure.confidence = 1.0),
         problem(|run| run.record.plan.jobs[0].measure.margin = f64::NAN),
@@ -85,9 +87,9 @@ fn plans_that_do_not_hold_together_are_refused() {
         }),
     ];
     insta::assert_snapshot!(problems.join("\n"), @r#"
-    the run record has version 7, and this program reads version 1: use the photofinish that wrote it, or measure again
+    the run record has version 7, and this program reads version 2: use the photofinish that wrote it, or measure again
     its plan has version 0, and this program reads version 1: use the photofinish that wrote it, or measure again
-    heat HASH of group `synthetic/batch=1,model=resnet18` has version 2, and this program reads version 1: use the photofinish that wrote it, or measure again
+    heat HASH of group `synthetic/batch=1,model=resnet18` has version 7, and this program reads version 2: use the photofinish that wrote it, or measure again
     the run record's plan does not hold together: job `synthetic` occurs twice; plan and run again
     the run record's plan does not hold together: job `synthetic` has margin 0.05, target 0.03 and confidence 1; plan and run again
     the run record's plan does not hold together: job `synthetic` has margin NaN, target 0.03 and confidence 0.95; plan and run again

@@ -16,6 +16,18 @@ fn contender(run: &photofinish_aggregate::synthetic::Synthetic) -> CellRow {
 }
 
 #[test]
+fn the_log_of_the_launch_for_parity_is_the_cells() {
+    let mut run = race(&EVEN, &EVEN);
+    heat(&mut run, 0).reference.logs[1] = Some("libcudart is missing".to_owned());
+    assert_eq!(
+        contender(&run).parity_log.as_deref(),
+        Some("libcudart is missing")
+    );
+    heat(&mut run, 0).reference.logs[1] = None;
+    assert_eq!(contender(&run).parity_log, None);
+}
+
+#[test]
 fn speeds_by_hand() {
     let mut run = race(
         &[

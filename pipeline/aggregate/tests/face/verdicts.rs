@@ -221,6 +221,7 @@ fn without_twins_nothing_is_called() {
     cut(&mut heat.header.cells);
     heat.reference.parity.truncate(2);
     heat.reference.obstacles.truncate(2);
+    heat.reference.logs.truncate(2);
     heat.footer.outcomes.truncate(2);
     for block in &mut heat.blocks {
         block.launches.retain(|launch| launch.slot < 2);

@@ -4,10 +4,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use run::{Event, Observer, Phase};
-use schema::{Cell, Outcome, plan::PlannedCell};
+use schema::{Cell, Outcome, OutcomeKind, plan::PlannedCell};
 
 use super::line::{self, Line};
 use crate::printer::{Printer, counted, on_terminal, terminal_width};
+
+/// Lines of a failed launch's log that are shown, and how much of each; all that was kept is on the
+/// cell's page.
+const LOG_LINES: usize = 5;
+const LOG_CHARS: usize = 200;
 
 /// Shows a run: one bar over all blocks with the cell under measurement on a terminal, a line for
 /// each heat otherwise. Counts what it saw, for the summary.
@@ -136,13 +141,18 @@ impl Observer for SweepProgress {
                 self.draw();
             }
             Event::Launch { cell, phase } => self.doing(cell, *phase),
-            Event::Failed { cell, outcome } => {
-                self.note(&format!(
+            Event::Failed { cell, outcome, log } => {
+                let mut text = format!(
                     "  {}: {}: {}",
                     cell.describe(),
                     outcome.kind,
                     outcome.reason
-                ));
+                );
+                for line in last_words(outcome.kind, log) {
+                    text.push_str("\n    | ");
+                    text.extend(line.chars().take(LOG_CHARS));
+                }
+                self.note(&text);
             }
             Event::Note { text } => self.note(&format!("  note: {text}")),
             Event::HeatFinished {
@@ -175,6 +185,18 @@ impl Drop for SweepProgress {
     }
 }
 
+/// The end of a log, of a worker whose ending its reason alone may not explain.
+fn last_words(kind: OutcomeKind, log: &str) -> Vec<&str> {
+    let speaks = matches!(
+        kind,
+        OutcomeKind::Crashed | OutcomeKind::Unavailable | OutcomeKind::TimedOut
+    );
+    let lines = log.lines().rev().filter(|line| !line.trim().is_empty());
+    let mut lines: Vec<&str> = lines.take(if speaks { LOG_LINES } else { 0 }).collect();
+    lines.reverse();
+    lines
+}
+
 /// A time as a person says it: `45 s`, `12 min`, `3 h 20 min`.
 pub(crate) fn duration(time: Duration) -> String {
     match time.as_secs() {
@@ -187,6 +209,15 @@ pub(crate) fn duration(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_log_is_shown() {
+        let log = "1\n2\n3\n\n4\n5\n  \n6\n";
+        let last = last_words(OutcomeKind::Crashed, log);
+        assert_eq!(last, ["2", "3", "4", "5", "6"]);
+        assert!(last_words(OutcomeKind::Unsupported, log).is_empty());
+        assert!(last_words(OutcomeKind::TimedOut, "").is_empty());
+    }
 
     #[test]
     fn times_read_as_people_say_them() {

@@ -18,9 +18,15 @@ pub(crate) enum Task {
     Linger,
     /// Take more and more memory.
     Eat,
+    /// Start a process that hides and does what the arguments say, and leave.
+    Hide(Vec<String>),
+    /// Leave session and process group, then do what the arguments say.
+    Hidden(Box<Task>),
 }
 
-pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Task, String> {
+pub(crate) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Task, String> {
+    let mut arguments: Vec<String> = arguments.into_iter().collect();
+    let mut arguments = arguments.drain(..);
     let (mut engine, mut behaviour) = ("synthetic".to_owned(), None);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -34,6 +40,8 @@ pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Task, 
             "--bench-harness" => return Ok(Task::BenchHarness),
             "--linger" => return Ok(Task::Linger),
             "--eat" => return Ok(Task::Eat),
+            "--hide" => return Ok(Task::Hide(arguments.collect())),
+            "--hidden" => return read(arguments).map(|task| Task::Hidden(Box::new(task))),
             _ => return Err(format!("unknown argument `{argument}`")),
         }
     }

@@ -50,6 +50,13 @@ behaviours! {
     MemoryEaterChild = "memory_eater_child",
     /// Starts two processes that outlive it, one of them in a process group of its own.
     ForkBombLite = "fork_bomb_lite",
+    /// Starts a process that hides: its parent dies, it has a session of its own, and nothing in its
+    /// environment.
+    HiddenChild = "hidden_child",
+    /// Starts such a process, which takes more and more memory, in `load`.
+    HiddenMemoryEater = "hidden_memory_eater",
+    /// Removes the folder that holds its scratch folder when it leaves, if a store made it.
+    RemovesScratch = "removes_scratch",
     /// Fails `load` with `unsupported`.
     Unsupported = "unsupported",
 

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Write},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -67,7 +68,7 @@ impl Engine for Synthetic {
                 )));
             }
         };
-        misbehave(behaviour)?;
+        misbehave(behaviour, &load.scratch)?;
         let pace = pace(behaviour, &load.cell)?;
         let outputs = Outputs::new(&load.graph, load.cell.mode, load.cell.precision)?;
         let stream = self
@@ -87,6 +88,7 @@ impl Engine for Synthetic {
                 pace,
                 outputs,
                 stream,
+                scratch: load.scratch.clone(),
                 started: false,
             }),
             report,
@@ -94,16 +96,23 @@ impl Engine for Synthetic {
     }
 }
 
-fn misbehave(behaviour: Behaviour) -> Result<(), Outcome> {
+fn misbehave(behaviour: Behaviour, scratch: &Path) -> Result<(), Outcome> {
     let spawn = |argument: &str, own_group| {
         mischief::spawn(argument, own_group)
             .map_err(|error| Outcome::new(OutcomeKind::Crashed, format!("no child: {error}")))
+    };
+    let hide = |argument: &str| {
+        mischief::spawn_hidden(argument, &scratch.display().to_string())
+            .map_err(|error| Outcome::new(OutcomeKind::Crashed, format!("nothing hid: {error}")))
     };
     match behaviour {
         Behaviour::SlowStart => thread::sleep(mischief::SLOW),
         Behaviour::HangAtLoad => mischief::hang(),
         #[expect(clippy::exit, reason = "what is asked for")]
-        Behaviour::ExitEarly => std::process::exit(0),
+        Behaviour::ExitEarly => {
+            complain("left early");
+            std::process::exit(0)
+        }
         Behaviour::MemoryEater => mischief::eat_memory(),
         Behaviour::MemoryEaterChild => {
             spawn("--eat", false)?;
@@ -113,6 +122,11 @@ fn misbehave(behaviour: Behaviour) -> Result<(), Outcome> {
             spawn("--linger", false)?;
             spawn("--linger", true)?;
         }
+        Behaviour::HiddenChild => hide("--linger")?,
+        Behaviour::HiddenMemoryEater => {
+            hide("--eat")?;
+            mischief::hang()
+        }
         Behaviour::Chatter => chat("load"),
         Behaviour::Unsupported => {
             let reason = "node `conv1`: operator Conv is not supported";
@@ -121,6 +135,11 @@ fn misbehave(behaviour: Behaviour) -> Result<(), Outcome> {
         _ => {}
     }
     Ok(())
+}
+
+/// Writes its last words to the log.
+pub(crate) fn complain(what: &str) {
+    let _ = writeln!(io::stderr(), "synthetic: {what}");
 }
 
 /// Writes to where a library would.

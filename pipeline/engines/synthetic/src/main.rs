@@ -31,15 +31,29 @@ use behaviour::Behaviour;
 
 fn main() -> ExitCode {
     match arguments::read(std::env::args().skip(1)) {
-        Ok(Task::Serve { engine, behaviour }) => serve(engine, behaviour),
-        Ok(Task::BenchHarness) => report(bench::run()),
+        Ok(task) => perform(task),
+        Err(reason) => report(Err(reason)),
+    }
+}
+
+fn perform(task: Task) -> ExitCode {
+    match task {
+        Task::Serve { engine, behaviour } => serve(engine, behaviour),
+        Task::BenchHarness => report(bench::run()),
         // What a misbehaving worker leaves behind.
-        Ok(Task::Linger) => {
+        Task::Linger => {
             thread::sleep(Duration::from_secs(3600));
             ExitCode::SUCCESS
         }
-        Ok(Task::Eat) => mischief::eat_memory(),
-        Err(reason) => report(Err(reason)),
+        Task::Eat => mischief::eat_memory(),
+        Task::Hide(arguments) => match mischief::hide(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => report(Err(error.to_string())),
+        },
+        Task::Hidden(task) => match nix::unistd::setsid() {
+            Ok(_) => perform(*task),
+            Err(error) => report(Err(error.to_string())),
+        },
     }
 }
 
@@ -50,7 +64,10 @@ fn serve(engine: String, start: Option<Behaviour>) -> ExitCode {
     match start {
         Some(Behaviour::SlowStart) => thread::sleep(mischief::SLOW),
         Some(Behaviour::WrongVersion) => return mischief::speak_another_version(&stream),
-        Some(Behaviour::ExitAtStart) => return ExitCode::SUCCESS,
+        Some(Behaviour::ExitAtStart) => {
+            engine::complain("left at the start");
+            return ExitCode::SUCCESS;
+        }
         Some(Behaviour::Mute) => mischief::hang(),
         _ => {}
     }

@@ -109,6 +109,28 @@ pub(crate) fn flood_stderr() -> ! {
     hang()
 }
 
+/// Starts a process that hides from whoever looks for what this one leaves behind. The last
+/// argument, which means nothing, lets a test find it.
+pub(crate) fn spawn_hidden(argument: &str, name: &str) -> io::Result<()> {
+    let mut parent = Command::new(std::env::current_exe()?);
+    parent.args(["--hide", argument, name]);
+    parent.stdin(Stdio::null()).stdout(Stdio::null());
+    let status = parent.status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(status.to_string()))
+    }
+}
+
+/// Starts a copy of this program that hides, without a way back to this one.
+pub(crate) fn hide(arguments: &[String]) -> io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--hidden").args(arguments).env_clear();
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).spawn().map(drop)
+}
+
 /// Starts a copy of this program with one argument, in its own process group or in this one's.
 pub(crate) fn spawn(argument: &str, own_group: bool) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);

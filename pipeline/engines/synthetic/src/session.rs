@@ -1,6 +1,9 @@
 //! Steps that last as long as they are told to, or go wrong.
 
 use std::{
+    ffi::OsStr,
+    fs,
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
@@ -32,6 +35,7 @@ pub(crate) struct Steps {
     pub(crate) pace: Pace,
     pub(crate) outputs: Outputs,
     pub(crate) stream: ProtocolStream,
+    pub(crate) scratch: PathBuf,
     /// Whether the first step, which belongs to `load`, is done.
     pub(crate) started: bool,
 }
@@ -73,6 +77,19 @@ impl Session for Steps {
 
     fn device_memory(&mut self) -> Option<(u64, u64)> {
         None
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if self.behaviour == Behaviour::RemovesScratch
+            && let Some(folder) = self.scratch.parent()
+            // Whoever gives it another kind of folder is not to lose what else is there.
+            && let Some(name) = folder.file_name().and_then(OsStr::to_str)
+            && name.starts_with("scratch-")
+        {
+            let _ = fs::remove_dir_all(folder);
+        }
     }
 }
 

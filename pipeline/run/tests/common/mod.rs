@@ -63,6 +63,8 @@ pub struct Synthetic {
     mark: String,
     /// Engines that this machine lacks.
     pub lacking: Vec<&'static str>,
+    /// How the reference's worker behaves before it is told its cell.
+    pub reference_variant: Option<&'static str>,
     /// What the workers of `synthetic` must have been built from.
     pub built_from: Option<Digest>,
     /// Every command that was asked for.
@@ -75,6 +77,7 @@ impl Synthetic {
             binary: binary.to_owned(),
             mark: mark.to_owned(),
             lacking: vec![],
+            reference_variant: None,
             built_from: None,
             asked: RefCell::default(),
         }
@@ -88,6 +91,12 @@ impl Workers for Synthetic {
             return Err(Outcome::new(OutcomeKind::Unavailable, "not installed"));
         }
         let mut args = vec!["--engine".to_owned(), engine.engine.clone()];
+        if let Some(variant) = self
+            .reference_variant
+            .filter(|_| engine.engine == "pytorch")
+        {
+            args.extend(["--variant".to_owned(), variant.to_owned()]);
+        }
         if FROM_THE_START.contains(&engine.variant.as_str()) {
             args.extend(["--variant".to_owned(), engine.variant.clone()]);
         }
@@ -233,6 +242,8 @@ pub fn plan(measure: Measure, groups: Vec<(&str, Vec<PlannedCell>)>) -> Plan {
 #[derive(Default)]
 pub struct Diary {
     pub lines: Vec<String>,
+    /// Logs of the launches that failed.
+    pub logs: Vec<String>,
     /// Triggered when a line begins with this.
     pub brake: Option<(String, Interrupt)>,
 }
@@ -257,7 +268,10 @@ impl Observer for Diary {
             Event::Launch { cell, phase } => {
                 format!("{phase:?} {} {}", cell.engine, cell.precision)
             }
-            Event::Failed { cell, outcome } => format!("failed {}: {}", cell.engine, outcome.kind),
+            Event::Failed { cell, outcome, log } => {
+                self.logs.push((*log).to_owned());
+                format!("failed {}: {}", cell.engine, outcome.kind)
+            }
             Event::Note { text } => format!("note: {text}"),
             Event::HeatFinished { group, .. } => format!("finished {group}"),
             Event::NotReached { group, reason } => format!("not reached {group}: {reason}"),

@@ -135,7 +135,7 @@ pub fn reference() -> Reference {
     Reference {
         parity: vec![None, None],
         obstacles: vec![None, None],
-        log: String::new(),
+        logs: vec![None, None],
     }
 }
 

@@ -15,6 +15,9 @@ use nix::{
     unistd::Pid,
 };
 
+use super::abandoned;
+use crate::procfs;
+
 /// What the names of our groups begin with; supervisor and number follow.
 const PREFIX: &str = "photofinish-";
 
@@ -54,7 +57,7 @@ impl Cgroup {
     ) -> io::Result<(Self, OwnedFd)> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
-        remove_abandoned(parent);
+        remove_abandoned(parent, hierarchy);
         if hierarchy == Hierarchy::V2 {
             // Without this, children of the group have no memory controller; where it is not set,
             // setting it is tried, which works unless the group itself holds processes.
@@ -111,11 +114,11 @@ impl Cgroup {
         self.members().contains(&pid)
     }
 
-    /// Kills all members but `spared`, and waits a moment until they are gone.
-    pub(super) fn kill_all(&self, spared: Pid) {
+    /// Kills all members but the one to be spared, and waits a moment until they are gone.
+    pub(super) fn kill_all(&self, spared: Option<Pid>) {
         for _ in 0..100 {
             let mut members = self.members();
-            members.retain(|&pid| pid != spared);
+            members.retain(|&pid| Some(pid) != spared);
             if members.is_empty() {
                 return;
             }
@@ -148,12 +151,19 @@ impl Drop for Cgroup {
     }
 }
 
-/// Removes groups whose supervisor was killed. The kernel removes none that is in use.
-fn remove_abandoned(parent: &Path) {
+/// Removes groups whose supervisor was killed, with what is left in them, unless that is somebody
+/// else's: the number of a supervisor in another container means nothing here.
+fn remove_abandoned(parent: &Path, hierarchy: Hierarchy) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let supervisor = entry.file_name().to_str().and_then(supervisor);
-        if supervisor.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = fs::remove_dir(entry.path());
+        if supervisor.is_some_and(abandoned::is_gone) {
+            let folder = entry.path();
+            let group = Cgroup { folder, hierarchy };
+            let members = group.members();
+            if members.iter().all(|&pid| procfs::is_neighbour(pid)) {
+                group.kill_all(None);
+            }
+            // Dropping it removes it. The kernel removes none that is in use.
         }
     }
 }
@@ -271,6 +281,29 @@ mod tests {
         for other in ["photofinish-12", "photofinish-a-0", "user.slice", ""] {
             assert_eq!(supervisor(other), None);
         }
+    }
+
+    /// Where groups may be made; nothing is tried elsewhere.
+    #[test]
+    fn an_abandoned_group_goes_with_what_is_in_it() {
+        let Some((group, _)) = Cgroup::create(1 << 30) else {
+            return;
+        };
+        let (parent, hierarchy) = (group.folder.parent().unwrap(), group.hierarchy);
+        let mut supervisor = std::process::Command::new("true").spawn().unwrap();
+        supervisor.wait().unwrap();
+        let abandoned = parent.join(format!("{PREFIX}{}-0", supervisor.id()));
+        fs::create_dir(&abandoned).unwrap();
+        let mut left = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        set(&abandoned.join("cgroup.procs"), &left.id().to_string()).unwrap();
+        // This process must reap it before the group can go.
+        let reaped = thread::spawn(move || left.wait().unwrap());
+        remove_abandoned(parent, hierarchy);
+        assert!(!reaped.join().unwrap().success());
+        assert!(!abandoned.exists() && group.folder.exists());
     }
 
     #[test]

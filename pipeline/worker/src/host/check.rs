@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use schema::{
     Outcome, OutcomeKind,
-    protocol::{Measure, Reply, Request, Samples, VERSION},
+    protocol::{Loaded, Measure, Reply, Request, Samples, VERSION, WarmUpDone},
 };
+
+use crate::serve::timing::MAX_SAMPLES;
 
 /// Replies other than samples and outputs are small; this is generous.
 const SMALL_BYTES: usize = 1 << 20;
@@ -16,6 +18,10 @@ const EXCERPT_BYTES: usize = 80;
 /// How much of a reason is kept.
 const REASON_CHARS: usize = 4000;
 
+/// No clock can be read twice in less, whatever is between the readings: a reading takes some
+/// twenty cycles of the fastest processors.
+const CLOCK_NS: u128 = 3;
+
 /// What a reply is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Asked {
@@ -25,6 +31,17 @@ pub(super) struct Asked {
     reply: Option<&'static str>,
     /// What samples must keep to.
     measure: Option<Measure>,
+    /// How many steps a warm-up must take.
+    warm_up_steps: u64,
+}
+
+/// What happened between a question and its answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Interim {
+    /// The time that went by.
+    pub(super) elapsed: Duration,
+    /// Whether the supervisor sent `cancel`.
+    pub(super) cancelled: bool,
 }
 
 impl Asked {
@@ -33,6 +50,7 @@ impl Asked {
         name: "hello",
         reply: Some("hello"),
         measure: None,
+        warm_up_steps: 0,
     };
 
     /// Something that is no message: it can only be failed.
@@ -40,6 +58,7 @@ impl Asked {
         name: "nonsense",
         reply: None,
         measure: None,
+        warm_up_steps: 0,
     };
 
     pub(super) fn request(request: &Request) -> Self {
@@ -55,6 +74,10 @@ impl Asked {
                 Request::Measure(limits) => Some(*limits),
                 _ => None,
             },
+            warm_up_steps: match request {
+                Request::WarmUp(limits) => limits.min_steps,
+                _ => 0,
+            },
         }
     }
 
@@ -68,9 +91,8 @@ impl Asked {
     }
 }
 
-/// Reads the reply to what was asked, which came after `elapsed`. The error says what is wrong,
-/// for a reader.
-pub(super) fn reply(line: &[u8], asked: &Asked, elapsed: Duration) -> Result<Reply, String> {
+/// Reads the reply to what was asked. The error says what is wrong, for a reader.
+pub(super) fn reply(line: &[u8], asked: &Asked, interim: Interim) -> Result<Reply, String> {
     let name = asked.name;
     if line.len() > SMALL_BYTES && !matches!(name, "measure" | "parity") {
         let (length, text) = (line.len(), excerpt(line));
@@ -85,34 +107,42 @@ pub(super) fn reply(line: &[u8], asked: &Asked, elapsed: Duration) -> Result<Rep
         let text = excerpt(line);
         format!("the worker spoke garbage instead of `{name}` ({error}): {text}")
     })?;
-    match reply {
-        Reply::Failed(outcome) => failed(outcome, name).map(Reply::Failed),
-        reply if asked.reply != Some(reply.name()) => Err(format!(
-            "the worker answered `{}` instead of `{name}`",
-            reply.name()
-        )),
+    match &reply {
+        Reply::Failed(outcome) => return failed(outcome.clone(), name).map(Reply::Failed),
+        reply if asked.reply != Some(reply.name()) => {
+            return Err(format!(
+                "the worker answered `{}` instead of `{name}`",
+                reply.name()
+            ));
+        }
         Reply::Measure(samples) => {
             if let Some(limits) = &asked.measure {
-                measured(&samples, limits, elapsed)?;
+                measured(samples, limits, interim)?;
             }
-            Ok(Reply::Measure(samples))
         }
-        reply => Ok(reply),
+        Reply::Loaded(phases) => loaded(phases, interim.elapsed)?,
+        Reply::WarmUp(done) => warmed_up(done, asked.warm_up_steps, interim)?,
+        _ => {}
     }
+    Ok(reply)
 }
 
 /// Some endings are not a worker's to tell.
 fn failed(mut outcome: Outcome, name: &str) -> Result<Outcome, String> {
+    let not_to_tell = || {
+        format!(
+            "the worker failed `{name}` with outcome `{}`, which is not a worker's to tell: {}",
+            outcome.kind,
+            excerpt(outcome.reason.as_bytes())
+        )
+    };
     match outcome.kind {
         OutcomeKind::Measured
         | OutcomeKind::Unstable
         | OutcomeKind::ParityUnverified
-        | OutcomeKind::NotReached => {
-            return Err(format!(
-                "the worker failed `{name}` with outcome `{}`, which is not a worker's to tell",
-                outcome.kind
-            ));
-        }
+        | OutcomeKind::NotReached => return Err(not_to_tell()),
+        // Of outputs that cannot be written down, such as a loss that is no number, it may.
+        OutcomeKind::ParityFailed if name != "parity" => return Err(not_to_tell()),
         OutcomeKind::TimedOut
         | OutcomeKind::OutOfMemory
         | OutcomeKind::Crashed
@@ -141,13 +171,19 @@ fn version(line: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Samples must be what was asked for, and cannot last longer than it took to get them.
-fn measured(samples: &Samples, limits: &Measure, elapsed: Duration) -> Result<(), String> {
+/// Samples must be what was asked for, and possible.
+///
+/// Nothing is said about samples that are few for the time that the answer took. Discarded steps,
+/// whatever an engine does between steps (for a `device` boundary nearly all of the time), and
+/// other processes may take any share of it, so that no bound exists that an honest worker on a
+/// busy machine could not meet.
+fn measured(samples: &Samples, limits: &Measure, interim: Interim) -> Result<(), String> {
     let count = samples.samples_ns.len() as u64;
-    let least = limits
-        .min_steps
-        .min(limits.max_steps)
-        .min(crate::serve::timing::MAX_SAMPLES);
+    let most = limits.max_steps.min(MAX_SAMPLES);
+    let least = limits.min_steps.min(most);
+    if samples.cancelled && !interim.cancelled {
+        return Err("the worker says that it was cancelled, and it was not".to_owned());
+    }
     if count > limits.max_steps {
         return Err(format!(
             "the worker gave {count} samples where at most {} were asked for",
@@ -162,16 +198,56 @@ fn measured(samples: &Samples, limits: &Measure, elapsed: Duration) -> Result<()
     if samples.samples_ns.contains(&0) {
         return Err("the worker gave a sample of 0 ns".to_owned());
     }
-    let total_ns: u128 = samples
-        .samples_ns
-        .iter()
-        .map(|&sample_ns| u128::from(sample_ns))
-        .sum();
-    // Device events are read from another clock: allow it to go a little faster.
-    let possible_ns = elapsed.as_nanos() * 21 / 20 + 10_000_000;
+    let total_ns: u128 = samples.samples_ns.iter().copied().map(u128::from).sum();
+    let least_ns = limits.min_ns / 2;
+    if count < most && total_ns < u128::from(least_ns) && !samples.cancelled {
+        return Err(format!(
+            "the worker's {count} samples last {total_ns} ns together where at least {least_ns} \
+             ns or {most} samples were to be had"
+        ));
+    }
+    if total_ns < u128::from(count) * CLOCK_NS {
+        return Err(format!(
+            "the worker's {count} samples last {total_ns} ns together, less than it takes to read \
+             a clock"
+        ));
+    }
+    possible("the worker's samples last", total_ns, interim.elapsed)
+}
+
+/// Phases follow each other, so that together they cannot last longer than their answer took.
+fn loaded(phases: &Loaded, elapsed: Duration) -> Result<(), String> {
+    let total_ns = [
+        phases.fill_ns,
+        phases.build_ns,
+        phases.compile_ns,
+        phases.first_step_ns,
+    ]
+    .map(u128::from)
+    .iter()
+    .sum();
+    possible("the worker's phases of `load` last", total_ns, elapsed)
+}
+
+fn warmed_up(done: &WarmUpDone, least: u64, interim: Interim) -> Result<(), String> {
+    if done.steps < least && !interim.cancelled {
+        return Err(format!(
+            "the worker warmed up for {} steps where at least {least} were asked for",
+            done.steps
+        ));
+    }
+    let total_ns = u128::from(done.total_ns);
+    possible("the worker's warm-up lasts", total_ns, interim.elapsed)
+}
+
+/// What happened between a question and its answer cannot last longer than the answer took.
+fn possible(what: &str, total_ns: u128, elapsed: Duration) -> Result<(), String> {
+    // Device events are read from another clock, which may go a little faster; and a clock may
+    // tick by the millisecond.
+    let possible_ns = elapsed.as_nanos() * 51 / 50 + 1_000_000;
     if total_ns > possible_ns {
         return Err(format!(
-            "the worker's samples last {} ms together, but it answered after {} ms",
+            "{what} {} ms together, but it answered after {} ms",
             total_ns / 1_000_000,
             elapsed.as_millis()
         ));
@@ -202,7 +278,10 @@ mod tests {
 
     use super::*;
 
-    const SECOND: Duration = Duration::from_secs(1);
+    const SECOND: Interim = Interim {
+        elapsed: Duration::from_secs(1),
+        cancelled: false,
+    };
 
     fn error(line: &[u8], asked: &Asked) -> String {
         reply(line, asked, SECOND).unwrap_err()
@@ -265,8 +344,95 @@ mod tests {
         assert!(error(none, &measure(1, 2)).contains("0 ns"));
         let long = br#"{"measure":{"samples_ns":[18446744073709551615,18446744073709551615],"cancelled":false}}"#;
         assert!(error(long, &measure(1, 2)).contains("answered after 1000 ms"));
+    }
+
+    #[test]
+    fn only_what_was_cancelled_was_cancelled() {
         let few = br#"{"measure":{"samples_ns":[],"cancelled":true}}"#;
-        assert!(reply(few, &measure(3, 9), SECOND).is_ok());
+        let cancelled = Interim {
+            cancelled: true,
+            ..SECOND
+        };
+        assert!(reply(few, &measure(3, 9), cancelled).is_ok());
+        assert!(error(few, &measure(3, 9)).contains("cancelled, and it was not"));
+    }
+
+    #[test]
+    fn samples_last_as_long_as_was_asked_for_or_are_as_many_as_can_be() {
+        let asked = Asked::request(&Request::Measure(Measure {
+            discard: 0,
+            min_steps: 2,
+            min_ns: 20_000_000,
+            max_steps: 4,
+        }));
+        let answer = |samples: &[u64]| {
+            let samples_ns = samples.to_vec();
+            let line = Reply::Measure(Samples {
+                samples_ns,
+                cancelled: false,
+            });
+            reply(&serde_json::to_vec(&line).unwrap(), &asked, SECOND).map(drop)
+        };
+        assert_eq!(answer(&[10_000_000, 10_000_000]), Ok(()));
+        // Some count what is between their steps.
+        assert_eq!(answer(&[9_900_000, 9_900_000]), Ok(()));
+        assert_eq!(answer(&[100; 4]), Ok(()));
+        let short = answer(&[100; 3]).unwrap_err();
+        assert!(short.contains("3 samples last 300 ns together where at least 10000000 ns"));
+        let nothing = answer(&[1; 4]).unwrap_err();
+        assert!(
+            nothing.contains("less than it takes to read a clock"),
+            "{nothing}"
+        );
+        // A clock that goes a little faster is allowed for, another time is not.
+        assert_eq!(answer(&[505_000_000, 505_000_000]), Ok(()));
+        let long = answer(&[600_000_000, 600_000_000]).unwrap_err();
+        assert!(long.contains("1200 ms together, but it answered after 1000 ms"));
+    }
+
+    #[test]
+    fn phases_last_no_longer_than_their_answer() {
+        let asked = Asked {
+            name: "load",
+            reply: Some("loaded"),
+            ..Asked::HELLO
+        };
+        let line = |fill_ns: u64| {
+            format!(
+                r#"{{"loaded":{{"fill_ns":{fill_ns},"build_ns":600000000,"compile_ns":0,"first_step_ns":1,"threads":1,"spin":"","settings":{{}}}}}}"#
+            )
+        };
+        assert!(reply(line(400_000_000).as_bytes(), &asked, SECOND).is_ok());
+        let long = error(line(500_000_000).as_bytes(), &asked);
+        assert!(long.contains("phases of `load` last 1100 ms"), "{long}");
+        assert!(error(line(u64::MAX).as_bytes(), &asked).contains("phases of `load`"));
+
+        let asked = Asked::request(&Request::WarmUp(schema::protocol::WarmUp {
+            min_steps: 3,
+            max_ns: 1,
+            tolerance: 0.1,
+        }));
+        let line = |steps: u64, total_ns: u64| {
+            format!(r#"{{"warm_up":{{"steps":{steps},"total_ns":{total_ns},"steady":true}}}}"#)
+        };
+        assert!(reply(line(3, 1_000_000_000).as_bytes(), &asked, SECOND).is_ok());
+        assert!(error(line(2, 1).as_bytes(), &asked).contains("2 steps where at least 3"));
+        assert!(error(line(3, 2_000_000_000).as_bytes(), &asked).contains("warm-up lasts 2000 ms"));
+    }
+
+    #[test]
+    fn disagreement_is_told_of_outputs_only() {
+        let line = br#"{"failed":{"kind":"parity_failed","reason":"the loss is not finite"}}"#;
+        let parity = Asked::request(&Request::Parity(schema::protocol::Parity {
+            path: "/".into(),
+            steps: 3,
+        }));
+        assert!(reply(line, &parity, SECOND).is_ok());
+        let told = error(line, &Asked::HELLO);
+        assert!(
+            told.contains("`parity_failed`, which is not a worker's to tell"),
+            "{told}"
+        );
     }
 
     #[test]

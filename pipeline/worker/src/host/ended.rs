@@ -12,6 +12,8 @@ pub struct Ended {
     pub log: String,
     /// Processor time over its life, its reaped children included, in nanoseconds.
     pub cpu_ns: Option<u64>,
+    /// Resident set when it was last looked at.
+    pub resident_bytes: Option<u64>,
     /// Largest resident set, as far as it was seen.
     pub peak_resident_bytes: Option<u64>,
 }

@@ -23,11 +23,12 @@ use nix::{
 };
 use schema::{Outcome, OutcomeKind, protocol::CONTROL_VARIABLE};
 
-use super::sys::{self, Usage};
-use crate::{WorkerCommand, procfs};
-
-/// Marks all processes of one launch, those that leave its process group included.
-const MARK_VARIABLE: &str = "PHOTOFINISH_LAUNCH";
+use super::{
+    MARK_VARIABLE, abandoned,
+    family::Family,
+    sys::{self, Usage},
+};
+use crate::WorkerCommand;
 
 /// How long a killed process may take to die, and a stopped one to stop, before it is given up: a
 /// process that waits for a disk or a driver does neither.
@@ -41,7 +42,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 pub(super) struct Process {
     pid: Pid,
     pidfd: OwnedFd,
-    mark: String,
+    family: Family,
     /// Whether it was ended; its number may be another's by now.
     over: bool,
     /// How it ended, once it is reaped.
@@ -90,18 +91,19 @@ impl Process {
                 format!("cannot start {program}: {error}"),
             )
         };
-        let mut child = child.spawn().map_err(failed)?;
+        abandoned::end_once();
+        let (family, mut child) = Family::start(mark, || child.spawn()).map_err(failed)?;
         let pid = Pid::from_raw(child.id().cast_signed());
         let pidfd = sys::pidfd_open(pid).map_err(|error| {
             // Without it nothing below works, so the child must not live.
             let _ = child.kill();
-            let _ = child.wait();
+            let _ = family.reap(|_| child.wait());
             failed(error)
         })?;
         Ok(Self {
             pid,
             pidfd,
-            mark,
+            family,
             over: false,
             reaped: None,
         })
@@ -154,32 +156,14 @@ impl Process {
         // It may have left the group that bears its number.
         let _ = sys::pidfd_signal(self.pidfd.as_fd(), Signal::SIGKILL);
         if self.wait_for_death(Instant::now() + PATIENCE) {
-            self.end_strays();
-            self.reaped = sys::reap(self.pid).ok();
+            self.family.end_others();
+            self.reaped = self.family.reap(sys::reap).ok();
         }
     }
 
-    /// Kills processes of this launch that left its group, and waits until none is left.
-    fn end_strays(&self) {
-        let mark = format!("{MARK_VARIABLE}={}", self.mark);
-        let deadline = Instant::now() + Duration::from_secs(2);
-        loop {
-            let mut strays = 0;
-            for pid in procfs::processes().filter(|&pid| pid != self.pid) {
-                let Ok(pidfd) = sys::pidfd_open(pid) else {
-                    continue;
-                };
-                // Asked after the descriptor was opened: the number cannot have changed hands.
-                if procfs::has_in_environment(pid, mark.as_bytes()) {
-                    strays += 1;
-                    let _ = sys::pidfd_signal(pidfd.as_fd(), Signal::SIGKILL);
-                }
-            }
-            if strays == 0 || Instant::now() >= deadline {
-                return;
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
+    /// The processes of the launch but the worker, those that left its group included.
+    pub(super) fn others(&self) -> impl Iterator<Item = Pid> {
+        self.family.others().into_keys()
     }
 
     /// Stops the whole group and waits until the worker stands still; says whether it does.

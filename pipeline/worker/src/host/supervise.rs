@@ -283,7 +283,8 @@ impl Supervised {
             self.watch.look_at_leader();
             return Ok(());
         };
-        let resident_bytes = self.watch.look();
+        let process = &self.process;
+        let resident_bytes = self.watch.look(|| process.others());
         if resident_bytes <= limit_bytes {
             return Ok(());
         }
@@ -344,6 +345,8 @@ impl Supervised {
         }
         // What it wrote so far must not be what fills its log's pipe later.
         self.look_after(Instant::now())?;
+        // Orphans that it has by now are its own, not those of the worker that goes on next.
+        drop(self.process.others());
         if self.process.stop() {
             self.paused = true;
             Ok(())
@@ -405,6 +408,7 @@ impl Supervised {
             outcome: self.gone.clone(),
             log: self.log.tail(),
             cpu_ns: usage.map(|usage| usage.cpu_ns),
+            resident_bytes: self.watch.resident_bytes(),
             peak_resident_bytes: (peak > 0).then_some(peak),
         }
     }
@@ -426,7 +430,7 @@ impl Supervised {
 
     fn empty_cgroup(&self) {
         if let Some(group) = &self.cgroup {
-            group.kill_all(self.process.pid());
+            group.kill_all(Some(self.process.pid()));
         }
     }
 

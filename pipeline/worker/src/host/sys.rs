@@ -3,7 +3,7 @@
 use std::{
     io,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
         unix::process::CommandExt,
     },
     process::Command,
@@ -25,7 +25,9 @@ use nix::{
 
 /// What the kernel's out-of-memory killer adds to a worker's score: the worker goes before the
 /// supervisor does.
-const OOM_SCORE: &[u8] = b"500";
+pub(super) const OOM_SCORE: i32 = 500;
+/// The same, for a hook that cannot allocate.
+const OOM_SCORE_TEXT: &[u8] = b"500";
 
 /// Prepares a command so that its process dies with the thread that starts it, leaves no core
 /// file, and joins the control group whose `cgroup.procs` is given, before its program begins.
@@ -41,7 +43,7 @@ pub(super) fn bind_to_supervisor(command: &mut Command, group: Option<OwnedFd>) 
         setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
         let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         if let Ok(score) = open(c"/proc/self/oom_score_adj", flags, Mode::empty()) {
-            let _ = write(&score, OOM_SCORE);
+            let _ = write(&score, OOM_SCORE_TEXT);
         }
         if let Some(group) = &group {
             // Whether it is in is looked at afterwards: there may be a right to make a group, and
@@ -67,7 +69,7 @@ pub(super) fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
 
 /// Sends a signal to the process that a descriptor stands for.
 #[expect(unsafe_code, reason = "pidfd_send_signal has no wrapper in nix")]
-pub(super) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: Signal) -> nix::Result<()> {
+pub(super) fn pidfd_signal(pidfd: impl AsFd, signal: Signal) -> nix::Result<()> {
     // SAFETY: integers and a null pointer, which stands for the default signal information.
     let result = unsafe {
         libc::syscall(

@@ -10,13 +10,14 @@ use crate::procfs;
 /// costs a walk through all processes.
 const TICKS_PER_WALK: u32 = 5;
 
-/// Resident memory of a worker and the other processes of its group.
+/// Resident memory of a worker and of the other processes of its launch.
 #[derive(Debug)]
 pub(super) struct Watch {
     leader: Pid,
     page_bytes: u64,
     ticks: u32,
     others_bytes: u64,
+    resident_bytes: u64,
     peak_bytes: u64,
 }
 
@@ -32,14 +33,15 @@ impl Watch {
             page_bytes,
             ticks: 0,
             others_bytes: 0,
+            resident_bytes: 0,
             peak_bytes: 0,
         }
     }
 
-    /// Looks; gives what the group holds now, in bytes.
-    pub(super) fn look(&mut self) -> u64 {
+    /// Looks; gives what the launch holds now, in bytes. `others` finds its other processes.
+    pub(super) fn look<I: IntoIterator<Item = Pid>>(&mut self, others: impl FnOnce() -> I) -> u64 {
         if self.ticks.is_multiple_of(TICKS_PER_WALK) {
-            self.others_bytes = self.others();
+            self.others_bytes = self.unshared_bytes(others());
         }
         self.ticks = self.ticks.wrapping_add(1);
         self.look_at_leader().saturating_add(self.others_bytes)
@@ -56,7 +58,17 @@ impl Watch {
                 .unwrap_or(0)
         };
         self.peak_bytes = self.peak_bytes.max(field("VmHWM"));
-        field("VmRSS")
+        let resident_bytes = field("VmRSS");
+        // A process that is dead holds nothing, and says nothing of what it held.
+        if resident_bytes > 0 {
+            self.resident_bytes = resident_bytes;
+        }
+        resident_bytes
+    }
+
+    /// The worker's own resident set when it was last looked at alive; `None` for never.
+    pub(super) fn resident_bytes(&self) -> Option<u64> {
+        (self.resident_bytes > 0).then_some(self.resident_bytes)
     }
 
     /// The worker's own largest resident set, as far as it was seen; 0 for never.
@@ -64,10 +76,10 @@ impl Watch {
         self.peak_bytes
     }
 
-    /// Memory that the group's other processes hold and do not share.
-    fn others(&self) -> u64 {
-        procfs::processes()
-            .filter(|&pid| pid != self.leader && procfs::group(pid) == Some(self.leader))
+    /// Memory that these processes hold and do not share.
+    fn unshared_bytes(&self, processes: impl IntoIterator<Item = Pid>) -> u64 {
+        processes
+            .into_iter()
             .filter_map(procfs::unshared_pages)
             .fold(0, |sum, pages| {
                 sum.saturating_add(pages.saturating_mul(self.page_bytes))
