@@ -537,7 +537,7 @@ fn a_budget_is_held_against_what_is_left() {
     let known = |heat: &PlannedHeat| sealed(heat, "2026-01-01T00:00:00Z");
     world.known = plan.heats.iter().map(known).collect();
     assert!(planned(&jobs, &world).warnings.is_empty());
-    world.fresh = true;
+    world.fresh = Some(Vec::new());
     assert_eq!(planned(&jobs, &world).warnings, plan.warnings);
 }
 
