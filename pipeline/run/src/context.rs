@@ -35,9 +35,11 @@ impl Context<'_> {
         }
     }
 
-    /// A failure of a worker, unless it failed because the run was interrupted.
+    /// A failure of a worker, unless it failed because the run was interrupted, or because the
+    /// store's disk is full: that would be kept as the engine's fault and never be tried again.
     pub(crate) fn failure(&self, outcome: Outcome) -> Result<Outcome, Stop> {
         self.check_interrupt()?;
+        self.store.check_room()?;
         if outcome.kind == OutcomeKind::NotReached {
             // Only an interruption leaves a request unserved, and there was none.
             let reason = format!(

@@ -23,6 +23,9 @@ const SCRATCH_PREFIX: &str = "scratch-";
 /// How the names begin of all that writers put into `tmp/`; nothing else is removed from there.
 const PREFIXES: [&str; 3] = [atomic::WRITE_PREFIX, SCRATCH_PREFIX, bundle::PREFIX];
 
+/// What [`WriterLock::check_room`] writes: more than a journal's line of an ordinary block.
+const ROOM_BYTES: usize = 1 << 20;
+
 /// How long the lock of a writer that was killed may outlive it: a worker that it was just
 /// starting has a copy until it becomes another program.
 const LAST_BREATH: Duration = Duration::from_secs(2);
@@ -112,6 +115,21 @@ impl WriterLock {
             .prefix(SCRATCH_PREFIX)
             .tempdir_in(&tmp)
             .map_err(StoreError::temporary("create a folder in", tmp))
+    }
+
+    /// Makes sure that there is room for more: a worker that fails while there is none says nothing
+    /// about its engine.
+    ///
+    /// # Errors
+    /// Nothing of [`ROOM_BYTES`] can be written.
+    pub fn check_room(&self) -> Result<(), StoreError> {
+        let folder = self.scratch()?;
+        let path = folder.path().join("room");
+        let written = File::create(&path).and_then(|mut file| {
+            file.write_all(&vec![1; ROOM_BYTES])?;
+            file.sync_all()
+        });
+        written.map_err(StoreError::temporary("write to", self.tmp()))
     }
 
     /// What an earlier writer left in `tmp/` and cannot be removed: it takes room, and harms

@@ -18,8 +18,13 @@ pub const SUPPORTED_PYTHONS: [&str; 3] = ["3.11", "3.12", "3.13"];
 const NAMES: [&str; 4] = ["python3", "python3.13", "python3.12", "python3.11"];
 
 /// Prints the version, whether threads run without the global lock, and pip's version.
+///
+/// The current folder comes first among Python's module folders here; a checkout that holds a
+/// `pip.py` must not get to run it.
 const PROBE: &str = "\
-import sys, sysconfig
+import sys
+sys.path[:] = [folder for folder in sys.path if folder]
+import sysconfig
 try:
     import pip
     found = pip.__version__

@@ -24,7 +24,7 @@ pub(super) fn write(path: &Path, data: ParityData) -> Result<ParityOutputs, Outc
         return Err(Outcome::new(OutcomeKind::ParityFailed, reason));
     }
     write_all(path, &data.tensors).map_err(|error| {
-        let reason = format!("cannot write outputs to {}: {error}", path.display());
+        let reason = format!("cannot write its outputs: {error}");
         Outcome::new(OutcomeKind::Crashed, reason)
     })?;
     let tensors = data.tensors.into_iter().map(info).collect();
