@@ -506,7 +506,7 @@ mod tests {
     fn the_name_of_a_temporary_folder_is_not_told() {
         // Nobody may create anything there, whoever runs this.
         let error = render(Path::new("/proc/site"), &[]).unwrap_err();
-        let expected = "failed to create a folder in `/proc`: ";
+        let expected = "failed to create `/proc/site`: ";
         let said = error.to_string();
         assert!(said.starts_with(expected), "{said}");
         assert!(!said.contains(".photofinish-site-"), "{said}");
