@@ -121,7 +121,7 @@ impl WriterLock {
     /// about its engine.
     ///
     /// # Errors
-    /// Nothing of [`ROOM_BYTES`] can be written.
+    /// A megabyte cannot be written.
     pub fn check_room(&self) -> Result<(), StoreError> {
         let folder = self.scratch()?;
         let path = folder.path().join("room");
