@@ -1,7 +1,7 @@
 //! Makes tables and downloads of an invented run, and says what it took:
 //! `cargo run --release -p photofinish-aggregate --example synthetic -- CELLS [FOLDER]`.
 //! With a folder, the downloads are written there; `tables.json` is what the report reads.
-#![allow(clippy::print_stdout, reason = "an example prints its figures")]
+#![expect(clippy::print_stdout, reason = "an example prints its figures")]
 
 use std::{error::Error, path::PathBuf, time::Instant};
 

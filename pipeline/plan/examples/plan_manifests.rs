@@ -2,7 +2,7 @@
 //! `cargo run --release -p photofinish-plan --example plan_manifests -- jobs`. Without arguments,
 //! a matrix of 10,000 cells.
 
-#![allow(clippy::print_stdout)]
+#![expect(clippy::print_stdout, reason = "an example prints its figures")]
 
 use std::{path::PathBuf, time::Instant};
 

@@ -41,6 +41,13 @@ impl User {
         user
     }
 
+    /// A user with [`SMALL`] as the manifest.
+    pub fn small() -> Self {
+        let user = Self::new();
+        user.manifest(SMALL);
+        user
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -110,6 +117,22 @@ pub fn text(output: &Output) -> String {
         String::from_utf8_lossy(&output.stderr)
     )
 }
+
+/// Fails unless a program said this.
+#[track_caller]
+pub fn assert_says(output: &Output, what: &str) {
+    assert!(text(output).contains(what), "{}", text(output));
+}
+
+/// All stages for the manifest of [`User::manifest`].
+pub const BENCH: [&str; 6] = [
+    "bench",
+    "manifest.yaml",
+    "--store",
+    "store",
+    "--out",
+    "site",
+];
 
 /// A job that compares both engines on a small network, in few and short blocks.
 pub const SMALL: &str = "version: 1
