@@ -2,8 +2,10 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
+use schema::characters::is_unfit_for_prose;
+
 /// Makes characters visible that would otherwise act on their surroundings: control characters
-/// (a terminal's colours in a log) and those that change the direction of the text after them.
+/// (a terminal's colours in a log) and those that are not seen but turn or hide text.
 /// Line feeds and tabs stay.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_acting) {
@@ -27,14 +29,10 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
 }
 
 fn is_acting(character: char) -> bool {
-    match character {
-        '\n' | '\t' => false,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' => true,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => true,
-        // Not characters: browsers replace or refuse them.
-        '\u{fdd0}'..='\u{fdef}' | '\u{fffe}' | '\u{ffff}' => true,
-        _ => character.is_control(),
-    }
+    // The last are not characters: browsers replace or refuse them.
+    !matches!(character, '\n' | '\t')
+        && (is_unfit_for_prose(character)
+            || matches!(character, '\u{fdd0}'..='\u{fdef}' | '\u{fffe}' | '\u{ffff}'))
 }
 
 /// At most `limit` characters, the last an ellipsis if something was cut.

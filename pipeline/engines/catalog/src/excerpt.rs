@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
-
-use crate::text::is_printable;
+use schema::characters::is_unseen;
 
 /// Longest line that is shown, in bytes.
 const LINE_LIMIT: usize = 400;
@@ -59,7 +58,7 @@ fn excerpt(line: usize, head: &str, marked: &str, tail: &str) -> String {
 fn shown(text: &str) -> String {
     let one = |c| match c {
         '\t' => ' ',
-        c if is_printable(c) => c,
+        c if !is_unseen(c) => c,
         _ => '\u{fffd}',
     };
     text.chars().map(one).collect()
@@ -143,7 +142,7 @@ mod tests {
             for to in 0..=text.len() + 2 {
                 let place = place(text, &(from..to));
                 assert!(place.excerpt.contains('^'), "{from}..{to}");
-                assert!(place.excerpt.chars().all(|c| c == '\n' || is_printable(c)));
+                assert!(place.excerpt.chars().all(|c| c == '\n' || !is_unseen(c)));
                 assert!(place.line <= 2);
             }
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use schema::characters::is_unseen;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -52,21 +53,11 @@ fn of_value(value: &Spanned<DeValue<'_>>) -> Option<(Range<usize>, String)> {
 }
 
 fn odd(text: &str, span: &Range<usize>) -> Option<(Range<usize>, String)> {
-    let odd = text.chars().find(|c| !is_printable(*c))?;
+    let odd = text.chars().find(|c| is_unseen(*c))?;
     let message = format!(
         "this text holds the character U+{:04X}, which could steer a terminal or turn a line \
          around: leave it out",
         u32::from(odd)
     );
     Some((span.clone(), message))
-}
-
-/// Whether a character only shows itself: no control, and none that changes the direction of text
-/// (Unicode Standard Annex 9) or is invisible.
-pub(crate) fn is_printable(c: char) -> bool {
-    let is_hidden = matches!(
-        c,
-        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-    );
-    !c.is_control() && !is_hidden
 }
