@@ -365,6 +365,8 @@ fn parity() -> Parity {
         eager_error: 2.9e-7,
         bound: 2.9e-6,
         worst_share: 0.107,
+        judged: 1,
+        unjudged: 0,
         losses: Vec::new(),
         reference_losses: Vec::new(),
     }

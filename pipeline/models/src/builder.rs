@@ -182,11 +182,21 @@ impl GraphBuilder {
 
     /// Any operator.
     pub fn node(&mut self, name: &str, op: Op, inputs: &[&Value]) -> Value {
+        self.push(name, op, inputs, false)
+    }
+
+    /// An operator that the published PyTorch code runs in place: over its first operand.
+    pub fn node_in_place(&mut self, name: &str, op: Op, inputs: &[&Value]) -> Value {
+        self.push(name, op, inputs, true)
+    }
+
+    fn push(&mut self, name: &str, op: Op, inputs: &[&Value], in_place: bool) -> Value {
         let node = Node {
             name: name.to_owned(),
             op,
             inputs: inputs.iter().map(|value| value.0.clone()).collect(),
             outputs: vec![name.to_owned()],
+            in_place,
         };
         // After a mistake, later complaints would only be its echoes.
         if self.error.is_none() {
@@ -283,9 +293,14 @@ impl GraphBuilder {
         self.node(name, Op::Gather, &[&table, ids])
     }
 
-    /// Elementwise sum.
+    /// Elementwise sum, published as `a + b`.
     pub fn add(&mut self, a: &Value, b: &Value, name: &str) -> Value {
         self.node(name, Op::Add, &[a, b])
+    }
+
+    /// Elementwise sum, published as `a += b`.
+    pub fn add_to(&mut self, a: &Value, b: &Value, name: &str) -> Value {
+        self.node_in_place(name, Op::Add, &[a, b])
     }
 
     /// Declares an output and gives the value its lasting name. The handle `value` is stale

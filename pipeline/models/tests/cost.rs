@@ -87,6 +87,7 @@ fn small() -> Graph {
         op,
         inputs: inputs.iter().map(|&input| input.into()).collect(),
         outputs: vec![name.into()],
+        in_place: false,
     };
     Graph {
         name: "small".into(),

@@ -315,6 +315,7 @@ fn graph() -> impl Strategy<Value = Graph> {
                         .map(|&read| name(read % (known + index)))
                         .collect(),
                     outputs: vec![name(known + index)],
+                    in_place: false,
                 });
             Graph {
                 name: "any".into(),

@@ -271,6 +271,7 @@ fn one_op(op: Op, inputs: &[(&str, &[u64])], reads: &[&str]) -> Graph {
             op,
             inputs: reads.iter().map(|&name| name.into()).collect(),
             outputs: vec!["y".into()],
+            in_place: false,
         }],
         outputs: vec!["y".into()],
         loss: None,
@@ -401,6 +402,7 @@ fn side_by_side(graphs: impl IntoIterator<Item = Graph>) -> Graph {
             op: node.op.clone(),
             inputs: node.inputs.iter().map(|name| own(name)).collect(),
             outputs: node.outputs.iter().map(|name| own(name)).collect(),
+            in_place: node.in_place,
         }));
         all.outputs
             .extend(graph.outputs.iter().map(|name| own(name)));

@@ -7,10 +7,14 @@ use std::{
     path::PathBuf,
 };
 
-use schema::protocol::{FileElement, TensorInfo};
+use schema::protocol::{FileElement, Quantity, TensorInfo};
 
 /// Elements that are read at once.
 const PIECE: usize = 8192;
+
+/// A reference whose norm is below this share of the usual is zero by mathematics: in binary64
+/// rounding is a millionth of this.
+const NOTHING: f64 = 1e-9;
 
 /// What a worker put out for parity.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub(crate) struct Outputs {
 /// A tensor and where it begins in the file.
 #[derive(Debug, Clone)]
 struct Placed {
+    quantity: Quantity,
     name: String,
     shape: Vec<u64>,
     element: FileElement,
@@ -33,8 +38,11 @@ struct Placed {
 /// How far one tensor is from another.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Distance {
-    /// Name of the tensor, or of the loss.
+    /// What the tensor is, or which loss, in words.
     pub(crate) name: String,
+    /// Whether it comes out of a gradient or an update, in which rounding grows: from layer to
+    /// layer through normalisations over small batches, and from iteration to iteration.
+    pub(crate) grows: bool,
     /// ‖y − r‖₂ / ‖r‖₂.
     pub(crate) error: f64,
 }
@@ -61,13 +69,14 @@ impl Outputs {
         let mut placed = Vec::new();
         let mut offset = 0_u64;
         for TensorInfo {
+            quantity,
             name,
             shape,
             element,
         } in tensors
         {
-            let shown = shorten(&name);
-            if !names.insert(name.clone()) {
+            let shown = shorten(&quantity.of(&name));
+            if !names.insert((quantity, name.clone())) {
                 return Err(format!("tensor `{shown}` is there twice"));
             }
             let count = shape
@@ -78,6 +87,7 @@ impl Outputs {
                 .checked_mul(size_of(element))
                 .and_then(|size| offset.checked_add(size));
             placed.push(Placed {
+                quantity,
                 name,
                 shape,
                 element,
@@ -114,37 +124,27 @@ impl Outputs {
 /// The relative L2 distance of every tensor and of every loss of `candidate` from `reference`, in
 /// the reference's order.
 ///
-/// The norm of a tensor whose reference is nothing but rounding noise says nothing; it is taken
-/// for at least `roundoff` times that of a tensor of the same size with the root mean square of
-/// all.
+/// The norm of a tensor whose reference is nothing but rounding noise says nothing. Where the
+/// reference is zero by mathematics, as the gradient of a bias before a normalisation is, the norm
+/// is that of a tensor of the same size with the root mean square of all tensors of its quantity;
+/// elsewhere it is taken for at least `roundoff` times that.
 pub(crate) fn distances(
     reference: &Outputs,
     candidate: &Outputs,
     roundoff: f64,
 ) -> Result<Vec<Distance>, Flaw> {
-    let theirs: BTreeMap<&str, &Placed> = candidate
-        .tensors
-        .iter()
-        .map(|tensor| (tensor.name.as_str(), tensor))
-        .collect();
-    if let Some(extra) = candidate.tensors.iter().find(|tensor| {
-        reference
-            .tensors
-            .iter()
-            .all(|known| known.name != tensor.name)
-    }) {
-        let reason = format!(
-            "tensor `{}` is not one of the reference's",
-            shorten(&extra.name)
-        );
+    let (known, theirs) = (by_key(reference), by_key(candidate));
+    if let Some(extra) = theirs.iter().find(|(key, _)| !known.contains_key(*key)) {
+        let name = extra.1.shown();
+        let reason = format!("tensor `{name}` is not one of the reference's");
         return Err(Flaw::Candidate(reason));
     }
     let mut ours_file = open(reference).map_err(Flaw::Reference)?;
     let mut their_file = open(candidate).map_err(Flaw::Unreadable)?;
     let mut sums = Vec::new();
     for ours in &reference.tensors {
-        let name = shorten(&ours.name);
-        let their = theirs.get(ours.name.as_str()).ok_or_else(|| {
+        let name = ours.shown();
+        let their = theirs.get(&ours.key()).ok_or_else(|| {
             Flaw::Candidate(format!("tensor `{name}` of the reference is missing"))
         })?;
         if their.shape != ours.shape {
@@ -161,6 +161,22 @@ pub(crate) fn distances(
     Ok(distances)
 }
 
+fn by_key(outputs: &Outputs) -> BTreeMap<(Quantity, &str), &Placed> {
+    let tensors = outputs.tensors.iter();
+    tensors.map(|tensor| (tensor.key(), tensor)).collect()
+}
+
+impl Placed {
+    fn key(&self) -> (Quantity, &str) {
+        (self.quantity, &self.name)
+    }
+
+    /// The name for a message.
+    fn shown(&self) -> String {
+        shorten(&self.quantity.of(&self.name))
+    }
+}
+
 /// Sums of squares over a tensor.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
@@ -175,7 +191,7 @@ fn compare(
     their_file: &mut BufReader<File>,
     theirs: &Placed,
 ) -> Result<Sums, Flaw> {
-    let name = || shorten(&ours.name);
+    let name = || ours.shown();
     let mut our_pieces = Pieces::new(our_file, ours).map_err(Flaw::Reference)?;
     let mut their_pieces = Pieces::new(their_file, theirs).map_err(Flaw::Unreadable)?;
     let mut sums = Sums {
@@ -206,25 +222,36 @@ fn compare(
 }
 
 fn relative(reference: &Outputs, sums: &[Sums], roundoff: f64) -> Vec<Distance> {
-    let square: f64 = sums.iter().map(|sum| sum.reference).sum();
-    let count: u64 = sums
-        .iter()
-        .map(|sum| sum.count)
-        .fold(0, u64::saturating_add);
-    let mean_square = if count == 0 {
-        0.0
-    } else {
-        square / count as f64
+    let tensors = || reference.tensors.iter().zip(sums);
+    // Gradients, statistics and updates are of different sizes.
+    let mean_square = |quantity: Quantity| {
+        let alike = || tensors().filter(move |(tensor, _)| tensor.quantity == quantity);
+        let square: f64 = alike().map(|(_, sum)| sum.reference).sum();
+        let count = alike().fold(0_u64, |count, (_, sum)| count.saturating_add(sum.count));
+        if count == 0 {
+            0.0
+        } else {
+            square / count as f64
+        }
     };
-    reference
-        .tensors
-        .iter()
-        .zip(sums)
+    let mean_squares: BTreeMap<Quantity, f64> = tensors()
+        .map(|(tensor, _)| tensor.quantity)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(|quantity| (quantity, mean_square(quantity)))
+        .collect();
+    tensors()
         .map(|(tensor, sum)| {
-            let least = roundoff * (mean_square * sum.count as f64).sqrt();
-            let error = quotient(sum.difference.sqrt(), sum.reference.sqrt().max(least));
+            let mean_square = mean_squares.get(&tensor.quantity).copied().unwrap_or(0.0);
+            let usual = (mean_square * sum.count as f64).sqrt();
+            let norm = match sum.reference.sqrt() {
+                norm if norm < NOTHING * usual => usual,
+                norm => norm.max(roundoff * usual),
+            };
+            let error = quotient(sum.difference.sqrt(), norm);
             Distance {
-                name: shorten(&tensor.name),
+                name: tensor.shown(),
+                grows: tensor.quantity != Quantity::Output,
                 error,
             }
         })
@@ -254,6 +281,7 @@ fn losses(reference: &Outputs, candidate: &Outputs) -> Result<Vec<Distance>, Fla
             }
             Ok(Distance {
                 name,
+                grows: iteration > 0,
                 error: quotient((theirs - ours).abs(), ours.abs()),
             })
         })

@@ -128,6 +128,9 @@ pub struct Node {
     pub inputs: Vec<String>,
     /// Names of the values it makes.
     pub outputs: Vec<String>,
+    /// Whether the published PyTorch code writes the result over its first operand (`+=`,
+    /// `inplace=True`). Changes no number; an engine that has no such form goes on without it.
+    pub in_place: bool,
 }
 
 /// An operator with its attributes. Names and meanings are those of ONNX unless stated.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Cell, Digest, Graph, Outcome, OutcomeKind};
 
 /// Version of the protocol; the first field of the first message.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Names the socket to speak over, where standard input and output are not private.
 pub const CONTROL_VARIABLE: &str = "PHOTOFINISH_CONTROL";
@@ -135,8 +135,8 @@ pub struct Parity {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParityOutputs {
-    /// The tensors in the order of the file. Inference: the graph's outputs. Training: for every
-    /// weight, its value after the last iteration minus its initial value.
+    /// The tensors in the order of the file. Inference: the graph's outputs. Training: the
+    /// gradient and the update of every weight and the movement of every buffer.
     pub tensors: Vec<TensorInfo>,
     /// Training: the loss of each iteration, before its update.
     pub losses: Vec<f64>,
@@ -146,12 +146,44 @@ pub struct ParityOutputs {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TensorInfo {
-    /// Name of the value or of the weight.
+    /// What is told of the value.
+    pub quantity: Quantity,
+    /// Name of the value, weight or buffer.
     pub name: String,
     /// Shape.
     pub shape: Vec<u64>,
     /// Element type of the file: `f32` or `f64`. Narrower types are widened before writing.
     pub element: FileElement,
+}
+
+/// What a tensor of a parity file is.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Inference: an output of the graph.
+    Output,
+    /// Training: the gradient of the loss with respect to a weight, in the first iteration; zeros
+    /// where the loss does not depend on it.
+    Gradient,
+    /// Training: a buffer after the first iteration minus its initial value.
+    Movement,
+    /// Training: a weight after the last iteration minus its initial value.
+    Update,
+}
+
+impl Quantity {
+    /// The tensor called `name`, in words.
+    #[must_use]
+    pub fn of(self, name: &str) -> String {
+        match self {
+            Self::Output => name.to_owned(),
+            Self::Gradient => format!("gradient of {name}"),
+            Self::Movement => format!("movement of {name}"),
+            Self::Update => format!("update of {name}"),
+        }
+    }
 }
 
 /// Element type of a parity file.

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Version of the heat document.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A complete heat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -128,15 +128,19 @@ pub struct Parity {
     pub reference: String,
     /// Relative L2 error of the cell, the worst over all tensors: ‖y − r‖₂ / ‖r‖₂.
     pub error: f64,
-    /// The tensor with that error.
+    /// The tensor with that error, in words, for example `gradient of fc.weight`.
     pub tensor: String,
     /// The same for PyTorch eager at the cell's precision, on the same tensor: what the bound is
     /// made from.
     pub eager_error: f64,
     /// Largest error that passes.
     pub bound: f64,
-    /// Largest error over bound, over all tensors; passes when at most 1.
+    /// Largest error over bound, over all tensors that are judged; passes when at most 1.
     pub worst_share: f64,
+    /// Tensors and losses that are judged.
+    pub judged: u64,
+    /// Training: those that are not, since rounding alone moves those of PyTorch eager too far.
+    pub unjudged: u64,
     /// Training: losses of the cell, step by step.
     pub losses: Vec<f64>,
     /// Training: losses of the reference.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Digest, Outcome, protocol::Load};
+use schema::{
+    Digest, Outcome,
+    protocol::{Load, Quantity},
+};
 
 /// An engine before it has a network. Constructing one must be cheap and silent: whatever loads
 /// a library belongs in [`hello`](Self::hello) or [`load`](Self::load), where the standard output
@@ -32,8 +35,9 @@ pub trait Session {
 
     /// Runs for the sake of the outputs. Inference: one step on the standard input; the tensors
     /// are the graph's outputs. Training: `steps` iterations from the initial weights, dropout
-    /// off; for every weight its final value minus its initial one, and the loss of each
-    /// iteration before its update. Starts from the initial state whatever ran before, and leaves
+    /// off; for every weight its gradient in the first iteration and its final value minus its
+    /// initial one, for every buffer its value after the first iteration minus its initial one,
+    /// and the loss of each iteration before its update. Starts from the initial state whatever ran before, and leaves
     /// the session in it.
     ///
     /// # Errors
@@ -93,7 +97,9 @@ pub struct ParityData {
 /// A tensor on its way to a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
-    /// Name of the value or of the weight.
+    /// What is told of the value.
+    pub quantity: Quantity,
+    /// Name of the value, weight or buffer.
     pub name: String,
     /// Shape; the product is the number of values.
     pub shape: Vec<u64>,

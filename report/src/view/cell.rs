@@ -371,22 +371,33 @@ fn parity(parity: &schema::record::Parity) -> ParityView {
                 units::fixed(*reference, 6),
             ]
         });
+    let mut facts = vec![
+        fact("Reference", &parity.reference),
+        fact("Relative error", units::error(parity.error)),
+        fact("Largest that passes", units::error(parity.bound)),
+        fact(
+            "Share of the bound, worst tensor",
+            units::percent(parity.worst_share),
+        ),
+        fact(
+            "Error of PyTorch eager on the same tensor",
+            units::error(parity.eager_error),
+        ),
+        fact("Tensor", &parity.tensor),
+    ];
+    if !parity.losses.is_empty() {
+        facts.push(fact("Tensors and losses judged", parity.judged.to_string()));
+    }
+    if parity.unjudged > 0 {
+        let count = format!(
+            "{}, by which PyTorch eager itself is too far off",
+            parity.unjudged
+        );
+        facts.push(fact("Not judged", count));
+    }
     ParityView {
         passed: parity.worst_share <= 1.0,
-        facts: vec![
-            fact("Reference", &parity.reference),
-            fact("Relative error", units::error(parity.error)),
-            fact("Largest that passes", units::error(parity.bound)),
-            fact(
-                "Share of the bound, worst tensor",
-                units::percent(parity.worst_share),
-            ),
-            fact(
-                "Error of PyTorch eager on the same tensor",
-                units::error(parity.eager_error),
-            ),
-            fact("Tensor", &parity.tensor),
-        ],
+        facts,
         losses: losses.collect(),
     }
 }

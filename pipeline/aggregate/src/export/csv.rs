@@ -93,7 +93,7 @@ fn interval(interval: Option<&Interval>) -> [String; 5] {
     ]
 }
 
-const CELLS: [&str; 60] = [
+const CELLS: [&str; 62] = [
     "job",
     "cell",
     "group",
@@ -143,6 +143,8 @@ const CELLS: [&str; 60] = [
     "parity_eager_error",
     "parity_bound",
     "parity_worst_share",
+    "parity_judged",
+    "parity_unjudged",
     "peak_resident_bytes",
     "peak_device_bytes",
     "start_ns",
@@ -226,6 +228,8 @@ fn costs(row: &CellRow) -> Vec<String> {
         decimal(parity.map(|parity| parity.eager_error)),
         decimal(parity.map(|parity| parity.bound)),
         decimal(parity.map(|parity| parity.worst_share)),
+        number(parity.map(|parity| parity.judged)),
+        number(parity.map(|parity| parity.unjudged)),
         number(memory.map(|memory| memory.peak_resident_bytes)),
         number(memory.and_then(|memory| memory.peak_device_bytes)),
         number(row.start_ns),

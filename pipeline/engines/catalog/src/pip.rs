@@ -5,8 +5,7 @@ use std::{path::Path, process::Command};
 use crate::{CatalogError, Python, Settings};
 
 /// Options that would send packages elsewhere than asked, wherever the user set them.
-const UNSET: [&str; 9] = [
-    "PIP_CONSTRAINT",
+const UNSET: [&str; 8] = [
     "PIP_DRY_RUN",
     "PIP_NO_BINARY",
     "PIP_PREFIX",
@@ -121,8 +120,10 @@ fn pip(python: &Python, scratch: &Path) -> Command {
         command.env_remove(name);
     }
     // A user's wish for other installations, which pip would refuse to combine with ours.
+    // (An empty value would leave what a `pip.conf` says; an empty file says that there is none.)
     command
         .env("PIP_USER", "0")
+        .env("PIP_CONSTRAINT", "/dev/null")
         .env("PIP_REQUIRE_VIRTUALENV", "0");
     command.env("TMPDIR", scratch).args(["-m", "pip"]);
     command

@@ -70,6 +70,8 @@ fn options_that_send_packages_elsewhere_are_not() {
     let root = case.folder.path();
     let elsewhere = root.join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
+    let configuration = root.join("pip.conf");
+    fs::write(&configuration, "[global]\nconstraint = /none.txt\n").unwrap();
     let place = elsewhere.to_str().unwrap().to_owned();
     let output = install(
         &case,
@@ -77,6 +79,10 @@ fn options_that_send_packages_elsewhere_are_not() {
             (
                 "PIP_FIND_LINKS",
                 root.join("index").to_str().unwrap().to_owned(),
+            ),
+            (
+                "PIP_CONFIG_FILE",
+                configuration.to_str().unwrap().to_owned(),
             ),
             ("PIP_TARGET", place.clone()),
             ("PIP_PREFIX", place.clone()),

@@ -6,6 +6,7 @@ use ort::value::{DynTensor, DynTensorValueType, DynValue, Tensor, TensorElementT
 use schema::{
     Outcome, Precision,
     graph::{ElementType, Input},
+    protocol::Quantity,
 };
 use worker::Values;
 
@@ -130,6 +131,7 @@ pub(crate) fn output(name: &str, value: &DynValue) -> Result<worker::Tensor, Out
             .map(|&size| u64::try_from(size).unwrap_or(0))
             .collect();
         Ok(worker::Tensor {
+            quantity: Quantity::Output,
             name: name.to_owned(),
             shape,
             values,

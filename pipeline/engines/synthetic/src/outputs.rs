@@ -4,6 +4,7 @@ use models::{fill, infer};
 use schema::{
     Graph, Mode, Outcome, OutcomeKind, Precision,
     graph::{Fill, Role},
+    protocol::Quantity,
 };
 use worker::{ParityData, Tensor, Values};
 
@@ -13,35 +14,44 @@ const MOST_NUMBERS: u64 = 1 << 28;
 /// More iterations than this are not made up.
 const MOST_STEPS: u32 = 10_000;
 
-/// Names and shapes of what a cell must put out.
+/// Kinds, names and shapes of what a cell must put out.
 #[derive(Debug)]
 pub(crate) struct Outputs {
-    tensors: Vec<(String, Vec<u64>)>,
+    tensors: Vec<(Quantity, String, Vec<u64>)>,
     precision: Precision,
     training: bool,
 }
 
 impl Outputs {
-    /// Inference: the graph's outputs; training: its weights.
+    /// Inference: the graph's outputs; training: what becomes of its weights and buffers.
     pub(crate) fn new(graph: &Graph, mode: Mode, precision: Precision) -> Result<Self, Outcome> {
         let unsupported = |reason: String| Outcome::new(OutcomeKind::Unsupported, reason);
         let shapes = infer::shapes(graph).map_err(|error| unsupported(error.to_string()))?;
         let training = mode == Mode::Training;
         let tensors: Vec<_> = if training {
-            let weights = graph
-                .parameters
-                .iter()
-                .filter(|parameter| parameter.role == Role::Weight);
-            weights
-                .map(|weight| (weight.name.clone(), weight.shape.clone()))
+            let told = |role| match role {
+                Role::Weight => &[Quantity::Gradient, Quantity::Update][..],
+                Role::Buffer => &[Quantity::Movement],
+                Role::Constant => &[],
+            };
+            let parameters = graph.parameters.iter();
+            parameters
+                .flat_map(|parameter| {
+                    told(parameter.role).iter().map(|&quantity| {
+                        (quantity, parameter.name.clone(), parameter.shape.clone())
+                    })
+                })
                 .collect()
         } else {
-            let shape = |name: &String| Some((name.clone(), shapes.get(name)?.shape.clone()));
-            graph.outputs.iter().filter_map(shape).collect()
+            let output = |name: &String| {
+                let shape = shapes.get(name)?.shape.clone();
+                Some((Quantity::Output, name.clone(), shape))
+            };
+            graph.outputs.iter().filter_map(output).collect()
         };
         let numbers = tensors
             .iter()
-            .map(|(_, shape)| {
+            .map(|(_, _, shape)| {
                 shape
                     .iter()
                     .fold(1_u64, |product, &size| product.saturating_mul(size))
@@ -69,7 +79,7 @@ impl Outputs {
             let reason = format!("{steps} iterations are more than it makes up");
             return Err(Outcome::new(OutcomeKind::Unsupported, reason));
         }
-        let tensors = self.tensors.iter().map(|(name, shape)| {
+        let tensors = self.tensors.iter().map(|(quantity, name, shape)| {
             let count: u64 = shape.iter().product();
             let count = usize::try_from(count).unwrap_or_default();
             let mut values = fill::floats(
@@ -86,6 +96,7 @@ impl Outputs {
                 _ => Values::F32(values),
             };
             Tensor {
+                quantity: *quantity,
                 name: name.clone(),
                 shape: shape.clone(),
                 values,
@@ -146,7 +157,12 @@ mod tests {
             .parameters
             .iter()
             .filter(|parameter| parameter.role == Role::Weight);
-        assert_eq!(data.tensors.len(), weights.count());
+        let count = |quantity| {
+            let told = data.tensors.iter();
+            told.filter(|tensor| tensor.quantity == quantity).count()
+        };
+        assert_eq!(count(Quantity::Update), weights.clone().count());
+        assert_eq!(count(Quantity::Gradient), weights.count());
         assert_eq!(data.losses.len(), 3);
         assert!(data.losses.is_sorted_by(|earlier, later| earlier > later));
         let outputs = Outputs::new(&graph, Mode::Training, Precision::Fp32).unwrap();

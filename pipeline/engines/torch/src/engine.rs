@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, env, sync::Once, time::Instant};
 
-use schema::{Outcome, protocol::Load};
+use schema::{Outcome, OutcomeKind, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
 
 use crate::{
@@ -17,6 +17,10 @@ use crate::{
 
 /// The variable by which OpenMP is told how idle threads wait.
 const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
+
+/// The variables by which OpenMP is told to run fewer threads than it is asked for.
+const THREAD_LIMIT: &str = "OMP_THREAD_LIMIT";
+const DYNAMIC: &str = "OMP_DYNAMIC";
 
 /// PyTorch, before it has a network.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,6 +38,7 @@ impl Engine for Torch {
 
     fn load(&mut self, load: &Load) -> Result<(Box<dyn Session>, LoadReport), Outcome> {
         let configuration = Configuration::of(&load.cell)?;
+        check_threads(configuration.threads, |name| env::var(name).ok())?;
         let place = Place::open(load.cell.device)?;
         apply(&configuration).map_err(|fault| fault.at("settings"))?;
         let start = Instant::now();
@@ -62,6 +67,32 @@ impl Engine for Torch {
         };
         Ok((session, report))
     }
+}
+
+/// Refuses a process in which OpenMP would silently run fewer threads than the cell says; PyTorch
+/// itself reports what it was asked for. libgomp reads the variables once, when it is loaded.
+fn check_threads(threads: i32, variable: impl Fn(&str) -> Option<String>) -> Result<(), Outcome> {
+    let refuse = |name: &str, value: &str| {
+        let reason = format!(
+            "{name}={value} keeps PyTorch from running {threads} threads: unset it, or ask for one thread"
+        );
+        Err(Outcome::new(OutcomeKind::Unavailable, reason))
+    };
+    if let Some(value) = variable(THREAD_LIMIT)
+        && value
+            .trim()
+            .parse::<i32>()
+            .is_ok_and(|limit| (1..threads).contains(&limit))
+    {
+        return refuse(THREAD_LIMIT, &value);
+    }
+    if let Some(value) = variable(DYNAMIC)
+        && threads > 1
+        && value.trim().eq_ignore_ascii_case("true")
+    {
+        return refuse(DYNAMIC, &value);
+    }
+    Ok(())
 }
 
 /// Sets what is global to the process.
@@ -126,4 +157,31 @@ fn settings(configuration: &Configuration, in_place: usize) -> BTreeMap<String, 
 
 fn on_or_off(on: bool) -> String {
     if on { "on" } else { "off" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_threads_than_asked_for_are_refused() {
+        let check = |threads, name: &'static str, value: &'static str| {
+            check_threads(threads, |asked| (asked == name).then(|| value.to_owned()))
+        };
+        for (threads, name, value) in [(2, THREAD_LIMIT, "1"), (2, DYNAMIC, "TRUE")] {
+            let outcome = check(threads, name, value).unwrap_err();
+            assert_eq!(outcome.kind, OutcomeKind::Unavailable);
+            assert!(outcome.reason.contains(name), "{}", outcome.reason);
+        }
+        for (threads, name, value) in [
+            (1, THREAD_LIMIT, "1"),
+            (2, THREAD_LIMIT, "2"),
+            (2, THREAD_LIMIT, "0"),
+            (2, THREAD_LIMIT, "many"),
+            (1, DYNAMIC, "true"),
+            (2, DYNAMIC, "false"),
+        ] {
+            assert!(check(threads, name, value).is_ok(), "{name}={value}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Inference: one forward pass a step.
 
-use schema::{Graph, Mode, Outcome};
+use schema::{Graph, Mode, Outcome, protocol::Quantity};
 use tch::Tensor;
 use worker::{ParityData, Session};
 
@@ -63,7 +63,11 @@ impl Session for Inference {
         let output = |name: &String| {
             let index = self.lowered.indices.get(name);
             let tensor = index.and_then(|&index| self.values.get(index)?.as_ref());
-            parity::output(name, tensor.ok_or_else(|| Fault::Missing.at(name))?)
+            parity::output(
+                Quantity::Output,
+                name,
+                tensor.ok_or_else(|| Fault::Missing.at(name))?,
+            )
         };
         let tensors = self.outputs.iter().map(output).collect::<Result<_, _>>()?;
         Ok(ParityData {

@@ -211,8 +211,8 @@ impl Kernel {
         Ok(output?)
     }
 
-    /// Computes the output into `target`, the operand that the lowering chose to overwrite.
-    /// `other` is the remaining operand of a binary operator.
+    /// Computes the output into `target`, the first operand. `other` is the second of a binary
+    /// operator.
     pub(crate) fn overwrite(
         &self,
         target: &mut Tensor,

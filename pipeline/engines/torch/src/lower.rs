@@ -53,7 +53,7 @@ pub(crate) fn lower(graph: &Graph, mode: Mode) -> Result<Lowered, Outcome> {
             kernel: kernel(node, &types)?,
             inputs: node.inputs.iter().map(index).collect::<Result<_, _>>()?,
             output: index(output)?,
-            overwrites: overwrites.position(node, shape_of),
+            in_place: overwrites.allow(node, shape_of),
             expired: expired.into_iter().map(index).collect::<Result<_, _>>()?,
         });
     }
@@ -347,6 +347,7 @@ mod tests {
             op,
             inputs: inputs.iter().map(|&input| input.to_owned()).collect(),
             outputs: vec![name.to_owned()],
+            in_place: false,
         }
     }
 

@@ -1,5 +1,5 @@
-//! Which operands are overwritten: where PyTorch users write `inplace=True` or `+=`, and where
-//! that changes neither a result nor a gradient.
+//! Which operands are overwritten: where the published network does so, and where that changes
+//! neither a result nor a gradient.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,24 +40,17 @@ impl<'a> Overwrites<'a> {
         }
     }
 
-    /// The position of the operand of `node` that its output may overwrite. `shape_of` tells
-    /// shapes of values.
-    pub(crate) fn position(
-        &self,
-        node: &Node,
-        shape_of: impl Fn(&str) -> Option<&'a [u64]>,
-    ) -> Option<usize> {
-        let candidates = match node.op {
-            Op::Relu | Op::Clip { .. } | Op::Silu => 0..1,
-            Op::Add => 0..2,
-            _ => return None,
+    /// Whether the output of `node` goes where its first operand was. `shape_of` tells shapes of
+    /// values.
+    pub(crate) fn allow(&self, node: &Node, shape_of: impl Fn(&str) -> Option<&'a [u64]>) -> bool {
+        let has_form = matches!(node.op, Op::Relu | Op::Clip { .. } | Op::Silu | Op::Add);
+        let (Some(operand), Some(output)) = (node.inputs.first(), node.outputs.first()) else {
+            return false;
         };
-        let output = shape_of(node.outputs.first()?)?;
-        candidates.into_iter().find(|&position| {
-            node.inputs
-                .get(position)
-                .is_some_and(|name| self.is_free(name) && shape_of(name) == Some(output))
-        })
+        node.in_place
+            && has_form
+            && self.is_free(operand)
+            && shape_of(operand).is_some_and(|shape| shape_of(output) == Some(shape))
     }
 
     /// Whether a value may be overwritten by its only reader.
@@ -132,6 +125,7 @@ mod tests {
             op,
             inputs: inputs.iter().map(|&name| name.to_owned()).collect(),
             outputs: vec![output.to_owned()],
+            in_place: true,
         }
     }
 
@@ -149,7 +143,7 @@ mod tests {
             nodes: vec![
                 node(Op::Gelu, &["x"], "a"),
                 node(Op::Relu, &["a"], "b"),
-                node(Op::Add, &["a", "b"], "c"),
+                node(Op::Add, &["b", "a"], "c"),
                 node(Op::Reshape { shape: vec![2, 2] }, &["c"], "d"),
                 node(Op::Relu, &["d"], "e"),
                 node(Op::Relu, &["e"], "f"),
@@ -159,29 +153,36 @@ mod tests {
         }
     }
 
-    fn positions(mode: Mode) -> Vec<Option<usize>> {
-        let graph = graph();
-        let overwrites = Overwrites::new(&graph, BTreeSet::from(["f"]), mode);
-        graph
-            .nodes
-            .iter()
-            .map(|node| overwrites.position(node, |_| Some(&[2, 2])))
+    /// The nodes that run in place, were all of them published so.
+    fn in_place(graph: &Graph, mode: Mode) -> Vec<&str> {
+        let overwrites = Overwrites::new(graph, BTreeSet::from(["f"]), mode);
+        let nodes = graph.nodes.iter();
+        nodes
+            .filter(|node| overwrites.allow(node, |_| Some(&[2, 2])))
+            .map(|node| node.name.as_str())
             .collect()
     }
 
     #[test]
     fn only_a_sole_reader_overwrites_and_never_a_view() {
         // b: `a` has two readers. c: `b` has one. e: `d` is a view. f: `e` is fresh.
-        assert_eq!(
-            positions(Mode::Inference),
-            [None, None, Some(1), None, None, Some(0)]
-        );
+        assert_eq!(in_place(&graph(), Mode::Inference), ["c", "f"]);
     }
 
     #[test]
     fn training_spares_what_gradients_read() {
         // `b` and `e` are outputs of relu, which its gradient reads.
-        assert_eq!(positions(Mode::Training), [None; 6]);
+        assert!(in_place(&graph(), Mode::Training).is_empty());
+    }
+
+    #[test]
+    fn what_was_not_published_in_place_is_not_run_so() {
+        let mut graph = graph();
+        graph
+            .nodes
+            .iter_mut()
+            .for_each(|node| node.in_place = false);
+        assert!(in_place(&graph, Mode::Inference).is_empty());
     }
 
     #[test]
@@ -196,6 +197,6 @@ mod tests {
             })
         };
         let add = graph.nodes.iter().find(|node| node.name == "c").unwrap();
-        assert_eq!(overwrites.position(add, shape_of), None);
+        assert!(!overwrites.allow(add, shape_of));
     }
 }

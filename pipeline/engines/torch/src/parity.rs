@@ -1,13 +1,13 @@
 //! Tensors on their way to a parity file.
 
-use schema::Outcome;
+use schema::{Outcome, protocol::Quantity};
 use tch::{Device, Kind, TchError, Tensor};
 use worker::{Tensor as Output, Values};
 
 use crate::failure::Fault;
 
 /// Copies `tensor` to the host: fp64 as it is, everything else widened to binary32.
-pub(crate) fn output(name: &str, tensor: &Tensor) -> Result<Output, Outcome> {
+pub(crate) fn output(quantity: Quantity, name: &str, tensor: &Tensor) -> Result<Output, Outcome> {
     let shape = tensor
         .size()
         .iter()
@@ -15,6 +15,7 @@ pub(crate) fn output(name: &str, tensor: &Tensor) -> Result<Output, Outcome> {
         .collect();
     let values = values(tensor).map_err(|error| Fault::from(error).at(name))?;
     Ok(Output {
+        quantity,
         name: name.to_owned(),
         shape,
         values,
@@ -39,7 +40,12 @@ fn values(tensor: &Tensor) -> Result<Values, TchError> {
 }
 
 /// `after − before`, without the rounding of a narrow precision.
-pub(crate) fn change(name: &str, after: &Tensor, before: &Tensor) -> Result<Output, Outcome> {
+pub(crate) fn change(
+    quantity: Quantity,
+    name: &str,
+    after: &Tensor,
+    before: &Tensor,
+) -> Result<Output, Outcome> {
     let difference = || {
         let wide = |tensor: &Tensor| tensor.f_detach()?.f_to_dtype(Kind::Double, false, false);
         let difference = wide(after)?.f_sub(&wide(before)?)?;
@@ -50,6 +56,7 @@ pub(crate) fn change(name: &str, after: &Tensor, before: &Tensor) -> Result<Outp
         }
     };
     output(
+        quantity,
         name,
         &difference().map_err(|error: TchError| Fault::from(error).at(name))?,
     )

@@ -26,8 +26,8 @@ pub(crate) struct Step {
     pub(crate) inputs: Box<[usize]>,
     /// What it makes.
     pub(crate) output: usize,
-    /// The position of the operand that the output overwrites, if any.
-    pub(crate) overwrites: Option<usize>,
+    /// Whether the output goes where the first operand was.
+    pub(crate) in_place: bool,
     /// Values that nothing reads any more once this step is done.
     pub(crate) expired: Box<[usize]>,
 }
@@ -42,26 +42,22 @@ impl Program {
         Ok(())
     }
 
-    /// Number of steps that overwrite an operand.
+    /// Number of steps that overwrite their first operand.
     pub(crate) fn in_place(&self) -> usize {
-        self.steps
-            .iter()
-            .filter(|step| step.overwrites.is_some())
-            .count()
+        self.steps.iter().filter(|step| step.in_place).count()
     }
 }
 
 impl Step {
     fn run(&self, values: &mut [Option<Tensor>], pass: Pass) -> Result<(), Fault> {
-        let output = match self.overwrites {
-            None => self.kernel.apply(
-                Operands {
-                    values,
-                    indices: &self.inputs,
-                },
-                pass,
-            )?,
-            Some(position) => self.overwrite(values, position)?,
+        let output = if self.in_place {
+            self.overwrite(values)?
+        } else {
+            let operands = Operands {
+                values,
+                indices: &self.inputs,
+            };
+            self.kernel.apply(operands, pass)?
         };
         *values.get_mut(self.output).ok_or(Fault::Missing)? = Some(output);
         for &index in &self.expired {
@@ -70,8 +66,8 @@ impl Step {
         Ok(())
     }
 
-    fn overwrite(&self, values: &mut [Option<Tensor>], position: usize) -> Result<Tensor, Fault> {
-        let index = *self.inputs.get(position).ok_or(Fault::Missing)?;
+    fn overwrite(&self, values: &mut [Option<Tensor>]) -> Result<Tensor, Fault> {
+        let index = *self.inputs.first().ok_or(Fault::Missing)?;
         let mut target = values
             .get_mut(index)
             .and_then(Option::take)
@@ -80,11 +76,7 @@ impl Step {
             values,
             indices: &self.inputs,
         };
-        let other = match position {
-            0 => operands.optional(1),
-            _ => operands.optional(0),
-        };
-        self.kernel.overwrite(&mut target, other)?;
+        self.kernel.overwrite(&mut target, operands.optional(1))?;
         Ok(target)
     }
 }

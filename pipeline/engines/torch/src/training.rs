@@ -4,9 +4,10 @@
 use schema::{
     Graph, Mode, Optimizer as Settings, Outcome,
     graph::{Loss, Parameter, Role},
+    protocol::Quantity,
 };
 use tch::{Reduction, TchError, Tensor, no_grad};
-use worker::{ParityData, Session};
+use worker::{ParityData, Session, Tensor as Output};
 
 use crate::{
     device::Place,
@@ -131,6 +132,45 @@ impl Training {
         })
     }
 
+    /// The gradients of the last iteration.
+    fn gradients(&self, tensors: &mut Vec<Output>) -> Result<(), Outcome> {
+        for held in self.held(Role::Weight) {
+            let (name, weight) = (&held.parameter.name, self.value(held)?);
+            let gradient = || {
+                let gradient = weight.f_grad()?;
+                if gradient.defined() {
+                    return Ok(gradient);
+                }
+                weight.f_detach()?.f_zeros_like()
+            };
+            let gradient = gradient().map_err(|error: TchError| Fault::from(error).at(name))?;
+            tensors.push(parity::output(Quantity::Gradient, name, &gradient)?);
+        }
+        Ok(())
+    }
+
+    /// How far the parameters of this role are from where they began.
+    fn changes(
+        &self,
+        role: Role,
+        quantity: Quantity,
+        tensors: &mut Vec<Output>,
+    ) -> Result<(), Outcome> {
+        let mut maker = self.maker;
+        for held in self.held(role) {
+            let before = maker.parameter(&held.parameter)?;
+            let (name, after) = (&held.parameter.name, self.value(held)?);
+            let change = || parity::change(quantity, name, after, &before);
+            tensors.push(no_grad(change)?);
+        }
+        Ok(())
+    }
+
+    fn held(&self, role: Role) -> impl Iterator<Item = &Held> {
+        let held = self.parameters.iter();
+        held.filter(move |held| held.parameter.role == role)
+    }
+
     fn value(&self, held: &Held) -> Result<&Tensor, Outcome> {
         let value = self.values.get(held.index).and_then(Option::as_ref);
         value.ok_or_else(|| Fault::Missing.at(&held.parameter.name))
@@ -164,25 +204,20 @@ impl Session for Training {
 
     fn parity(&mut self, steps: u32) -> Result<ParityData, Outcome> {
         self.reset()?;
-        let mut losses = Vec::new();
-        for _ in 0..steps {
+        let (mut losses, mut tensors) = (Vec::new(), Vec::new());
+        for iteration in 0..steps {
             let loss = self.iterate(Pass::Deterministic)?;
             let loss = loss
                 .f_double_value(&[])
                 .map_err(|error| Fault::from(error).at("loss"))?;
             losses.push(loss);
+            if iteration == 0 {
+                // The optimiser leaves the gradients as they are.
+                self.gradients(&mut tensors)?;
+                self.changes(Role::Buffer, Quantity::Movement, &mut tensors)?;
+            }
         }
-        let mut tensors = Vec::new();
-        let mut maker = self.maker;
-        for held in self
-            .parameters
-            .iter()
-            .filter(|held| held.parameter.role == Role::Weight)
-        {
-            let before = maker.parameter(&held.parameter)?;
-            let change = || parity::change(&held.parameter.name, self.value(held)?, &before);
-            tensors.push(no_grad(change)?);
-        }
+        self.changes(Role::Weight, Quantity::Update, &mut tensors)?;
         self.reset()?;
         Ok(ParityData { tensors, losses })
     }

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use common::{Array, SGD, arrays, assert_close, cell, load, operand, single};
 use schema::{
     Graph, Optimizer, OutcomeKind, Precision,
-    graph::{ElementType, Fill, Input, Loss, Op},
+    graph::{ElementType, Fill, Input, Loss, Op, Role},
+    protocol::Quantity,
 };
 
 const BATCH: usize = 4;
@@ -108,11 +109,12 @@ impl ByHand {
     }
 
     /// Three iterations; `update(step, weight, gradient, first, second)` moves one number, with
-    /// two numbers of state.
+    /// two numbers of state. Gives the first gradients, then the updates; and the losses.
     fn train(
         mut self,
         update: impl Fn(i32, f64, f64, &mut f64, &mut f64) -> f64,
     ) -> (Vec<Array>, Vec<f64>) {
+        let mut told = Vec::new();
         let initial = self.weights.clone();
         let mut state: Vec<Vec<[f64; 2]>> = initial
             .iter()
@@ -120,6 +122,9 @@ impl ByHand {
             .collect();
         for step in 1..=3 {
             let gradients = self.gradients();
+            if step == 1 {
+                told.clone_from(&gradients);
+            }
             for ((weight, gradient), state) in
                 self.weights.iter_mut().zip(gradients).zip(&mut state)
             {
@@ -133,10 +138,8 @@ impl ByHand {
         let change = |(after, before): (&Array, &Array)| {
             Array::from_fn(&after.shape, |i| after.at(i) - before.at(i))
         };
-        (
-            self.weights.iter().zip(&initial).map(change).collect(),
-            self.losses,
-        )
+        told.extend(self.weights.iter().zip(&initial).map(change));
+        (told, self.losses)
     }
 }
 
@@ -147,14 +150,16 @@ fn check_against_hand(
     let graph = linear();
     let (mut session, _) = load(&graph, cell(&graph, Precision::Fp64, Some(optimizer))).unwrap();
     let parity = session.parity(3).unwrap();
-    let (changes, losses) = ByHand::new().train(update);
-    let names: Vec<_> = parity
-        .tensors
-        .iter()
-        .map(|tensor| tensor.name.as_str())
-        .collect();
-    assert_eq!(names, ["w", "b"]);
-    for (actual, expected) in arrays(&parity.tensors).iter().zip(&changes) {
+    let (told, losses) = ByHand::new().train(update);
+    let names: Vec<_> = parity.tensors.iter().map(name).collect();
+    let expected = [
+        "gradient of w",
+        "gradient of b",
+        "update of w",
+        "update of b",
+    ];
+    assert_eq!(names, expected);
+    for (actual, expected) in arrays(&parity.tensors).iter().zip(&told) {
         assert_close(actual, expected, optimizer.name());
         assert!(
             expected.data.iter().all(|change| change.abs() > 1e-6),
@@ -166,6 +171,55 @@ fn check_against_hand(
         &Array::new(&[3], losses),
         "losses",
     );
+}
+
+fn name(tensor: &worker::Tensor) -> String {
+    tensor.quantity.of(&tensor.name)
+}
+
+#[test]
+fn running_statistics_move_by_those_of_the_first_batch() {
+    let (batch, classes) = (BATCH, CLASSES);
+    let mut operands = [
+        operand("x", &[batch, classes]),
+        operand("scale", &[classes]),
+        operand("bias", &[classes]),
+        operand("mean", &[classes]),
+        operand("variance", &[classes]),
+    ];
+    for buffer in &mut operands[3..] {
+        buffer.role = Role::Buffer;
+    }
+    let op = Op::BatchNormalization {
+        epsilon: 1e-3,
+        momentum: 0.25,
+    };
+    let mut graph = single(op, &operands);
+    graph.loss = linear().loss;
+    let (mut session, _) = load(&graph, cell(&graph, Precision::Fp64, Some(SGD))).unwrap();
+    let tensors = session.parity(3).unwrap().tensors;
+    let moved: Vec<_> = tensors
+        .iter()
+        .filter(|tensor| tensor.quantity == Quantity::Movement)
+        .cloned()
+        .collect();
+    assert_eq!(
+        moved.iter().map(name).collect::<Vec<_>>(),
+        ["movement of mean", "movement of variance"]
+    );
+    let [x, _, _, mean, variance] = operands.map(|operand| operand.array());
+    let of_batch = |c: usize| {
+        let column: Vec<f64> = (0..batch).map(|n| x.at(&[n, c])).collect();
+        let mean = column.iter().sum::<f64>() / batch as f64;
+        let squares = column.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
+        [mean, squares / (batch - 1) as f64]
+    };
+    for (index, (actual, initial)) in arrays(&moved).iter().zip([mean, variance]).enumerate() {
+        let expected = Array::from_fn(&[classes], |c| {
+            0.25 * (of_batch(c[0])[index] - initial.at(c))
+        });
+        assert_close(actual, &expected, "statistics");
+    }
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn embeddings(net: &mut GraphBuilder, config: &Config, batch: u64, seq: u64) -> 
     let positions = table(&positions, "position_embeddings", POSITIONS);
     let types = table(&types, "token_type_embeddings", TOKEN_TYPES);
     let sum = net.add(&words, &types, "embeddings.add_types");
-    let sum = net.add(&sum, &positions, "embeddings.add_positions");
+    let sum = net.add_to(&sum, &positions, "embeddings.add_positions");
     let sum = net.layer_norm(&sum, "embeddings.LayerNorm", EPSILON);
     net.node("embeddings.dropout", DROPOUT, &[&sum])
 }

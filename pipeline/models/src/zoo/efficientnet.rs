@@ -98,7 +98,7 @@ pub(super) fn efficientnet_b4(sizes: &Sizes<'_>) -> Result<Graph, ModelError> {
 fn conv_norm_silu(net: &mut GraphBuilder, x: &Value, name: &str, conv: Conv) -> Value {
     let y = net.conv(x, &format!("{name}.0"), conv);
     let y = net.batch_norm(&y, &format!("{name}.1"), 1.0);
-    net.node(&format!("{name}.2"), Op::Silu, &[&y])
+    net.node_in_place(&format!("{name}.2"), Op::Silu, &[&y])
 }
 
 fn block(
@@ -143,7 +143,7 @@ fn block(
         if residual { RESIDUAL } else { 1.0 },
     );
     if residual {
-        net.add(&y, x, &format!("{name}.add"))
+        net.add_to(&y, x, &format!("{name}.add"))
     } else {
         y
     }
@@ -155,7 +155,7 @@ fn squeeze_excite(net: &mut GraphBuilder, x: &Value, name: &str, squeezed: u64) 
     let gate = net.node(&format!("{name}.avgpool"), Op::GlobalAveragePool, &[x]);
     let reduce = Conv::new(squeezed, 1).bias().after(SQUEEZED);
     let gate = net.conv(&gate, &format!("{name}.fc1"), reduce);
-    let gate = net.node(&format!("{name}.activation"), Op::Silu, &[&gate]);
+    let gate = net.node_in_place(&format!("{name}.activation"), Op::Silu, &[&gate]);
     let expand = Conv::new(channels, 1).bias().after(moment::SILU);
     let gate = net.conv(&gate, &format!("{name}.fc2"), expand);
     let gate = net.node(&format!("{name}.scale_activation"), Op::Sigmoid, &[&gate]);

@@ -72,7 +72,7 @@ pub(super) fn mobilenet_v2(sizes: &Sizes<'_>) -> Result<Graph, ModelError> {
 fn conv_norm_relu6(net: &mut GraphBuilder, x: &Value, name: &str, conv: Conv) -> Value {
     let y = net.conv(x, &format!("{name}.0"), conv);
     let y = net.batch_norm(&y, &format!("{name}.1"), WIDE);
-    net.node(&format!("{name}.2"), Op::Clip { min: 0.0, max: 6.0 }, &[&y])
+    net.node_in_place(&format!("{name}.2"), Op::Clip { min: 0.0, max: 6.0 }, &[&y])
 }
 
 /// What an inverted residual block does to its input.

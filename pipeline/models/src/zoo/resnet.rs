@@ -45,7 +45,7 @@ fn resnet(
     let images = net.images(batch, sizes.get("image"));
     let x = net.conv(&images, "conv1", Conv::new(64, 7).stride(2));
     let x = net.batch_norm(&x, "bn1", 1.0);
-    let x = net.node("relu", Op::Relu, &[&x]);
+    let x = net.node_in_place("relu", Op::Relu, &[&x]);
     let pool = Op::MaxPool {
         kernel: [3; 2],
         strides: [2; 2],
@@ -90,7 +90,7 @@ fn basic_block(net: &mut GraphBuilder, x: &Value, block: &Block) -> Value {
     let first = Conv::new(*width, 3).stride(*stride).after(moment::RELU);
     let y = net.conv(x, &format!("{name}.conv1"), first);
     let y = net.batch_norm(&y, &format!("{name}.bn1"), 1.0);
-    let y = net.node(&format!("{name}.relu1"), Op::Relu, &[&y]);
+    let y = net.node_in_place(&format!("{name}.relu1"), Op::Relu, &[&y]);
     let y = net.conv(
         &y,
         &format!("{name}.conv2"),
@@ -114,11 +114,11 @@ fn bottleneck(net: &mut GraphBuilder, x: &Value, block: &Block) -> Value {
         Conv::new(*width, 1).after(moment::RELU),
     );
     let y = net.batch_norm(&y, &format!("{name}.bn1"), 1.0);
-    let y = net.node(&format!("{name}.relu1"), Op::Relu, &[&y]);
+    let y = net.node_in_place(&format!("{name}.relu1"), Op::Relu, &[&y]);
     let middle = Conv::new(*width, 3).stride(*stride).after(moment::RELU);
     let y = net.conv(&y, &format!("{name}.conv2"), middle);
     let y = net.batch_norm(&y, &format!("{name}.bn2"), 1.0);
-    let y = net.node(&format!("{name}.relu2"), Op::Relu, &[&y]);
+    let y = net.node_in_place(&format!("{name}.relu2"), Op::Relu, &[&y]);
     let y = net.conv(
         &y,
         &format!("{name}.conv3"),
@@ -135,9 +135,9 @@ fn join(net: &mut GraphBuilder, x: &Value, y: &Value, name: &str, out: u64, stri
         let projection = Conv::new(out, 1).stride(stride).after(moment::RELU);
         let shortcut = net.conv(x, &format!("{name}.downsample.0"), projection);
         let shortcut = net.batch_norm(&shortcut, &format!("{name}.downsample.1"), 1.0);
-        net.add(y, &shortcut, &sum)
+        net.add_to(y, &shortcut, &sum)
     } else {
-        net.add(y, x, &sum)
+        net.add_to(y, x, &sum)
     };
-    net.node(&format!("{name}.relu"), Op::Relu, &[&joined])
+    net.node_in_place(&format!("{name}.relu"), Op::Relu, &[&joined])
 }

@@ -34,7 +34,7 @@ pub(super) fn vgg16(sizes: &Sizes<'_>) -> Result<Graph, ModelError> {
         for &out in stage {
             let conv = Conv::new(out, 3).bias().after(moment);
             x = net.conv(&x, &format!("features.{index}"), conv);
-            x = net.node(&format!("features.{}", index + 1), Op::Relu, &[&x]);
+            x = net.node_in_place(&format!("features.{}", index + 1), Op::Relu, &[&x]);
             moment = moment::RELU;
             index += 2;
         }
@@ -62,7 +62,7 @@ pub(super) fn vgg16(sizes: &Sizes<'_>) -> Result<Graph, ModelError> {
     x = net.node("flatten", Op::Flatten { axis: 1 }, &[&x]);
     for index in [0, 3] {
         x = net.linear(&x, &format!("classifier.{index}"), 4096, moment, 1.0);
-        x = net.node(&format!("classifier.{}", index + 1), Op::Relu, &[&x]);
+        x = net.node_in_place(&format!("classifier.{}", index + 1), Op::Relu, &[&x]);
         x = net.node(
             &format!("classifier.{}", index + 2),
             Op::Dropout { ratio: 0.5 },

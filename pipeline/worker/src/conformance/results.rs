@@ -9,7 +9,9 @@ use std::{
 use schema::{
     Mode,
     graph::Role,
-    protocol::{FileElement, Measure, Parity, ParityOutputs, Reply, Request, WarmUp},
+    protocol::{
+        FileElement, Measure, Parity, ParityOutputs, Quantity, Reply, Request, TensorInfo, WarmUp,
+    },
 };
 
 use super::subject::{Guest, Subject, Trouble, demand, fail};
@@ -23,10 +25,10 @@ pub(super) fn outputs(subject: &Subject<'_>) -> Result<(), Trouble> {
     }
     let mut guest = subject.start_in(Mode::Inference)?;
     let (outputs, first) = parity(&mut guest, "first")?;
-    let names: Vec<&String> = outputs.tensors.iter().map(|tensor| &tensor.name).collect();
-    demand(names.iter().copied().eq(&subject.graph.outputs), || {
+    let told: Vec<String> = outputs.tensors.iter().map(describe).collect();
+    demand(told == subject.graph.outputs, || {
         format!(
-            "the outputs are {names:?}, and the graph's are {:?}",
+            "the outputs are {told:?}, and the graph's are {:?}",
             subject.graph.outputs
         )
     })?;
@@ -49,21 +51,36 @@ pub(super) fn outputs(subject: &Subject<'_>) -> Result<(), Trouble> {
 pub(super) fn training(subject: &Subject<'_>) -> Result<(), Trouble> {
     let mut guest = start_training(subject)?;
     let (outputs, first) = parity(&mut guest, "first")?;
-    let shapes: BTreeMap<&String, &Vec<u64>> = outputs
+    let told: BTreeMap<String, &Vec<u64>> = outputs
         .tensors
         .iter()
-        .map(|tensor| (&tensor.name, &tensor.shape))
+        .map(|tensor| (describe(tensor), &tensor.shape))
         .collect();
-    let weights = subject
-        .graph
-        .parameters
+    let quantities = |role| match role {
+        Role::Weight => &[Quantity::Gradient, Quantity::Update][..],
+        Role::Buffer => &[Quantity::Movement],
+        Role::Constant => &[],
+    };
+    let parameters = subject.graph.parameters.iter();
+    let expected: BTreeMap<String, &Vec<u64>> = parameters
+        .flat_map(|parameter| {
+            let named = |quantity: &Quantity| (quantity.of(&parameter.name), &parameter.shape);
+            quantities(parameter.role).iter().map(named)
+        })
+        .collect();
+    let missing = expected
         .iter()
-        .filter(|weight| weight.role == Role::Weight);
-    let expected = weights
-        .map(|weight| (&weight.name, &weight.shape))
-        .collect();
-    demand(shapes == expected, || {
-        "the updates are not those of the graph's weights, by name and shape".to_owned()
+        .find(|&(name, shape)| told.get(name) != Some(shape));
+    demand(missing.is_none(), || {
+        let (name, shape) = missing.map_or_else(Default::default, |(name, shape)| {
+            (name.as_str(), shape.as_slice())
+        });
+        format!("the {name}, of shape {shape:?}, is not among the outputs of a training")
+    })?;
+    demand(told.len() == expected.len(), || {
+        let more = told.keys().find(|&name| !expected.contains_key(name));
+        let more = more.map_or("", String::as_str);
+        format!("the {more} is no output of a training")
     })?;
     demand(outputs.losses.len() == STEPS as usize, || {
         format!(
@@ -101,6 +118,11 @@ pub(super) fn reset(subject: &Subject<'_>) -> Result<(), Trouble> {
         max_steps: 2,
     })?;
     Ok(())
+}
+
+/// The tensor in words; an output by its name alone.
+fn describe(tensor: &TensorInfo) -> String {
+    tensor.quantity.of(&tensor.name)
 }
 
 fn start_training(subject: &Subject<'_>) -> Result<Guest, Trouble> {

@@ -82,6 +82,7 @@ fn info(tensor: Tensor) -> TensorInfo {
         Values::F64(_) => FileElement::F64,
     };
     TensorInfo {
+        quantity: tensor.quantity,
         name: tensor.name,
         shape: tensor.shape,
         element,
@@ -90,10 +91,13 @@ fn info(tensor: Tensor) -> TensorInfo {
 
 #[cfg(test)]
 mod tests {
+    use schema::protocol::Quantity;
+
     use super::*;
 
     fn tensor(shape: &[u64], values: Values) -> Tensor {
         Tensor {
+            quantity: Quantity::Output,
             name: "y".to_owned(),
             shape: shape.to_vec(),
             values,

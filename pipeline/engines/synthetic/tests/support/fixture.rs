@@ -48,6 +48,7 @@ pub(crate) fn graph() -> Graph {
             op: Op::Linear,
             inputs: vec!["x".to_owned(), "weight".to_owned()],
             outputs: vec!["y".to_owned()],
+            in_place: false,
         }],
         outputs: vec!["y".to_owned()],
         loss: Some(Loss::CrossEntropy {

@@ -194,6 +194,7 @@ pub fn single(op: Op, operands: &[Operand]) -> Graph {
                 .map(|operand| operand.name.to_owned())
                 .collect(),
             outputs: vec!["output".to_owned()],
+            in_place: false,
         }],
         outputs: vec!["output".to_owned()],
         loss: None,
