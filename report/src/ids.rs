@@ -25,6 +25,14 @@ pub(crate) struct Index<'a> {
     excerpts: BTreeMap<String, Excerpt<'a>>,
 }
 
+/// Whether a site can be made from tables.
+///
+/// # Errors
+/// They are of another version, a name in them can be no path, or they contradict themselves.
+pub fn check_tables(tables: &Tables) -> Result<(), ReportError> {
+    Index::new(tables).map(drop)
+}
+
 /// A pair with the family that it belongs to.
 pub(crate) type Pair<'a> = (&'a ComparisonTable, &'a ComparisonRow);
 

@@ -26,5 +26,6 @@ mod view;
 mod words;
 
 pub use error::ReportError;
+pub use ids::check_tables;
 pub use output::{Summary, check, fingerprint};
 pub use site::{render, render_unless};

@@ -15,9 +15,9 @@ pub struct Failure {
     pub name: String,
     /// How it ended.
     pub outcome: Outcome,
-    /// Whether others are held against it: an unmeasured baseline fails even where its outcome is
-    /// allowed, for then nothing can be compared.
-    pub baseline: bool,
+    /// Whether the manifest allows the outcome. An unmeasured baseline fails even so, for then
+    /// nothing can be compared.
+    pub allowed: bool,
 }
 
 /// The cells that fail a run: neither measured nor allowed, and every baseline that is not measured.
@@ -47,9 +47,9 @@ pub fn failures(tables: &Tables) -> Vec<Failure> {
             (baseline || !row.allowed).then(|| Failure {
                 job: row.job.clone(),
                 cell: row.id.clone(),
-                name: row.cell.describe(),
+                name: row.cell.describe_whole(),
                 outcome: row.outcome.clone(),
-                baseline,
+                allowed: row.allowed,
             })
         })
         .collect()

@@ -11,7 +11,7 @@ mod session;
 mod stages;
 mod tool;
 
-use std::{env, io::ErrorKind, process::ExitCode};
+use std::{env, ffi::OsString, io::ErrorKind, process::ExitCode};
 
 use clap::Parser as _;
 
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 
 /// Help, the version, or words that make no command. Programs get their document even then.
 fn misused(error: &clap::Error) -> ExitCode {
-    let words: Vec<String> = env::args().collect();
+    let words: Vec<OsString> = env::args_os().collect();
     let wants_json = words.iter().any(|word| word == "--output-format=json")
         || words
             .windows(2)

@@ -154,7 +154,9 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
         | StoreError::NoFolder { .. }
         | StoreError::InTheWay { .. } => Failure::usage(error),
         StoreError::Interrupted => Failure::interrupted(),
-        StoreError::Io { .. } | StoreError::Locked { .. } => Failure::lacking(error),
+        StoreError::Io { .. } | StoreError::Locked { .. } | StoreError::Unwritten { .. } => {
+            Failure::lacking(error)
+        }
         StoreError::Invalid { .. } => Failure::internal(error),
     }
 }

@@ -98,6 +98,7 @@ pub(crate) fn is_cached(plan: &Plan) -> bool {
 /// Installs the engines of the heats that the store lacks, the reference's included, and builds
 /// their workers. What is unavailable on this machine is left out: its cells say so.
 pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
+    check_name(session.store.path())?;
     let catalog = session.catalog()?;
     let availability = catalog.availability();
     let usable = |name: &str| {
@@ -122,6 +123,19 @@ pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
         .install(&names, &mut progress)
         .and_then(|()| catalog.build_workers(&names, &mut progress))
         .map_err(|error| session.install_failure(&error))
+}
+
+/// Refuses a store in which workers cannot be told where to write: the protocol is JSON, and JSON
+/// is UTF-8.
+fn check_name(store: &Path) -> Result<(), Failure> {
+    let place = std::path::absolute(store).unwrap_or_else(|_| store.to_owned());
+    if place.to_str().is_some() {
+        return Ok(());
+    }
+    Err(Failure::lacking(format!(
+        "workers cannot be sent the name of the store, which is not UTF-8: {}; name another with --store",
+        place.display()
+    )))
 }
 
 /// What a run came to.

@@ -224,11 +224,13 @@ fn plain<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, F
     if !is_number || has_leading_zero {
         return visitor.visit_borrowed_str(text);
     }
-    if let Some(number) = unsigned(text) {
-        return visitor.visit_u64(number);
-    }
-    if let Ok(number) = text.parse::<i64>() {
-        return visitor.visit_i64(number);
+    if let Some(number) = integer(text) {
+        // What no integer type of ours holds is a number all the same.
+        return match (u64::try_from(number), i64::try_from(number)) {
+            (Ok(number), _) => visitor.visit_u64(number),
+            (_, Ok(number)) => visitor.visit_i64(number),
+            _ => visitor.visit_f64(number as f64),
+        };
     }
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => visitor.visit_f64(number),
@@ -236,14 +238,22 @@ fn plain<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, F
     }
 }
 
-fn unsigned(text: &str) -> Option<u64> {
-    let text = text.strip_prefix('+').unwrap_or(text);
-    for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
-        if let Some(digits) = text.strip_prefix(prefix) {
-            return u64::from_str_radix(digits, radix).ok();
-        }
-    }
-    text.parse().ok()
+/// An integer in any of the core schema's notations; as large as `serde_yaml` reads them.
+fn integer(text: &str) -> Option<i128> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let radix = [("0x", 16), ("0o", 8), ("0b", 2)];
+    let noted = radix
+        .iter()
+        .find_map(|(prefix, radix)| Some((digits.strip_prefix(prefix)?, *radix)));
+    let (digits, radix) = noted.unwrap_or((digits, 10));
+    let magnitude = match digits.starts_with(['+', '-']) {
+        true => return None,
+        false => i128::from_str_radix(digits, radix).ok()?,
+    };
+    magnitude.checked_mul(sign)
 }
 
 struct Items<'de>(std::slice::Iter<'de, std::sync::Arc<Node>>);

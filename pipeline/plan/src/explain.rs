@@ -131,9 +131,24 @@ fn explain_job(text: &mut String, job: &PlannedJob, lines: &[Line<'_>], details:
     text.push('\n');
 }
 
-/// Why a group is measured, and what its cells meet.
+/// Why a group is measured, what its key is made of, and what its cells meet.
 fn explain_heat(text: &mut String, heat: &PlannedHeat, details: bool) {
+    if details {
+        let parts: Vec<String> = heat
+            .key_parts
+            .iter()
+            .map(|(part, value)| format!("{part} {}", Digest::of_bytes(value.as_bytes()).short()))
+            .collect();
+        let key = format!("key {}: {}", heat.key.short(), parts.join(", "));
+        wrapped(text, "      ", &key);
+    }
     match &heat.status {
+        Status::New if details => {
+            wrapped(text, "      ", "new: the store holds nothing of this group");
+        }
+        Status::Cached { heat } if details => {
+            wrapped(text, "      ", &format!("cached: heat {}", heat.short()));
+        }
         Status::Stale { changed } if details => {
             for change in changed {
                 wrapped(text, "      changed: ", change);

@@ -80,27 +80,24 @@ impl<'a> Common<'a> {
     }
 }
 
+/// Ends the words of a twin's line.
+const TWIN: &str = " twin";
+
 /// One line a cell, with what tells it apart for a reader and its identity; twins once more. In an
 /// order of their own: that of the manifest decides what is shown first, and no measurement.
 fn cell_lines(cells: &[PlannedCell]) -> String {
     let mut lines: Vec<String> = cells
         .iter()
         .map(|cell| {
-            let factors: String = cell
-                .cell
-                .factors
-                .iter()
-                .map(|(factor, value)| format!(" {factor}={value}"))
-                .collect();
             let obstacle = cell
                 .obstacle
                 .as_ref()
                 .map(|outcome| format!(" ({}: {})", outcome.kind, outcome.reason))
                 .unwrap_or_default();
-            let twin = if cell.twin_of.is_some() { " twin" } else { "" };
+            let twin = if cell.twin_of.is_some() { TWIN } else { "" };
             format!(
-                "{}{factors}{obstacle}{twin} #{}",
-                cell.cell.describe(),
+                "{}{obstacle}{twin} #{}",
+                cell.cell.describe_whole(),
                 cell.id
             )
         })
@@ -269,18 +266,62 @@ fn change(name: &str, old: &str, new: &str) -> String {
     format!("{name}: {shown}")
 }
 
+/// What became of the cells; their twins follow them.
 fn cell_changes(old: &str, new: &str) -> Vec<String> {
-    let (old, new): (BTreeSet<&str>, BTreeSet<&str>) =
-        (old.lines().collect(), new.lines().collect());
-    let added = new
-        .difference(&old)
-        .map(|line| format!("added {}", described(line)));
-    added
-        .chain(
-            old.difference(&new)
-                .map(|line| format!("removed {}", described(line))),
-        )
-        .collect()
+    let originals = |lines: &'_ str| -> BTreeSet<String> {
+        let lines = lines
+            .lines()
+            .filter(|line| !described(line).ends_with(TWIN));
+        lines.map(str::to_owned).collect()
+    };
+    let (before, after) = (originals(old), originals(new));
+    let removed: Vec<&str> = before
+        .difference(&after)
+        .map(|line| described(line))
+        .collect();
+    let added: Vec<&str> = after
+        .difference(&before)
+        .map(|line| described(line))
+        .collect();
+    if removed.is_empty() && added.is_empty() {
+        return vec!["another cell has a twin".to_owned()];
+    }
+    if removed.len() != added.len() {
+        let added = added.iter().map(|cell| format!("added {cell}"));
+        let removed = removed.iter().map(|cell| format!("removed {cell}"));
+        return added.chain(removed).collect();
+    }
+    let changes: BTreeSet<String> = removed
+        .iter()
+        .zip(&added)
+        .map(|(removed, added)| became(removed, added))
+        .collect();
+    changes.into_iter().collect()
+}
+
+/// The words of a cell that changed.
+fn became(removed: &str, added: &str) -> String {
+    // A number of threads is one word.
+    let words = |cell: &str| -> Vec<String> {
+        let cell = cell.replace(" thread", "_thread");
+        let words = cell.split(' ').map(|word| word.trim_end_matches(','));
+        words
+            .map(|word| word.replace("_thread", " thread"))
+            .collect()
+    };
+    let (old, new) = (words(removed), words(added));
+    let only = |words: &[String], others: &[String]| {
+        let own = words.iter().filter(|word| !others.contains(word));
+        own.cloned().collect::<Vec<_>>().join(" ")
+    };
+    match (only(&old, &new), only(&new, &old)) {
+        (gone, come) if gone.is_empty() && come.is_empty() => {
+            format!("the network of {added}, or a setting that has no word")
+        }
+        (gone, come) if gone.is_empty() => format!("{come} is new"),
+        (gone, come) if come.is_empty() => format!("{gone} is gone"),
+        (gone, come) => format!("{gone} became {come}"),
+    }
 }
 
 /// A cell's line without its identity.

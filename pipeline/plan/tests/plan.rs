@@ -4,24 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use photofinish_plan::{ManifestFile, World, explain, plan};
 use schema::{
-    Availability, Digest, OutcomeKind, Plan,
+    Availability, Digest, OutcomeKind,
     machine::Gpu,
-    plan::{KnownHeat, KnownState, PlannedHeat, Relation, Status},
+    plan::{KnownState, PlannedHeat, Relation, Status},
 };
 
+#[path = "support/plans.rs"]
+mod plans;
 mod support;
 
-fn planned(jobs: &str, world: &World) -> Plan {
-    let text = format!("version: 1\njobs:\n{jobs}");
-    let file = ManifestFile::from_text("test.yaml", &text)
-        .unwrap_or_else(|found| panic!("{}", found[0].render(false)));
-    plan(&[file], world).unwrap_or_else(|found| panic!("{}", found[0].render(false)))
-}
-
-const RACE: &str = "  - id: race
-    matrix: { model: [resnet18, bert_tiny], batch: [1, 8], engine: [pytorch/eager, onnxruntime/cpu] }
-    compare: { axis: engine, baseline: pytorch/eager }
-";
+use plans::{RACE, heat, planned, sealed};
 
 /// Keeps a text as a snapshot, without what the zoo's own figures decide.
 fn snapshot(name: &str, text: &str) {
@@ -33,26 +25,6 @@ fn snapshot(name: &str, text: &str) {
     insta::with_settings!({ filters => hidden, omit_expression => true }, {
         insta::assert_snapshot!(name, text);
     });
-}
-
-fn heat<'a>(plan: &'a Plan, group: &str) -> &'a PlannedHeat {
-    plan.heats
-        .iter()
-        .find(|heat| heat.group == group)
-        .unwrap_or_else(|| {
-            let groups: Vec<&str> = plan.heats.iter().map(|heat| heat.group.as_str()).collect();
-            panic!("no group {group} in {groups:?}")
-        })
-}
-
-fn sealed(heat: &PlannedHeat, started: &str) -> KnownHeat {
-    KnownHeat {
-        group: heat.group.clone(),
-        key: heat.key,
-        key_parts: heat.key_parts.clone(),
-        state: KnownState::Sealed(Digest::of_bytes(started.as_bytes())),
-        started: started.to_owned(),
-    }
 }
 
 #[test]
@@ -343,76 +315,6 @@ fn a_heat_is_cached_stale_open_or_new() {
     assert_eq!(
         planned(RACE, &world).heats[1].status,
         Status::Open { blocks: 4 }
-    );
-}
-
-#[test]
-fn what_changed_in_a_key_is_told_in_words() {
-    let mut world = support::world();
-    world.known = planned(RACE, &world)
-        .heats
-        .iter()
-        .map(|heat| sealed(heat, "2026-01-01T00:00:00Z"))
-        .collect();
-    let changed = |plan: &Plan| match &heat(plan, "race/batch=1,model=resnet18").status {
-        Status::Stale { changed } => changed.join("\n"),
-        other => panic!("{other:?}"),
-    };
-    for judging in ["budget: 1h", "margin: 10%", "confidence: 99%"] {
-        let settings = format!("measure: {{ {judging} }}\n    compare:");
-        let plan = planned(&RACE.replace("compare:", &settings), &world);
-        assert!(
-            matches!(plan.heats[0].status, Status::Cached { .. }),
-            "`{judging}` is no part of the key"
-        );
-    }
-    // A warm-up is held against it.
-    let target = RACE.replace("compare:", "measure: { target: 1% }\n    compare:");
-    assert_eq!(
-        changed(&planned(&target, &world)),
-        "measure: target was 0.02, is 0.01"
-    );
-
-    let blocks = RACE.replace("compare:", "measure: { blocks: 12 }\n    compare:");
-    assert_eq!(
-        changed(&planned(&blocks, &world)),
-        "measure: blocks was 6, is 12"
-    );
-
-    let threads = planned(&RACE.replace("matrix:", "threads: 2\n    matrix:"), &world);
-    assert!(
-        changed(&threads).starts_with("cells: added resnet18 batch=1 image=224 fp32 inference on "),
-        "{}",
-        changed(&threads)
-    );
-
-    let mut other = world.clone();
-    other.availability.get_mut("onnxruntime").unwrap().worker = Digest::of_bytes(b"another");
-    assert_eq!(
-        changed(&planned(RACE, &other)),
-        "worker onnxruntime changed"
-    );
-    other = world.clone();
-    other.availability.get_mut("pytorch").unwrap().lock = None;
-    assert_eq!(
-        changed(&planned(RACE, &other)),
-        "engine pytorch changed\nreference changed"
-    );
-    other = world.clone();
-    other.fingerprint.cpu_model = "Another processor".into();
-    assert_eq!(
-        changed(&planned(RACE, &other)),
-        r#"machine: cpu_model was "A processor", is "Another processor""#
-    );
-    other = world;
-    other.fingerprint.gpus.push(Gpu {
-        name: "A GPU".into(),
-        driver: "1".into(),
-        memory_bytes: 1,
-    });
-    assert!(
-        matches!(planned(RACE, &other).heats[0].status, Status::Cached { .. }),
-        "a GPU that is not used is no part of the key"
     );
 }
 

@@ -67,6 +67,25 @@ impl Cell {
             self.model.name, self.precision, self.mode, self.engine, self.device, self.threads
         )
     }
+
+    /// [`describe`](Self::describe) with the optimiser, its settings and the factors.
+    #[must_use]
+    pub fn describe_whole(&self) -> String {
+        let mut text = self.describe();
+        let mut tell = |name: &str, value: &dyn fmt::Display| {
+            text.push_str(&format!(" {name}={value}"));
+        };
+        if let Some(optimizer) = &self.optimizer {
+            tell("optimizer", &optimizer.name());
+            for (setting, value) in optimizer.settings() {
+                tell(setting, &value);
+            }
+        }
+        for (factor, value) in &self.factors {
+            tell(factor, value);
+        }
+        text
+    }
 }
 
 /// Twelve hexadecimal digits that identify a cell.
@@ -370,6 +389,35 @@ impl Optimizer {
         match self {
             Self::Sgd { .. } => "sgd",
             Self::Adam { .. } => "adam",
+        }
+    }
+
+    /// Its settings, by the words a manifest uses for them.
+    #[must_use]
+    pub fn settings(&self) -> Vec<(&'static str, f64)> {
+        match *self {
+            Self::Sgd {
+                learning_rate,
+                momentum,
+                weight_decay,
+            } => vec![
+                ("learning_rate", learning_rate),
+                ("momentum", momentum),
+                ("weight_decay", weight_decay),
+            ],
+            Self::Adam {
+                learning_rate,
+                beta1,
+                beta2,
+                epsilon,
+                weight_decay,
+            } => vec![
+                ("learning_rate", learning_rate),
+                ("beta1", beta1),
+                ("beta2", beta2),
+                ("epsilon", epsilon),
+                ("weight_decay", weight_decay),
+            ],
         }
     }
 }

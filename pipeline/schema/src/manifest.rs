@@ -116,7 +116,8 @@ pub struct MeasureSettings {
     /// target, whichever is larger.
     #[serde(default)]
     pub margin: Option<Percent>,
-    /// Time that the job may take; default `30m`.
+    /// Time after which no further group of the job is begun; default `30m`. A group that has begun
+    /// is measured to its end.
     #[serde(default)]
     pub budget: Option<Duration>,
     /// Where the clock starts and stops; default `step`.

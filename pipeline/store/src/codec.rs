@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use schema::{Heat, record::HeatLine};
-use serde::{Serialize, de::DeserializeOwned};
+use schema::{Digest, Heat, record::HeatLine};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Longest line of a heat, in bytes.
 pub(crate) const MAX_LINE_BYTES: u64 = 64 << 20;
@@ -75,6 +75,28 @@ const MAX_QUOTED_CHARS: usize = 300;
 pub(crate) fn quoted(error: impl std::fmt::Display) -> String {
     let text = error.to_string();
     text.escape_debug().take(MAX_QUOTED_CHARS).collect()
+}
+
+/// The key that a heat's file says it was measured for. Nothing behind it is read: a plan asks this
+/// of every heat of the store.
+pub(crate) fn key_of(bytes: &[u8]) -> Result<Digest, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Begin {
+        Header(Keyed),
+    }
+    #[derive(Deserialize)]
+    struct Keyed {
+        key: Digest,
+    }
+
+    let mut line = Vec::new();
+    decoder(bytes)
+        .map(|document| BufReader::new(document.take(MAX_LINE_BYTES)))
+        .and_then(|mut document| document.read_until(b'\n', &mut line))
+        .map_err(quoted)?;
+    let Begin::Header(header) = serde_json::from_slice(&line).map_err(quoted)?;
+    Ok(header.key)
 }
 
 /// A heat from its file's bytes; its lines in order, none missing, none too many.

@@ -98,6 +98,14 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// A bundle cannot be written where it was to go.
+    #[error("cannot write bundle `{}`: {cause}; free some space or name another place", path.display())]
+    Unwritten {
+        /// The bundle.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
     /// Whoever asked for it wants it no more; nothing was changed.
     #[error("interrupted")]
     Interrupted,

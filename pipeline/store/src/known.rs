@@ -94,8 +94,9 @@ impl Store {
             .filter(|name| fresh.is_none_or(|fresh| fresh.counts(&name.digest)))
             .partition(|name| name.started <= now);
         for name in past.into_iter().chain(future) {
-            match self.verified(key, name) {
-                Ok(Some(_)) => {
+            let verified = self.verified(key, name);
+            match verified.and_then(|bytes| self.belongs(key, name, bytes)) {
+                Ok(Some(())) => {
                     let state = KnownState::Sealed(name.digest);
                     heats.push(entry(state, name.started.to_rfc3339()));
                     break;
@@ -131,6 +132,24 @@ impl Store {
             heats.push(entry(KnownState::Open(blocks), header.started));
         }
         Ok(())
+    }
+
+    /// Whether a heat was measured for the key in whose folder it lies: its first line says so.
+    fn belongs(
+        &self,
+        key: &Digest,
+        name: &SealedName,
+        bytes: Option<Vec<u8>>,
+    ) -> Result<Option<()>, StoreError> {
+        let Some(bytes) = bytes else {
+            return Ok(None);
+        };
+        let flaw = match codec::key_of(&bytes) {
+            Ok(found) if found == *key => return Ok(Some(())),
+            Ok(_) => "it was measured for another key".to_owned(),
+            Err(reason) => reason,
+        };
+        Err(StoreError::corrupt(self.sealed_file(key, name), flaw))
     }
 
     fn read_key_file(&self, key: &Digest) -> Result<Option<KeyFile>, StoreError> {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use common::{archive::*, *};
 use photofinish_store::{Store, StoreError, bundle};
@@ -42,7 +42,7 @@ fn a_bundle_carries_a_run_to_another_store() {
         .store
         .lock()
         .unwrap()
-        .open_bundle(&again, &|_| Ok(()), &|| false)
+        .open_bundle(&again, &|_, _| Ok(()), &|| false)
         .unwrap();
     assert_eq!(files_below(honest.store.path()), before);
 }
@@ -497,7 +497,7 @@ fn a_bundle_is_read_in_a_store_that_goes_away() {
     let opened = store
         .lock()
         .unwrap()
-        .open_bundle(&file, &|_| Ok(()), &|| false)
+        .open_bundle(&file, &|_, _| Ok(()), &|| false)
         .unwrap();
     assert_eq!(store.latest_run().unwrap().unwrap().0, opened.run);
     let (another, _folder) = Store::temporary().unwrap();
@@ -521,12 +521,56 @@ fn a_bundle_that_cannot_be_written_is_named_plainly() {
     // The kernel's folder, into which not even root can write.
     let error = pack(Path::new("/proc/b.tar.zst"));
     assert!(
-        error.starts_with("bundle `/proc/b.tar.zst`: it cannot be written: "),
+        error.starts_with("cannot write bundle `/proc/b.tar.zst`: "),
         "{error}"
     );
     assert!(!error.contains(".photofinish-bundle-"), "{error}");
-    let error = pack(honest.store.path());
-    assert!(error.contains("it cannot be written"), "{error}");
+}
+
+#[test]
+fn a_bundle_replaces_a_bundle_and_nothing_else() {
+    let honest = honest();
+    let none = BTreeMap::new();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let pack = |name: &str| {
+        bundle::pack(
+            &honest.store,
+            &honest.run,
+            &tool(),
+            &none,
+            &at(name),
+            &|| false,
+        )
+        .map_err(|error| error.to_string())
+    };
+    fs::write(at("notes"), "mine").unwrap();
+    fs::write(at("empty"), "").unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (link, target) in [
+        ("to_bundle", "bundle"),
+        ("to_notes", "notes"),
+        ("to_none", "none"),
+    ] {
+        std::os::unix::fs::symlink(at(target), at(link)).unwrap();
+    }
+    for name in ["bundle", "bundle", "to_bundle", "empty"] {
+        pack(name).unwrap();
+    }
+    assert!(at("to_bundle").is_symlink());
+    bundle::looks_like(&at("bundle")).unwrap();
+    for (name, reason) in [
+        ("notes", "another file, which is no bundle"),
+        ("to_notes", "another file, which is no bundle"),
+        ("folder", "something that is no file"),
+        ("fifo", "something that is no file"),
+        ("to_none", "a link that leads nowhere"),
+    ] {
+        let error = pack(name).unwrap_err();
+        assert!(error.contains(reason), "{name}: {error}");
+    }
+    assert_eq!(fs::read_to_string(at("notes")).unwrap(), "mine");
 }
 
 proptest! {
@@ -554,7 +598,9 @@ fn a_run_that_later_stages_refuse_leaves_the_store_as_it_was() {
     let file = honest.folder.path().join("bundle.tar.zst");
     let (_folder, store) = store();
     let lock = store.lock().unwrap();
-    let refuse = |_: &schema::RunRecord| Err("job `\u{1b}x` occurs twice".to_owned());
+    let refuse = |_: &schema::RunRecord, _: &dyn Fn(&_, &_) -> _| {
+        Err("job `\u{1b}x` occurs twice".to_owned())
+    };
     let error = lock.open_bundle(&file, &refuse, &|| false).unwrap_err();
     assert!(matches!(error, StoreError::Bundle { .. }));
     let said = error.to_string();
@@ -597,7 +643,7 @@ fn who_stops_packing_or_opening_leaves_nothing_behind() {
     let lock = store.lock().unwrap();
     for count in 0..2 {
         let stopped = lock
-            .open_bundle(&out, &|_| Ok(()), &after(count))
+            .open_bundle(&out, &|_, _| Ok(()), &after(count))
             .unwrap_err();
         assert!(matches!(stopped, StoreError::Interrupted), "{count}");
         assert!(store.latest_run().unwrap().is_none());

@@ -532,3 +532,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_heat_in_the_folder_of_another_key_does_not_count() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let (own, strange) = (header("g"), header("h"));
+    seal(&lock, own.clone());
+    seal(&lock, strange.clone());
+    let (own_file, strange_file) = (
+        sealed_file(&store, &own.key),
+        sealed_file(&store, &strange.key),
+    );
+    let place = own_file.with_file_name(strange_file.file_name().unwrap());
+    std::fs::copy(&strange_file, place).unwrap();
+    std::fs::remove_file(own_file).unwrap();
+    let known = store.known_heats().unwrap();
+    let keys: Vec<_> = known.heats.iter().map(|heat| heat.key).collect();
+    assert_eq!(keys, [strange.key]);
+    let [corrupt] = known.corrupt.as_slice() else {
+        panic!("{known:?}")
+    };
+    assert_eq!(corrupt.reason, "it was measured for another key");
+}

@@ -10,7 +10,7 @@ use schema::{
     printed::{self, Bounds},
     tables::{Interval, Verdict},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{
     args::{Bench, Plan, Run},
@@ -31,9 +31,18 @@ pub(crate) struct Summary {
     verdicts: Vec<VerdictRow>,
     failures: Vec<FailureRow>,
     /// Folder of the site.
+    #[serde(serialize_with = "lossy")]
     site: Option<PathBuf>,
     /// Whether the site was rendered now, rather than found up to date.
     rendered: bool,
+}
+
+/// JSON is UTF-8; a path may be anything.
+#[expect(clippy::ref_option, reason = "serde hands over the field")]
+fn lossy<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref()
+        .map(|path| path.to_string_lossy())
+        .serialize(serializer)
 }
 
 /// Where the results of a run that was made now come from.
@@ -65,6 +74,8 @@ struct FailureRow {
     cell: String,
     name: String,
     outcome: schema::Outcome,
+    /// Whether the manifest allows the outcome, which does not help a baseline.
+    allowed: bool,
 }
 
 /// All four stages.
@@ -159,6 +170,7 @@ impl Summary {
                 cell: failure.cell.to_string(),
                 name: failure.name,
                 outcome: failure.outcome,
+                allowed: failure.allowed,
             })
             .collect();
         Self {
@@ -245,14 +257,35 @@ impl Summary {
 
     /// The error that a run ends with whose cells failed.
     fn verdict_of_the_run(&self) -> Result<(), Failure> {
-        match self.failures.len() {
-            0 => Ok(()),
-            1 => Err(Failure::cells(
-                "1 cell ended in an outcome that the manifest does not allow",
-            )),
-            count => Err(Failure::cells(format!(
+        let count = |allowed| {
+            self.failures
+                .iter()
+                .filter(|row| row.allowed == allowed)
+                .count()
+        };
+        let cells = match count(false) {
+            0 => None,
+            1 => Some("1 cell ended in an outcome that the manifest does not allow".to_owned()),
+            count => Some(format!(
                 "{count} cells ended in outcomes that the manifest does not allow"
-            ))),
+            )),
+        };
+        let baselines = match count(true) {
+            0 => None,
+            1 => Some(
+                "1 baseline was not measured, so that nothing can be held against it".to_owned(),
+            ),
+            count => Some(format!(
+                "{count} baselines were not measured, so that nothing can be held against them"
+            )),
+        };
+        match [cells, baselines]
+            .into_iter()
+            .flatten()
+            .reduce(|a, b| format!("{a}; {b}"))
+        {
+            None => Ok(()),
+            Some(reason) => Err(Failure::cells(reason)),
         }
     }
 }
@@ -260,7 +293,11 @@ impl Summary {
 impl FailureRow {
     fn text(&self) -> String {
         let outcome = &self.outcome;
-        format!("{}: {}: {}", self.name, outcome.kind, outcome.reason)
+        let baseline = if self.allowed { ", a baseline" } else { "" };
+        format!(
+            "{}{baseline}: {}: {}",
+            self.name, outcome.kind, outcome.reason
+        )
     }
 }
 

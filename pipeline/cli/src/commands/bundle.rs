@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use aggregate::AggregateError;
 use indicatif::HumanBytes;
 use schema::RunRecord;
-use store::bundle::Opened;
+use store::{StoreError, bundle::Opened};
 
 use crate::{
     args::Stored,
@@ -38,19 +38,20 @@ pub(crate) fn pack(session: &Session, stored: &Stored, file: &Path) -> Result<()
         file.display()
     ));
     session.printer.json(&serde_json::json!({
-        "run": run, "file": file, "bytes": bytes, "files": manifest.files.len(),
+        "run": run, "file": file.to_string_lossy(), "bytes": bytes, "files": manifest.files.len(),
     }))
 }
 
 /// Puts the run of a bundle into the store, if all stages can make something of it.
 pub(crate) fn unpack(session: &Session, file: &Path) -> Result<Opened, Failure> {
     store::bundle::looks_like(file).map_err(store_failure)?;
-    let check = |record: &RunRecord| {
-        aggregate::check(record).map_err(|error| match error {
+    let check = |record: &RunRecord, heats: &dyn Fn(&_, &_) -> Result<_, StoreError>| {
+        let tables = aggregate::aggregate(record, heats).map_err(|error| match error {
             // Whoever reads a bundle cannot plan again.
             AggregateError::Plan(problem) => format!("its plan does not hold together: {problem}"),
             _ => error.to_string(),
-        })
+        })?;
+        report::check_tables(&tables).map_err(|error| error.to_string())
     };
     session
         .writer()?

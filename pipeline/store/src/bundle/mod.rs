@@ -12,7 +12,7 @@ mod pack;
 
 pub use first::looks_like;
 pub use manifest::{BundledFile, Manifest, VERSION};
-pub use open::Opened;
+pub use open::{Check, Opened};
 pub use pack::pack;
 
 /// Begins the names of folders into which bundles are unpacked.

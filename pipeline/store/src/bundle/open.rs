@@ -8,7 +8,7 @@ use std::{
 };
 
 use schema::{
-    Digest, RunRecord,
+    Digest, Heat, RunRecord,
     record::{self, HeatResult, Tool},
 };
 
@@ -43,6 +43,10 @@ pub struct Opened {
     pub extra: BTreeMap<String, Vec<u8>>,
 }
 
+/// What later stages would find wrong with a run; the second argument reads a heat of the bundle.
+pub type Check<'a> = dyn Fn(&RunRecord, &dyn Fn(&Digest, &Digest) -> Result<Heat, StoreError>) -> Result<(), String>
+    + 'a;
+
 impl WriterLock {
     /// Unpacks a bundle into this store. Everything is verified before anything is put in its
     /// place, and `check` says what later stages would find wrong with the run: a bundle that is
@@ -55,7 +59,7 @@ impl WriterLock {
     pub fn open_bundle(
         &self,
         path: &Path,
-        check: &dyn Fn(&RunRecord) -> Result<(), String>,
+        check: &Check<'_>,
         stop: &dyn Fn() -> bool,
     ) -> Result<Opened, StoreError> {
         let refused = |reason| StoreError::Bundle {
@@ -75,7 +79,11 @@ impl WriterLock {
         };
         let (run, run_bytes) = content.check_run().map_err(refused)?;
         content.check_completeness(&run).map_err(refused)?;
-        check(&run).map_err(|reason| refused(codec::quoted(reason)))?;
+        let heat = |key: &Digest, digest: &Digest| content.heat(unpacked.path(), key, digest);
+        check(&run, &heat).map_err(|reason| refused(codec::quoted(reason)))?;
+        if stop() {
+            return Err(StoreError::Interrupted);
+        }
         for (key, digest) in &content.heats {
             if stop() {
                 return Err(StoreError::Interrupted);
@@ -198,7 +206,7 @@ fn unpack(file: File, folder: &Path, stop: &dyn Fn() -> bool) -> Result<Content,
     if let Some(missing) = expected.keys().next() {
         return Err(format!("`{missing}` is in its manifest, but not in the bundle").into());
     }
-    check_end(archive.into_inner())?;
+    check_end(archive.into_inner(), stop)?;
     Ok(Content {
         manifest,
         heats,
@@ -208,18 +216,19 @@ fn unpack(file: File, folder: &Path, stop: &dyn Fn() -> bool) -> Result<Content,
 }
 
 /// After the archive's end nothing may follow but zeros.
-fn check_end(mut rest: impl Read) -> Result<(), String> {
+fn check_end(mut rest: impl Read, stop: &dyn Fn() -> bool) -> Result<(), Problem> {
     let mut buffer = [0; 8192];
     loop {
+        if stop() {
+            return Err(Problem::Store(StoreError::Interrupted));
+        }
         match rest.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(count) if buffer.iter().take(count).all(|byte| *byte == 0) => {}
-            Ok(_) => return Err("something follows the end of its archive".to_owned()),
+            Ok(_) => return Err("something follows the end of its archive".to_owned().into()),
             Err(error) => {
-                return Err(format!(
-                    "it cannot be read to its end: {}",
-                    codec::quoted(error)
-                ));
+                let reason = codec::quoted(error);
+                return Err(format!("it cannot be read to its end: {reason}").into());
             }
         }
     }
@@ -303,6 +312,16 @@ fn check_heat(name: &str, key: &Digest, digest: &Digest, bytes: &[u8]) -> Result
 }
 
 impl Content {
+    /// An unpacked heat.
+    fn heat(&self, folder: &Path, key: &Digest, digest: &Digest) -> Result<Heat, StoreError> {
+        let path = folder.join(digest.to_string());
+        let bytes = match self.heats.contains(&(*key, *digest)) {
+            true => atomic::read(&path, codec::MAX_FILE_BYTES)?.unwrap_or_default(),
+            false => Vec::new(),
+        };
+        codec::heat(&bytes).map_err(|reason| StoreError::corrupt(path, reason))
+    }
+
     fn check_run(&self) -> Result<(RunRecord, Vec<u8>), String> {
         let bytes = self.run.clone().ok_or("it has no run record")?;
         if Digest::of_bytes(&bytes) != self.manifest.run {

@@ -1,19 +1,28 @@
 //! Making a bundle.
 
-use std::{collections::BTreeMap, io::Write, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use schema::{
     Digest,
     record::{HeatResult, Tool},
 };
 
-use super::manifest::{BundledFile, Entry, MANIFEST, Manifest, VERSION};
+use super::{
+    first,
+    manifest::{BundledFile, Entry, MANIFEST, Manifest, VERSION},
+};
 use crate::{Store, StoreError, atomic, codec, runs};
 
 /// The content is compressed already; this is for the manifest and tar's padding.
 const LEVEL: i32 = 3;
 
-/// Packs a run, with all heats that it names, into one file. The same run gives the same bytes.
+/// Packs a run, with all heats that it names, into one file, which may replace a bundle, nothing
+/// else. The same run gives the same bytes.
 /// `extra` files are carried along by their plain names. Returns what the bundle says about itself.
 /// `stop` is asked between files; nothing is left behind of a bundle that it ends.
 ///
@@ -28,6 +37,7 @@ pub fn pack(
     out: &Path,
     stop: &dyn Fn() -> bool,
 ) -> Result<Manifest, StoreError> {
+    let out = &target(out)?;
     let heats = heats_of(store, run)?;
     let mut entries: Vec<Entry> = extra.keys().cloned().map(Entry::Extra).collect();
     entries.extend(
@@ -74,6 +84,35 @@ pub fn pack(
     Ok(manifest)
 }
 
+/// Where the bundle goes, links followed. Whatever lies there and is neither a bundle nor empty is
+/// somebody's.
+fn target(out: &Path) -> Result<PathBuf, StoreError> {
+    let refused = |reason: &str| {
+        let (path, reason) = (out.to_owned(), reason.to_owned());
+        Err(StoreError::Bundle { path, reason })
+    };
+    let target = match fs::canonicalize(out) {
+        Ok(target) => target,
+        Err(_) if fs::symlink_metadata(out).is_ok() => {
+            return refused("it is a link that leads nowhere: name the file itself");
+        }
+        // What keeps it from being written is told when it is.
+        Err(_) => return Ok(out.to_owned()),
+    };
+    let Ok(metadata) = fs::metadata(&target) else {
+        return refused("it cannot be looked at: name another file");
+    };
+    if !metadata.is_file() {
+        return refused("there is something that is no file: name another place");
+    }
+    if metadata.len() > 0 && first::looks_like(&target).is_err() {
+        return refused(
+            "there is another file, which is no bundle: remove it, or name another place",
+        );
+    }
+    Ok(target)
+}
+
 /// The heats that a run names, each once, in order, and readable.
 fn heats_of(store: &Store, run: &Digest) -> Result<Vec<(Digest, Digest)>, StoreError> {
     let (path, bytes) = store.run_bytes(run)?;
@@ -98,16 +137,10 @@ fn write(
     out: &Path,
 ) -> Result<(), StoreError> {
     let failed = || {
-        |cause: std::io::Error| {
-            let cause = match cause.raw_os_error() {
-                Some(_) => cause.to_string(),
-                // What wraps the system's error would name the temporary file.
-                None => cause.kind().to_string(),
-            };
-            StoreError::Bundle {
-                path: out.to_owned(),
-                reason: format!("it cannot be written: {cause}"),
-            }
+        |cause: std::io::Error| StoreError::Unwritten {
+            path: out.to_owned(),
+            // What wraps the system's error would name the temporary file.
+            cause: cause.kind().into(),
         }
     };
     let folder = match out.parent() {
@@ -146,10 +179,10 @@ fn write(
 }
 
 /// Temporary files are private; a bundle is there to be given away.
-fn make_readable(file: &std::fs::File) -> std::io::Result<()> {
+fn make_readable(file: &fs::File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
 
-    file.set_permissions(std::fs::Permissions::from_mode(0o644))
+    file.set_permissions(fs::Permissions::from_mode(0o644))
 }
 
 fn append<W: Write>(

@@ -146,7 +146,7 @@ pub fn open(bytes: &[u8]) -> Result<(tempfile::TempDir, Store, bundle::Opened), 
     std::fs::write(&file, bytes).unwrap();
     let lock = store.lock().unwrap();
     let before = files_below(folder.path());
-    match lock.open_bundle(&file, &|_| Ok(()), &|| false) {
+    match lock.open_bundle(&file, &|_, _| Ok(()), &|| false) {
         Ok(opened) => Ok((folder, store, opened)),
         Err(error) => {
             assert_eq!(

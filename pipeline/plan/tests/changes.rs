@@ -1,0 +1,121 @@
+//! What `plan --explain` says changed in a group's key.
+
+use schema::{Digest, Plan, machine::Gpu, plan::Status};
+
+#[path = "support/plans.rs"]
+mod plans;
+mod support;
+
+use plans::{RACE, heat, planned, sealed};
+
+/// What changed in the first group since `old`, now that the jobs are `new`.
+fn changed(old: &str, new: &str) -> String {
+    let mut world = support::world();
+    let before = planned(old, &world);
+    let heats = before.heats.iter();
+    world.known = heats
+        .map(|heat| sealed(heat, "2026-01-01T00:00:00Z"))
+        .collect();
+    match &planned(new, &world).heats[0].status {
+        Status::Stale { changed } => changed.join("\n"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_changed_of_cells_is_told_once_and_by_its_own_words() {
+    let training = |settings: &str| {
+        format!(
+            "  - id: a\n    mode: training\n    optimizer: {settings}\n    \
+             matrix: {{ model: resnet18, engine: [pytorch/eager] }}\n"
+        )
+    };
+    let sgd = |rate: &str| training(&format!("{{ sgd: {{ learning_rate: {rate} }} }}"));
+    assert_eq!(
+        changed(&sgd("0.1"), &sgd("0.2")),
+        "cells: learning_rate=0.1 became learning_rate=0.2"
+    );
+    assert_eq!(
+        changed(
+            &sgd("0.1"),
+            &sgd("0.1").replace("    matrix", "    precision: bf16\n    matrix")
+        ),
+        "cells: fp32 became bf16"
+    );
+    let threads = |list: &str| {
+        format!(
+            "  - id: a\n    matrix: {{ model: resnet18, threads: [{list}], engine: pytorch/eager }}\n    \
+             compare: {{ axis: threads, baseline: 1 }}\n"
+        )
+    };
+    assert_eq!(
+        changed(&threads("1, 2"), &threads("1, 2, 4")),
+        "cells: added resnet18 batch=1 image=224 fp32 inference on pytorch/eager, cpu, 4 threads layout=nchw"
+    );
+}
+
+#[test]
+fn what_changed_in_a_key_is_told_in_words() {
+    let mut world = support::world();
+    world.known = planned(RACE, &world)
+        .heats
+        .iter()
+        .map(|heat| sealed(heat, "2026-01-01T00:00:00Z"))
+        .collect();
+    let changed = |plan: &Plan| match &heat(plan, "race/batch=1,model=resnet18").status {
+        Status::Stale { changed } => changed.join("\n"),
+        other => panic!("{other:?}"),
+    };
+    for judging in ["budget: 1h", "margin: 10%", "confidence: 99%"] {
+        let settings = format!("measure: {{ {judging} }}\n    compare:");
+        let plan = planned(&RACE.replace("compare:", &settings), &world);
+        assert!(
+            matches!(plan.heats[0].status, Status::Cached { .. }),
+            "`{judging}` is no part of the key"
+        );
+    }
+    // A warm-up is held against it.
+    let target = RACE.replace("compare:", "measure: { target: 1% }\n    compare:");
+    assert_eq!(
+        changed(&planned(&target, &world)),
+        "measure: target was 0.02, is 0.01"
+    );
+
+    let blocks = RACE.replace("compare:", "measure: { blocks: 12 }\n    compare:");
+    assert_eq!(
+        changed(&planned(&blocks, &world)),
+        "measure: blocks was 6, is 12"
+    );
+
+    let threads = planned(&RACE.replace("matrix:", "threads: 2\n    matrix:"), &world);
+    assert_eq!(changed(&threads), "cells: 4 threads became 2 threads");
+
+    let mut other = world.clone();
+    other.availability.get_mut("onnxruntime").unwrap().worker = Digest::of_bytes(b"another");
+    assert_eq!(
+        changed(&planned(RACE, &other)),
+        "worker onnxruntime changed"
+    );
+    other = world.clone();
+    other.availability.get_mut("pytorch").unwrap().lock = None;
+    assert_eq!(
+        changed(&planned(RACE, &other)),
+        "engine pytorch changed\nreference changed"
+    );
+    other = world.clone();
+    other.fingerprint.cpu_model = "Another processor".into();
+    assert_eq!(
+        changed(&planned(RACE, &other)),
+        r#"machine: cpu_model was "A processor", is "Another processor""#
+    );
+    other = world;
+    other.fingerprint.gpus.push(Gpu {
+        name: "A GPU".into(),
+        driver: "1".into(),
+        memory_bytes: 1,
+    });
+    assert!(
+        matches!(planned(RACE, &other).heats[0].status, Status::Cached { .. }),
+        "a GPU that is not used is no part of the key"
+    );
+}
