@@ -6,9 +6,7 @@ use schema::{CellId, Digest};
 #[derive(Debug, thiserror::Error)]
 pub enum AggregateError {
     /// A document is of a version that this program does not read.
-    #[error(
-        "{document} has version {found}, and this program reads version {known}: use the photofinish that wrote it, or measure again"
-    )]
+    #[error("{document} has version {found}, and this program reads version {known}")]
     Version {
         /// Which document.
         document: String,
@@ -18,7 +16,7 @@ pub enum AggregateError {
         known: u32,
     },
     /// A heat that the run names could not be read.
-    #[error("heat {heat} of group `{group}` cannot be read; run again to measure it anew")]
+    #[error("heat {heat} of group `{group}` cannot be read")]
     Unreadable {
         /// The group.
         group: String,
@@ -28,9 +26,7 @@ pub enum AggregateError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A heat contradicts itself or the plan.
-    #[error(
-        "heat {heat} of group `{group}` does not hold together: {problem}; run with --fresh to measure it anew"
-    )]
+    #[error("heat {heat} of group `{group}` does not hold together: {problem}")]
     Inconsistent {
         /// The group.
         group: String,
@@ -40,12 +36,10 @@ pub enum AggregateError {
         problem: String,
     },
     /// The plan inside the run record contradicts itself.
-    #[error("the run record's plan does not hold together: {0}; plan and run again")]
+    #[error("the run record's plan does not hold together: {0}")]
     Plan(String),
     /// A comparison names a cell that its group does not have.
-    #[error(
-        "job `{job}` compares cell {cell}, which group `{group}` does not have; plan and run again"
-    )]
+    #[error("job `{job}` compares cell {cell}, which group `{group}` does not have")]
     UnknownCell {
         /// The job.
         job: String,
@@ -91,4 +85,17 @@ pub enum ExportError {
         /// Why.
         source: arrow_schema::ArrowError,
     },
+}
+
+impl AggregateError {
+    /// What whoever measured can do about it; who reads the runs of others cannot.
+    #[must_use]
+    pub const fn advice(&self) -> &'static str {
+        match self {
+            Self::Version { .. } => "use the photofinish that wrote it, or measure again",
+            Self::Unreadable { .. } => "run again to measure it anew",
+            Self::Inconsistent { .. } => "run with --fresh to measure it anew",
+            Self::Plan(_) | Self::UnknownCell { .. } => "plan and run again",
+        }
+    }
 }

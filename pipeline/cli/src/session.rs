@@ -176,7 +176,7 @@ pub(crate) fn aggregate_failure(error: AggregateError) -> Failure {
             )),
             Err(source) => Failure::internal(source),
         },
-        _ => Failure::usage(error),
+        _ => Failure::usage(format!("{error}; {}", error.advice())),
     }
 }
 

@@ -478,7 +478,7 @@ fn runs_that_contradict_themselves_are_misuse_wherever_they_come_from() {
     user.json(&BENCH);
     let store = store::Store::open(user.path("store")).unwrap();
     let (_, good) = store.latest_run().unwrap().unwrap();
-    let spoil: [(&str, Spoil); 3] = [
+    let spoil: [(&str, Spoil); 4] = [
         ("confidence 2", |record| {
             record.plan.jobs[0].measure.confidence = 2.0;
         }),
@@ -492,6 +492,10 @@ fn runs_that_contradict_themselves_are_misuse_wherever_they_come_from() {
                 heat.job = "../../evil".to_owned();
             }
         }),
+        ("does not have", |record| {
+            record.plan.jobs[0].comparisons[0].pairs[0].contender =
+                schema::CellId("ffffffffffff".to_owned());
+        }),
     ];
     for (says, change) in spoil {
         let mut record = good.clone();
@@ -501,12 +505,13 @@ fn runs_that_contradict_themselves_are_misuse_wherever_they_come_from() {
         for args in [
             &["report", "--store", "store", "--out", "other"][..],
             &["report", "--bundle", "bad.tar.zst", "--out", "other"],
+            &["bundle", "open", "bad.tar.zst", "--store", "another"],
         ] {
             let output = user.run(args);
             let said = text(&output);
             assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
             assert!(said.contains(says), "{args:?}: {said}");
-            if args.contains(&"--bundle") {
+            if args.contains(&"bad.tar.zst") {
                 assert!(said.contains("bundle `bad.tar.zst`"), "{said}");
                 assert!(!said.contains("run again"), "{said}");
             }

@@ -257,7 +257,7 @@ fn unique<T>(
                 "{} values bring the plan over the limit of {limit} combinations",
                 values.len()
             ),
-            "name fewer values or raise the limit",
+            "name fewer values or raise the limit with --cell-limit",
         );
         return None;
     }

@@ -121,7 +121,7 @@ fn over_the_limit(context: &mut Context<'_>, axes: &[Axis], count: Option<usize>
         &[name("matrix")],
         format!("the matrix brings the plan over the limit of {limit} combinations: {count}"),
         format!(
-            "its axes multiply: {}; name fewer values or raise the limit",
+            "its axes multiply: {}; name fewer values or raise the limit with --cell-limit",
             sizes.join(" × ")
         ),
     );

@@ -87,17 +87,17 @@ fn plans_that_do_not_hold_together_are_refused() {
         }),
     ];
     insta::assert_snapshot!(problems.join("\n"), @r#"
-    the run record has version 7, and this program reads version 3: use the photofinish that wrote it, or measure again
-    its plan has version 0, and this program reads version 1: use the photofinish that wrote it, or measure again
-    heat HASH of group `synthetic/batch=1,model=resnet18` has version 7, and this program reads version 3: use the photofinish that wrote it, or measure again
-    the run record's plan does not hold together: job `synthetic` occurs twice; plan and run again
-    the run record's plan does not hold together: job `synthetic` has margin 0.05, target 0.03 and confidence 1; plan and run again
-    the run record's plan does not hold together: job `synthetic` has margin NaN, target 0.03 and confidence 0.95; plan and run again
-    the run record's plan does not hold together: group `synthetic/batch=1,model=resnet18` occurs twice; plan and run again
-    the run record's plan does not hold together: group `synthetic/batch=1,model=resnet18` belongs to no job; plan and run again
-    the run record's plan does not hold together: group `synthetic/batch=1,model=resnet18` has a twin of slot 9, which is no original of it; plan and run again
-    the run record's plan does not hold together: group `synthetic/batch=1,model=resnet18` has a twin of slot 2, which is no original of it; plan and run again
-    job `synthetic` compares cell HASH which group `other` does not have; plan and run again
+    the run record has version 7, and this program reads version 3
+    its plan has version 0, and this program reads version 1
+    heat HASH of group `synthetic/batch=1,model=resnet18` has version 7, and this program reads version 3
+    the run record's plan does not hold together: job `synthetic` occurs twice
+    the run record's plan does not hold together: job `synthetic` has margin 0.05, target 0.03 and confidence 1
+    the run record's plan does not hold together: job `synthetic` has margin NaN, target 0.03 and confidence 0.95
+    the run record's plan does not hold together: group `synthetic/batch=1,model=resnet18` occurs twice
+    the run record's plan does not hold together: group `synthetic/batch=1,model=resnet18` belongs to no job
+    the run record's plan does not hold together: group `synthetic/batch=1,model=resnet18` has a twin of slot 9, which is no original of it
+    the run record's plan does not hold together: group `synthetic/batch=1,model=resnet18` has a twin of slot 2, which is no original of it
+    job `synthetic` compares cell HASH which group `other` does not have
     "#);
 }
 

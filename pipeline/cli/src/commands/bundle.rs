@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use aggregate::AggregateError;
 use indicatif::HumanBytes;
 use schema::RunRecord;
 use store::{StoreError, bundle::Opened};
@@ -46,11 +45,7 @@ pub(crate) fn pack(session: &Session, stored: &Stored, file: &Path) -> Result<()
 pub(crate) fn unpack(session: &Session, file: &Path) -> Result<Opened, Failure> {
     store::bundle::looks_like(file).map_err(store_failure)?;
     let check = |record: &RunRecord, heats: &dyn Fn(&_, &_) -> Result<_, StoreError>| {
-        let tables = aggregate::aggregate(record, heats).map_err(|error| match error {
-            // Whoever reads a bundle cannot plan again.
-            AggregateError::Plan(problem) => format!("its plan does not hold together: {problem}"),
-            _ => error.to_string(),
-        })?;
+        let tables = aggregate::aggregate(record, heats).map_err(|error| error.to_string())?;
         report::check_tables(&tables).map_err(|error| error.to_string())
     };
     session

@@ -58,6 +58,7 @@ pub(crate) fn wanted(
             "a run is named by at least four digits of its hash (`photofinish store list`), not by: {prefix}"
         )));
     }
+    let prefix = &prefix.to_ascii_lowercase();
     let runs = session.store.runs_in_order().map_err(store_failure)?;
     let mut found: Vec<Digest> = runs.into_iter().map(|run| run.digest).collect();
     found.retain(|digest| digest.to_string().starts_with(prefix.as_str()));
