@@ -66,10 +66,33 @@
 
   const DRAWERS = { interval, reference };
 
+  // A number as tables write it: a narrow space between thousands, a point before decimals.
+  function number(value) {
+    const [whole, decimals] = String(Number(value.toPrecision(12))).split('.');
+    const grouped = whole.replace(/\B(?=(\d{3})+$)/g, '\u202f');
+    return decimals === undefined ? grouped : `${grouped}.${decimals}`;
+  }
+
+  const UNITS = { ns: 1, 'µs': 1e3, ms: 1e6, s: 1e9 };
+
+  function inUnit(unit) {
+    return (ns) => (ns === 0 ? '0' : `${number(ns / UNITS[unit])}\u00a0${unit}`);
+  }
+
+  function time(ns) {
+    const fits = Object.keys(UNITS).filter((unit) => ns >= UNITS[unit]);
+    return inUnit(fits.pop() ?? 'ns')(ns);
+  }
+
+  // How ticks are written: ratios, times each in the unit that suits it, times all in one unit.
+  const FORMATTERS = { ratio: (value) => `${number(value)}×`, time };
+  for (const unit of Object.keys(UNITS)) FORMATTERS[unit] = inUnit(unit);
+
   // Puts colours and drawing functions in the places of their names.
   function prepare(value, colour, key) {
     if (typeof value === 'string') {
       if (COLOUR_KEYS.has(key) && value.startsWith('@')) return colour(value.slice(1));
+      if (key === 'formatter') return FORMATTERS[value] ?? value;
       return key === 'renderItem' ? DRAWERS[value] : value;
     }
     if (Array.isArray(value)) return value.map((item) => prepare(item, colour, key));
