@@ -15,8 +15,8 @@ fn between<'a>(html: &'a str, from: &str, to: &str) -> Vec<&'a str> {
         .collect()
 }
 
-#[test]
-fn a_reason_has_the_digits_of_its_row() {
+/// Tables of an invented run, and the site that they make.
+fn site() -> (schema::Tables, tempfile::TempDir) {
     let run = synthetic::run(Size {
         cells: 120,
         blocks: 6,
@@ -25,9 +25,19 @@ fn a_reason_has_the_digits_of_its_row() {
     });
     let tables = aggregate::aggregate(&run.record, &|key, heat| run.heat(key, heat)).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("site");
-    photofinish_report::render(&tables, &[], &out).unwrap();
-    let html = std::fs::read_to_string(out.join("jobs/synthetic.html")).unwrap();
+    let downloads = aggregate::downloads(&tables).unwrap();
+    photofinish_report::render(&tables, &downloads, &folder.path().join("site")).unwrap();
+    (tables, folder)
+}
+
+fn page(folder: &tempfile::TempDir, name: &str) -> String {
+    std::fs::read_to_string(folder.path().join("site").join(name)).unwrap()
+}
+
+#[test]
+fn a_reason_has_the_digits_of_its_row() {
+    let (tables, folder) = site();
+    let html = page(&folder, "jobs/synthetic.html");
     let (_, table) = html.split_once("synthetic-1-caption\">").unwrap();
     let (table, _) = table.split_once("</table>").unwrap();
 
@@ -55,4 +65,35 @@ fn a_reason_has_the_digits_of_its_row() {
         let ratio = pair.ratio.unwrap();
         assert!(ends.0 <= ratio.low.unwrap() && ratio.high.unwrap() <= ends.1);
     }
+}
+
+#[test]
+fn memory_is_counted_in_one_family() {
+    let (tables, folder) = site();
+    let row = tables.cells.iter().find(|row| row.memory.is_some());
+    let cell = format!("cells/synthetic/{}.html", row.unwrap().id);
+    for name in [
+        "machines.html",
+        "downloads.html",
+        "jobs/synthetic.html",
+        &cell,
+    ] {
+        let html = page(&folder, name);
+        assert!(html.contains("iB</"), "{name} has sizes");
+        for unit in ["kB", "MB", "GB"] {
+            let sizes = html.matches(&format!("\u{a0}{unit}<")).count()
+                + html.matches(&format!(" {unit}<")).count();
+            assert_eq!(sizes, 0, "{name} counts in {unit}");
+        }
+    }
+}
+
+#[test]
+fn the_evidence_of_the_floors_is_offered() {
+    let (tables, folder) = site();
+    assert!(!tables.twins.is_empty());
+    assert!(page(&folder, "downloads.html").contains("those from 1 on are its twins"));
+    let method = page(&folder, "method.html");
+    assert!(method.contains("the column <code>twin</code> is 0 for a cell"));
+    assert!(method.contains("the cell with the shortest predicted step"));
 }
