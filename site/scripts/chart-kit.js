@@ -5,6 +5,11 @@
 
   const COLOUR_KEYS = new Set(['color', 'borderColor', 'backgroundColor']);
 
+  // The corners of a cross that stands upright.
+  const PLUS = [
+    [-2, -6], [2, -6], [2, -2], [6, -2], [6, 2], [2, 2], [2, 6], [-2, 6], [-2, 2], [-6, 2], [-6, -2], [-2, -2],
+  ];
+
   function marker(shape, x, y, style) {
     const r = 5;
     const polygon = (points) => ({ type: 'polygon', shape: { points }, style });
@@ -13,6 +18,9 @@
       case 2: return { type: 'rect', shape: { x: x - 4.5, y: y - 4.5, width: 9, height: 9 }, style };
       case 3: return polygon([[x, y - 6], [x + 6, y + 5], [x - 6, y + 5]]);
       case 4: return polygon([[x, y + 6], [x + 6, y - 5], [x - 6, y - 5]]);
+      case 5: return polygon(PLUS.map(([a, b]) => [x + a, y + b]));
+      case 6: return polygon([[x - 5, y - 6], [x + 5, y - 6], [x - 5, y + 6], [x + 5, y + 6]]);
+      case 7: return polygon(PLUS.map(([a, b]) => [x + (a - b) * 0.75, y + (a + b) * 0.75]));
       default: return { type: 'circle', shape: { cx: x, cy: y, r }, style };
     }
   }
