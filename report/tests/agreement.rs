@@ -1,5 +1,7 @@
 //! Pages and the reasons that aggregate wrote: the same digits of the same interval.
 
+mod fixture;
+
 use aggregate::synthetic::{self, Size};
 use schema::{
     printed::{self, Bounds},
@@ -23,15 +25,16 @@ fn site() -> (schema::Tables, tempfile::TempDir) {
         rounds: 2,
         samples: 5,
     });
-    let tables = aggregate::aggregate(&run.record, &|key, heat| run.heat(key, heat)).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let downloads = aggregate::downloads(&tables).unwrap();
-    photofinish_report::render(&tables, &downloads, &folder.path().join("site")).unwrap();
+    let tables =
+        aggregate::aggregate(&run.record, &|key, heat| run.heat(key, heat)).expect("tables");
+    let folder = tempfile::tempdir().expect("a folder");
+    let downloads = aggregate::downloads(&tables).expect("files");
+    photofinish_report::render(&tables, &downloads, &folder.path().join("site")).expect("a site");
     (tables, folder)
 }
 
 fn page(folder: &tempfile::TempDir, name: &str) -> String {
-    std::fs::read_to_string(folder.path().join("site").join(name)).unwrap()
+    std::fs::read_to_string(folder.path().join("site").join(name)).expect("a page")
 }
 
 #[test]
@@ -96,4 +99,40 @@ fn the_evidence_of_the_floors_is_offered() {
     let method = page(&folder, "method.html");
     assert!(method.contains("the column <code>twin</code> is 0 for a cell"));
     assert!(method.contains("the cell with the shortest predicted step"));
+}
+
+#[test]
+fn a_job_without_a_comparison_answers_with_its_step_time() {
+    let shown = |tables: &schema::Tables| {
+        let folder = tempfile::tempdir().unwrap();
+        photofinish_report::render(tables, &[], &folder.path().join("site")).unwrap();
+        ["index.html", "jobs/training.html"].map(|name| page(&folder, name))
+    };
+    let mut tables = fixture::realistic::tables();
+    for html in shown(&tables) {
+        assert!(html.contains("<bdi>resnet18 · batch 4 · PyTorch eager · fp32</bdi></a> takes"));
+        assert!(html.contains(
+            "<b>141\u{a0}ms</b> <span class=\"range\">[138, 144]</span></span> per training step."
+        ));
+    }
+    let row = tables.cells.iter().find(|row| row.job == "training");
+    let mut faster = row.unwrap().clone();
+    faster.id = schema::CellId("000000000000".to_owned());
+    let speed = faster.speed.as_mut().unwrap();
+    (speed.step_ns.low, speed.step_ns.centre) = (Some(97e6), 98e6);
+    tables.cells.push(faster);
+    for html in shown(&tables) {
+        let said = html.split_once("The shortest training step of 2 cells is that of");
+        let said = said.unwrap().1.split_once("</p>").unwrap().0;
+        assert!(said.contains("cells/training/000000000000.html"), "{said}");
+        assert!(
+            said.contains("<b>98.0\u{a0}ms</b> <span class=\"range\">[97.0,"),
+            "{said}"
+        );
+    }
+    for row in &mut tables.cells {
+        row.speed = None;
+    }
+    let [index, job] = shown(&tables);
+    assert!(!index.contains("per training step.") && !job.contains("The shortest"));
 }
