@@ -60,11 +60,16 @@ fn print(interval: &Interval, printed: Printed, unit: &str) -> Estimate {
     }
 }
 
-/// The extent of several ratios in words, for example `between 0.20× and 0.55×`; `None` when an
-/// end is unbounded.
-pub(crate) fn between(low: f64, high: f64, limits: &[f64]) -> Option<String> {
-    let (low, high) = printed::extent(low, high, limits)?;
-    Some(format!("between {low}× and {high}×"))
+/// What several intervals reach over, in words that follow a verdict, for example `with intervals
+/// from 0.20× to 0.55×`: each end as its own row prints it. `None` when there is none, or an end
+/// is unbounded.
+pub(crate) fn reach(ratios: &[(&Interval, Bounds)]) -> Option<String> {
+    let (low, high) = printed::hull(ratios.iter().copied())?;
+    let intervals = match ratios {
+        [_] => "an interval",
+        _ => "intervals",
+    };
+    Some(format!("with {intervals} from {low}× to {high}×"))
 }
 
 #[cfg(test)]
@@ -101,12 +106,24 @@ mod tests {
     }
 
     #[test]
-    fn extents_are_rounded_outward() {
+    fn what_intervals_reach_over_is_printed_in_their_rows() {
+        let bounds = Bounds {
+            margin: 0.05,
+            floor: Some(0.028_5),
+        };
+        let close = interval(Some(0.129_1), 0.135, Some(0.141_8));
+        let far = interval(Some(0.668), 0.69, Some(0.714));
+        let pairs = [(&close, bounds), (&far, bounds)];
+        let said = reach(&pairs).unwrap();
+        assert_eq!(said, "with intervals from 0.129× to 0.72×");
+        assert!(held(&close, bounds).0.range.starts_with("[0.129,"));
+        assert!(held(&far, bounds).0.range.ends_with(" 0.72]"));
         assert_eq!(
-            between(0.127, 0.714, &[]).unwrap(),
-            "between 0.12× and 0.72×"
+            reach(&pairs[..1]).unwrap(),
+            "with an interval from 0.129× to 0.142×"
         );
-        assert_eq!(between(0.2, f64::INFINITY, &[]), None);
+        let open = interval(None, 0.5, None);
+        assert_eq!(reach(&[(&open, bounds), (&far, bounds)]), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Serialize;
 const COLOURS: u8 = 8;
 
 /// Number of shapes that the chart kit and the sprite know.
-const SHAPES: u8 = 5;
+const SHAPES: u8 = 8;
 
 /// Colours of known engines, so that a site of next year looks like one of today.
 const PINNED: &[(&str, u8)] = &[
@@ -34,32 +34,40 @@ pub(crate) struct Mark {
 pub(crate) struct Marks(BTreeMap<(String, String), Mark>);
 
 impl Marks {
-    /// Gives every value of every axis its mark. The variants of an engine share its colour and
-    /// differ in shape.
+    /// Gives every value of every axis its mark, no two of an axis the same while there are
+    /// enough. The variants of an engine share its colour and differ in shape; engines differ in
+    /// both, for those who cannot tell the colours apart.
     pub(crate) fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let mut axes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let mut axes: BTreeMap<&str, BTreeSet<Named<'_>>> = BTreeMap::new();
         for (axis, value) in values {
-            axes.entry(axis).or_default().insert(value);
+            let named = Named::new(axis, value);
+            axes.entry(axis).or_default().insert(named);
         }
         let mut marks = BTreeMap::new();
         for (axis, values) in axes {
-            let mut taken = BTreeSet::new();
-            let mut families: BTreeMap<&str, (u8, u8)> = BTreeMap::new();
-            for value in values {
-                let family = if axis == "engine" {
-                    value.split_once('/').map_or(value, |(engine, _)| engine)
-                } else {
-                    value
+            let mut colours: BTreeMap<&str, u8> = BTreeMap::new();
+            let mut used: BTreeSet<Mark> = BTreeSet::new();
+            for named in values {
+                let colour = match colours.get(named.family) {
+                    Some(known) => *known,
+                    None => {
+                        let taken = colours.values().copied().collect();
+                        let colour = colour(axis, named.family, &taken);
+                        colours.insert(named.family, colour);
+                        colour
+                    }
                 };
-                let (colour, shape) = families
-                    .entry(family)
-                    .or_insert_with(|| (colour(axis, family, &mut taken), 0));
-                let mark = Mark {
-                    colour: *colour,
-                    shape: *shape,
-                };
-                *shape = (*shape + 1) % SHAPES;
-                marks.insert((axis.to_owned(), value.to_owned()), mark);
+                let all = (0..COLOURS).flat_map(|further| {
+                    let colour = (colour + further) % COLOURS;
+                    (0..SHAPES).map(move |step| Mark {
+                        colour,
+                        shape: (colour + step) % SHAPES,
+                    })
+                });
+                let mark = all.clone().find(|mark| !used.contains(mark));
+                let mark = mark.or_else(|| all.clone().next()).unwrap_or_default();
+                used.insert(mark);
+                marks.insert((axis.to_owned(), named.value.to_owned()), mark);
             }
         }
         Self(marks)
@@ -74,23 +82,49 @@ impl Marks {
     }
 }
 
-/// The pinned colour of an engine, or the first free one from the name's own place on.
-fn colour(axis: &str, name: &str, taken: &mut BTreeSet<u8>) -> u8 {
-    let pinned = PINNED
-        .iter()
-        .find(|(engine, _)| axis == "engine" && *engine == name);
-    let chosen = pinned.map(|(_, colour)| *colour).unwrap_or_else(|| {
-        let [first, ..] = *schema::Digest::of_bytes(name.as_bytes()).as_bytes();
-        let free = (0..COLOURS)
+/// A value, ordered so that engines with a colour of their own choose first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Named<'a> {
+    free: bool,
+    value: &'a str,
+    /// What shares a colour.
+    family: &'a str,
+}
+
+impl<'a> Named<'a> {
+    fn new(axis: &str, value: &'a str) -> Self {
+        let family = match value.split_once('/') {
+            Some((engine, _)) if axis == "engine" => engine,
+            _ => value,
+        };
+        Self {
+            free: pinned(axis, family).is_none(),
+            value,
+            family,
+        }
+    }
+}
+
+fn pinned(axis: &str, name: &str) -> Option<u8> {
+    let mut pins = PINNED.iter();
+    let found = pins.find(|(engine, _)| axis == "engine" && *engine == name);
+    found.map(|(_, colour)| *colour)
+}
+
+/// The pinned colour of an engine, or the first free one from the name's own place on: one that
+/// no engine is known by, while there are such.
+fn colour(axis: &str, name: &str, taken: &BTreeSet<u8>) -> u8 {
+    let [first, ..] = *schema::Digest::of_bytes(name.as_bytes()).as_bytes();
+    let known = |colour: &u8| axis == "engine" && PINNED.iter().any(|(_, pin)| pin == colour);
+    let free = || {
+        (0..COLOURS)
             .map(|step| first.wrapping_add(step) % COLOURS)
-            .find(|colour| {
-                !taken.contains(colour)
-                    && (axis != "engine" || PINNED.iter().all(|(_, pin)| pin != colour))
-            });
-        free.unwrap_or(first % COLOURS)
-    });
-    taken.insert(chosen);
-    chosen
+            .filter(|colour| !taken.contains(colour))
+    };
+    pinned(axis, name)
+        .or_else(|| free().find(|colour| !known(colour)))
+        .or_else(|| free().next())
+        .unwrap_or(first % COLOURS)
 }
 
 #[cfg(test)]
@@ -139,5 +173,34 @@ mod tests {
             .map(|p| marks.of("precision", p).colour)
             .collect();
         assert_eq!(colours.len(), 3);
+    }
+
+    #[test]
+    fn no_two_contenders_look_alike() {
+        let engines = [
+            "aaa/x",
+            "bbb/x",
+            "ccc/x",
+            "onnxruntime/cpu",
+            "openvino/cpu",
+            "pytorch/eager",
+            "tensorflow/xla",
+            "tensorrt/native",
+        ];
+        let marks = Marks::new(engines.map(|engine| ("engine", engine)));
+        let of = |engine: &str| marks.of("engine", engine);
+        let colours: BTreeSet<u8> = engines.iter().map(|engine| of(engine).colour).collect();
+        let shapes: BTreeSet<u8> = engines.iter().map(|engine| of(engine).shape).collect();
+        assert_eq!((colours.len(), shapes.len()), (8, 8));
+        let alone = Marks::new([("engine", "pytorch/eager")]);
+        assert_eq!(alone.of("engine", "pytorch/eager"), of("pytorch/eager"));
+
+        let values: Vec<String> = (0..64).map(|value| value.to_string()).collect();
+        let marks = Marks::new(values.iter().map(|value| ("layout", value.as_str())));
+        let all: BTreeSet<Mark> = values
+            .iter()
+            .map(|value| marks.of("layout", value))
+            .collect();
+        assert_eq!(all.len(), 64);
     }
 }

@@ -1,4 +1,5 @@
-//! Numbers as a reader meets them: SI units, sensible digits, nothing that is not a number.
+//! Numbers as a reader meets them: SI units, memory in powers of 1024, sensible digits, nothing
+//! that is not a number.
 
 pub(crate) use schema::printed::{floor, percent as chosen};
 
@@ -11,11 +12,11 @@ const THOUSANDS: char = '\u{202f}';
 const TIME: &[(f64, &str)] = &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
 const BYTES: &[(f64, &str)] = &[
     (1.0, "B"),
-    (1e3, "kB"),
-    (1e6, "MB"),
-    (1e9, "GB"),
-    (1e12, "TB"),
-    (1e15, "PB"),
+    (1024.0, "KiB"),
+    (1_048_576.0, "MiB"),
+    (1_073_741_824.0, "GiB"),
+    (1_099_511_627_776.0, "TiB"),
+    (1_125_899_906_842_624.0, "PiB"),
 ];
 const PLAIN: &[(f64, &str)] = &[
     (1.0, ""),
@@ -52,7 +53,8 @@ pub(crate) fn span(ns: u64) -> String {
     parts.join(" ")
 }
 
-/// A size with three significant digits, for example `312 MB`.
+/// A size with three significant digits, for example `298 MiB`: in powers of 1024, as manifests
+/// and reasons count memory.
 pub(crate) fn bytes(bytes: u64) -> String {
     scaled(bytes as f64, BYTES, "")
 }
@@ -244,7 +246,10 @@ mod tests {
 
     #[test]
     fn sizes_counts_and_rates() {
-        assert_eq!(bytes(312_400_000), "312 MB");
+        assert_eq!(bytes(312_400_000), "298 MiB");
+        assert_eq!(bytes(23 << 30), "23.0 GiB");
+        assert_eq!(bytes(1023 << 20), "1023 MiB");
+        assert_eq!(bytes((1 << 30) - 1), "1.00 GiB");
         assert_eq!(bytes(17), "17 B");
         assert_eq!(count(11_689_512), "11\u{202f}689\u{202f}512");
         assert_eq!(count(999), "999");

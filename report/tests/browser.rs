@@ -161,6 +161,88 @@ async fn charts_come_alive_and_follow_the_theme() {
     browser.close().await;
 }
 
+/// How the live charts of a page stand: the width of each, how far it and its box reach, how high
+/// a row is, what its labels need, and the least distance between two ticks.
+const CHARTS: &str = "return [...document.querySelectorAll('.chart-live')].map((stage) => {
+    const chart = echarts.getInstanceByDom(stage), option = chart.getOption();
+    const [x, y, grid] = [option.xAxis[0], option.yAxis[0], option.grid[0]];
+    const lines = Math.max(...y.data.map((label) => label.split('\\n').length));
+    const row = (stage.clientHeight - grid.top - grid.bottom) / y.data.length;
+    const places = x.axisLabel.customValues.map((tick) => chart.convertToPixel({ xAxisIndex: 0 }, tick));
+    const gaps = places.slice(1).map((place, before) => place - places[before]);
+    return {
+        width: stage.clientWidth, box: stage.parentElement.scrollWidth, row, labels: 14 * lines,
+        left: grid.left, ticks: places.length, gap: Math.min(...gaps, stage.clientWidth),
+    };
+})";
+
+#[tokio::test]
+async fn charts_fit_a_narrow_window_and_recover() {
+    let site = Site::of(&realistic::tables());
+    let browser = Browser::start(WIDE).await;
+    let client = &browser.client;
+    client
+        .goto(&site.url("jobs/inference.html"))
+        .await
+        .expect("a page");
+    let live = |condition: &str| {
+        format!(
+            "document.querySelectorAll('[data-live]').length === 2 && \
+             [...document.querySelectorAll('[data-live]')].every((it) => {condition})"
+        )
+    };
+    browser
+        .run("document.querySelector('#cells').scrollIntoView()")
+        .await;
+    browser.until(&live("Number(it.dataset.live) > 1000")).await;
+    let pictures = "return [...document.querySelectorAll('canvas')].map((it) => it.toDataURL())";
+    let wide = browser.run(pictures).await;
+
+    client.set_window_size(500, 900).await.expect("a window");
+    browser.until(&live("Number(it.dataset.live) < 560")).await;
+    let charts = browser.run(CHARTS).await;
+    for chart in charts.as_array().expect("a list") {
+        let number = |name: &str| chart[name].as_f64().expect("a number");
+        assert!(number("box") <= number("width"), "{chart}");
+        assert!(number("left") <= 120.0, "{chart}");
+        assert!(number("row") > number("labels"), "{chart}");
+        assert!(number("ticks") >= 3.0 && number("gap") >= 45.0, "{chart}");
+    }
+
+    client.set_window_size(1280, 900).await.expect("a window");
+    browser.until(&live("Number(it.dataset.live) > 1000")).await;
+    assert!(
+        browser.run(pictures).await == wide,
+        "as if it had never been narrow"
+    );
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn tables_fit_a_desktop_and_say_where_they_go_on() {
+    let site = Site::of(&realistic::tables());
+    let browser = Browser::start(WIDE).await;
+    let client = &browser.client;
+    let beyond = "return [...document.querySelectorAll('.scroll')]
+        .filter((it) => it.scrollWidth > it.clientWidth)
+        .map((it) => [it.getAttribute('aria-labelledby'), getComputedStyle(it).backgroundAttachment])";
+    // A window of 1280 with a scroll bar.
+    client.set_window_size(1265, 900).await.expect("a window");
+    for page in ["jobs/inference.html", "jobs/engines_that_fail.html"] {
+        client.goto(&site.url(page)).await.expect("a page");
+        assert_eq!(browser.run(beyond).await, json!([]), "{page}");
+    }
+    // Covers move with the content, shadows stay: an edge is dark while there is more behind it.
+    client.set_window_size(500, 900).await.expect("a window");
+    let narrow = browser.run(beyond).await;
+    let narrow = narrow.as_array().expect("a list");
+    assert!(!narrow.is_empty());
+    for table in narrow {
+        assert_eq!(table[1], json!("local, local, scroll, scroll, scroll"));
+    }
+    browser.close().await;
+}
+
 #[tokio::test]
 async fn without_scripts_the_picture_is_there_and_the_switch_is_not() {
     let site = Site::of(&realistic::tables());

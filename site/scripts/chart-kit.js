@@ -5,6 +5,11 @@
 
   const COLOUR_KEYS = new Set(['color', 'borderColor', 'backgroundColor']);
 
+  // The corners of a cross that stands upright.
+  const PLUS = [
+    [-2, -6], [2, -6], [2, -2], [6, -2], [6, 2], [2, 2], [2, 6], [-2, 6], [-2, 2], [-6, 2], [-6, -2], [-2, -2],
+  ];
+
   function marker(shape, x, y, style) {
     const r = 5;
     const polygon = (points) => ({ type: 'polygon', shape: { points }, style });
@@ -13,6 +18,9 @@
       case 2: return { type: 'rect', shape: { x: x - 4.5, y: y - 4.5, width: 9, height: 9 }, style };
       case 3: return polygon([[x, y - 6], [x + 6, y + 5], [x - 6, y + 5]]);
       case 4: return polygon([[x, y + 6], [x + 6, y - 5], [x - 6, y - 5]]);
+      case 5: return polygon(PLUS.map(([a, b]) => [x + a, y + b]));
+      case 6: return polygon([[x - 5, y - 6], [x + 5, y - 6], [x - 5, y + 6], [x + 5, y + 6]]);
+      case 7: return polygon(PLUS.map(([a, b]) => [x + (a - b) * 0.75, y + (a + b) * 0.75]));
       default: return { type: 'circle', shape: { cx: x, cy: y, r }, style };
     }
   }
@@ -66,10 +74,33 @@
 
   const DRAWERS = { interval, reference };
 
+  // A number as tables write it: a narrow space between thousands, a point before decimals.
+  function number(value) {
+    const [whole, decimals] = String(Number(value.toPrecision(12))).split('.');
+    const grouped = whole.replace(/\B(?=(\d{3})+$)/g, '\u202f');
+    return decimals === undefined ? grouped : `${grouped}.${decimals}`;
+  }
+
+  const UNITS = { ns: 1, 'µs': 1e3, ms: 1e6, s: 1e9 };
+
+  function inUnit(unit) {
+    return (ns) => (ns === 0 ? '0' : `${number(ns / UNITS[unit])}\u00a0${unit}`);
+  }
+
+  function time(ns) {
+    const fits = Object.keys(UNITS).filter((unit) => ns >= UNITS[unit]);
+    return inUnit(fits.pop() ?? 'ns')(ns);
+  }
+
+  // How ticks are written: ratios, times each in the unit that suits it, times all in one unit.
+  const FORMATTERS = { ratio: (value) => `${number(value)}×`, time };
+  for (const unit of Object.keys(UNITS)) FORMATTERS[unit] = inUnit(unit);
+
   // Puts colours and drawing functions in the places of their names.
   function prepare(value, colour, key) {
     if (typeof value === 'string') {
       if (COLOUR_KEYS.has(key) && value.startsWith('@')) return colour(value.slice(1));
+      if (key === 'formatter') return FORMATTERS[value] ?? value;
       return key === 'renderItem' ? DRAWERS[value] : value;
     }
     if (Array.isArray(value)) return value.map((item) => prepare(item, colour, key));

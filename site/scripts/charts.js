@@ -18,43 +18,72 @@
     return loading;
   }
 
-  function option(figure) {
+  // Below this width labels of rows break where their parts meet, and rows are as high as that needs.
+  const NARROW = 560;
+  const LINE = 14;
+
+  function option(figure, width) {
     const style = window.getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue('--' + name).trim();
     const data = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
     const prepared = window.photofinishCharts.prepare(data, colour);
+    const { grid, xAxis, yAxis } = prepared;
     prepared.textStyle = { fontFamily: window.getComputedStyle(document.body).fontFamily };
-    // On a narrow screen the labels leave room for the picture.
-    if (figure.clientWidth < 560) {
-      prepared.grid.left = Math.min(prepared.grid.left, 116);
-      Object.assign(prepared.yAxis.axisLabel, { width: 106, overflow: 'break', lineHeight: 14 });
-      prepared.xAxis.axisLabel.hideOverlap = true;
+    if (width < NARROW) {
+      grid.left = Math.min(grid.left, 120);
+      yAxis.data = yAxis.data.map((label) => label.replaceAll(' · ', '\n'));
+      Object.assign(yAxis.axisLabel, { width: grid.left - 12, overflow: 'truncate', lineHeight: LINE });
     }
+    // Ticks that have no room give way evenly, those of "no difference" last.
+    const ticks = xAxis.axisLabel.customValues;
+    const every = Math.ceil((ticks.length * 50) / Math.max(width - grid.left - grid.right, 50));
+    const first = Math.max(ticks.indexOf(1), 0) % every;
+    const kept = ticks.filter((_, place) => place % every === first);
+    xAxis.axisLabel.customValues = kept;
+    xAxis.axisTick.customValues = kept;
     return prepared;
+  }
+
+  // The height of the picture that was there, so that nothing below moves; more where labels of
+  // several lines need it.
+  function height(drawn, { grid, yAxis }) {
+    const rows = Math.max(yAxis.data.length, 1);
+    const edges = grid.top + grid.bottom;
+    const lines = Math.max(...yAxis.data.map((label) => label.split('\n').length), 1);
+    const least = lines > 1 ? lines * LINE + 10 : 0;
+    return edges + rows * Math.max((drawn - edges) / rows, least);
+  }
+
+  // Everything anew: what an earlier width asked for must not stay.
+  function draw({ figure, chart, stage, drawn }) {
+    const width = stage.clientWidth;
+    const prepared = option(figure, width);
+    stage.style.height = height(drawn, prepared) + 'px';
+    chart.resize();
+    chart.setOption(prepared, { notMerge: true });
+    figure.dataset.live = width;
   }
 
   function start(figure) {
     const box = figure.querySelector('.chart-box');
-    const drawn = box.querySelector('.chart-static');
+    const picture = box.querySelector('.chart-static');
     const stage = document.createElement('div');
     stage.className = 'chart-live';
-    // The height stays what it was: nothing below moves.
-    stage.style.height = drawn.getAttribute('height') + 'px';
-    drawn.classList.add('replaced');
+    const drawn = Number(picture.getAttribute('height'));
+    stage.style.height = drawn + 'px';
+    picture.classList.add('replaced');
     box.append(stage);
     const chart = window.echarts.init(stage, null, { renderer: 'canvas' });
-    const entry = { figure, chart };
-    chart.setOption(option(figure));
+    const entry = { figure, chart, stage, drawn };
+    draw(entry);
     live.push(entry);
     new ResizeObserver(() => {
-      chart.resize();
-      chart.setOption(option(figure));
+      if (Number(figure.dataset.live) !== stage.clientWidth) draw(entry);
     }).observe(stage);
-    figure.dataset.live = '1';
   }
 
   document.addEventListener('photofinish:theme', () => {
-    for (const { figure, chart } of live) chart.setOption(option(figure));
+    live.forEach(draw);
   });
 
   const near = new IntersectionObserver((entries) => {

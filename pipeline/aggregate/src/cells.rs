@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     Environment, Plan,
-    plan::{Allow, PlannedCell, PlannedJob},
+    plan::{Allow, PlannedCell, PlannedHeat, PlannedJob},
     record::Tool,
-    tables::CellRow,
+    tables::{CellRow, TwinRow},
 };
 
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
 /// Rows, with the machines and the tools that they refer to.
 pub(crate) struct Cells {
     pub(crate) rows: Vec<CellRow>,
+    pub(crate) twins: Vec<TwinRow>,
     pub(crate) environments: Vec<Environment>,
     pub(crate) tools: Vec<Tool>,
 }
@@ -27,6 +28,7 @@ pub(crate) struct Cells {
 pub(crate) fn cells(plan: &Plan, groups: Vec<Group<'_>>) -> Cells {
     let mut cells = Cells {
         rows: Vec::new(),
+        twins: Vec::new(),
         environments: Vec::new(),
         tools: Vec::new(),
     };
@@ -44,8 +46,13 @@ pub(crate) fn cells(plan: &Plan, groups: Vec<Group<'_>>) -> Cells {
         } in of_job.remove(job.id.as_str()).unwrap_or_default()
         {
             let (environment, tool) = origin.as_ref().map(|origin| cells.register(origin)).unzip();
+            let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
             for (cell, slot) in planned.cells.iter().zip(slots) {
-                if cell.twin_of.is_none() && seen.insert(&cell.id) {
+                if let Some(original) = cell.twin_of {
+                    let number = numbers.entry(original).or_default();
+                    *number += 1;
+                    cells.twins.push(twin(job, planned, cell, *number, slot));
+                } else if seen.insert(&cell.id) {
                     let mut row = row(job, cell, slot);
                     row.group.clone_from(&planned.group);
                     row.environment = environment;
@@ -82,6 +89,26 @@ impl Cells {
         });
         let number = |index| u32::try_from(index).unwrap_or(u32::MAX);
         (number(index), number(tool))
+    }
+}
+
+fn twin(
+    job: &PlannedJob,
+    heat: &PlannedHeat,
+    planned: &PlannedCell,
+    number: u32,
+    slot: Slot,
+) -> TwinRow {
+    TwinRow {
+        job: job.id.clone(),
+        group: heat.group.clone(),
+        // A twin has the identity of its original.
+        cell: planned.id.clone(),
+        engine: planned.cell.engine.to_string(),
+        device: planned.cell.device.to_string(),
+        number,
+        outcome: slot.outcome,
+        launches: slot.launches,
     }
 }
 

@@ -187,16 +187,11 @@ fn sentence(expect: &Expectation, margin: f64, (pair, judged): &JudgedPair<'_>) 
 
 /// The least and the greatest end of all intervals: they hold together.
 fn range(expect: &Expectation, margin: f64, measured: &[&JudgedPair<'_>], count: &str) -> String {
-    let ratios = measured
-        .iter()
-        .filter_map(|(_, judged)| judged.ratio.as_ref());
-    let floors = measured.iter().filter_map(|(_, judged)| judged.floor);
-    let limits = printed::limits([margin].into_iter().chain(floors));
-    let extent = match printed::hull(ratios) {
-        Some((Some(low), Some(high))) => printed::extent(low, high, &limits),
-        _ => None,
-    };
-    let extent = extent.map_or_else(
+    let ratios = measured.iter().filter_map(|(_, judged)| {
+        let floor = judged.floor;
+        Some((judged.ratio.as_ref()?, Bounds { margin, floor }))
+    });
+    let extent = printed::hull(ratios).map_or_else(
         || "has no bounds".to_owned(),
         |(low, high)| format!("lies between {low} and {high}"),
     );

@@ -75,6 +75,7 @@ where
         manifests: plan.manifests.clone(),
         jobs,
         cells: cells.rows,
+        twins: cells.twins,
         floors: floors.into_rows(plan),
         environments: cells.environments,
         tools: cells.tools,

@@ -11,6 +11,10 @@ use crate::tables::Interval;
 pub struct Printed {
     /// The estimate, for example `0.53`; `None` when it is no finite number.
     pub centre: Option<String>,
+    /// The lower end, for example `0.51`; `None` when it is unbounded.
+    pub low: Option<String>,
+    /// The upper end.
+    pub high: Option<String>,
     /// For example `[0.51, 0.55]`; `0` and `∞` stand for ends that are unbounded.
     pub range: String,
 }
@@ -100,6 +104,8 @@ fn print(interval: &Interval, scale: f64, digits: u8, limits: &[f64]) -> (Printe
     let Some(centre) = finite(interval.centre) else {
         let printed = Printed {
             centre: None,
+            low: None,
+            high: None,
             range: range(None, None),
         };
         return (printed, Vec::new());
@@ -118,34 +124,40 @@ fn print(interval: &Interval, scale: f64, digits: u8, limits: &[f64]) -> (Printe
     let ends = [end(low, &low_text), end(high, &high_text)];
     let printed = Printed {
         centre: Some(number(centre, decimals)),
-        range: range(low_text, high_text),
+        range: range(low_text.as_deref(), high_text.as_deref()),
+        low: low_text,
+        high: high_text,
     };
     (printed, ends.into_iter().flatten().collect())
 }
 
-/// The extent of several ratios, each end rounded outward; `None` when one is no finite number.
-#[must_use]
-pub fn extent(low: f64, high: f64, limits: &[f64]) -> Option<(String, String)> {
-    if !low.is_finite() || !high.is_finite() {
-        return None;
-    }
-    let start = decimals(low, (high - low) / 2.0, RATIO_DIGITS);
-    let decimals = faithful(start, Some(low), Some(high), limits);
-    Some((down(low, decimals), up(high, decimals)))
-}
-
-/// The ends that hold for all of several intervals: the least low and the greatest high.
+/// The least low end and the greatest high end of several ratios, each with the digits that its
+/// own [`held`] prints; `None` when there is none, or one is unbounded.
 pub fn hull<'a>(
-    intervals: impl IntoIterator<Item = &'a Interval>,
-) -> Option<(Option<f64>, Option<f64>)> {
-    intervals
-        .into_iter()
-        .map(|interval| (interval.low, interval.high))
-        .reduce(|all, next| {
-            let low = all.0.zip(next.0).map(|(a, b)| a.min(b));
-            let high = all.1.zip(next.1).map(|(a, b)| a.max(b));
-            (low, high)
-        })
+    ratios: impl IntoIterator<Item = (&'a Interval, Bounds)>,
+) -> Option<(String, String)> {
+    let value = |text: &str| text.parse().unwrap_or(f64::NAN);
+    let mut hull: Option<(String, String)> = None;
+    for (ratio, bounds) in ratios {
+        let printed = held(ratio, bounds).ratio;
+        let (low, high) = (printed.low?, printed.high?);
+        hull = Some(match hull {
+            None => (low, high),
+            Some((least, greatest)) => (
+                if value(&low) < value(&least) {
+                    low
+                } else {
+                    least
+                },
+                if value(&high) > value(&greatest) {
+                    high
+                } else {
+                    greatest
+                },
+            ),
+        });
+    }
+    hull
 }
 
 /// No difference at all, and both sides of "no difference" at these relative differences: what a
@@ -227,12 +239,8 @@ fn magnitude(value: f64) -> f64 {
         .map_or(0.0, f64::from)
 }
 
-fn range(low: Option<String>, high: Option<String>) -> String {
-    format!(
-        "[{}, {}]",
-        low.unwrap_or_else(|| "0".to_owned()),
-        high.unwrap_or_else(|| "∞".to_owned())
-    )
+fn range(low: Option<&str>, high: Option<&str>) -> String {
+    format!("[{}, {}]", low.unwrap_or("0"), high.unwrap_or("∞"))
 }
 
 /// The fewest decimals, from `start` on, with which both ends compare to every limit as they do
@@ -316,11 +324,6 @@ mod tests {
         assert_eq!(shown(1.0, 1.0, 1.0, &[]), "[1.0, 1.0]");
         assert_eq!(shown(1.23e9, 1.5e9, 1.76e9, &[]), "[1.2e9, 1.8e9]");
         assert_eq!(shown(1.21e9, 1.5e9, 1.71e9, &[]), "[1.2e9, 1.8e9]");
-        assert_eq!(
-            extent(0.127, 0.714, &[]),
-            Some(("0.12".to_owned(), "0.72".to_owned()))
-        );
-        assert_eq!(extent(0.2, f64::INFINITY, &[]), None);
     }
 
     #[test]
@@ -358,15 +361,23 @@ mod tests {
     }
 
     #[test]
-    fn a_hull_is_as_wide_as_its_widest() {
-        let (a, b) = (
-            interval(0.5, 0.6, 0.7),
-            Interval {
-                high: None,
-                ..interval(0.4, 0.5, 0.6)
-            },
-        );
-        assert_eq!(hull([&a, &b]), Some((Some(0.4), None)));
+    fn a_hull_has_the_digits_of_its_rows() {
+        let bounds = Bounds {
+            margin: 0.05,
+            floor: Some(0.028_5),
+        };
+        let close = interval(0.129_1, 0.135, 0.141_8);
+        let far = interval(0.668, 0.69, 0.714);
+        assert_eq!(held(&close, bounds).ratio.range, "[0.129, 0.142]");
+        assert_eq!(held(&far, bounds).ratio.range, "[0.66, 0.72]");
+        let both = || [(&far, bounds), (&close, bounds)];
+        let ends = ("0.129".to_owned(), "0.72".to_owned());
+        assert_eq!(hull(both()), Some(ends));
+        let open = Interval {
+            high: None,
+            ..close
+        };
+        assert_eq!(hull(both().into_iter().chain([(&open, bounds)])), None);
         assert_eq!(hull([]), None);
     }
 

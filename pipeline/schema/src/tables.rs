@@ -30,6 +30,8 @@ pub struct Tables {
     pub jobs: Vec<JobTable>,
     /// All cells, in the order of jobs and matrix; twins left out.
     pub cells: Vec<CellRow>,
+    /// The twins of cells, likewise: what the noise floors were computed from.
+    pub twins: Vec<TwinRow>,
     /// Noise floors, one per job, engine and variant, and device.
     pub floors: Vec<Floor>,
     /// The machines that measured, each once whatever its load; `CellRow::environment` is an
@@ -256,6 +258,28 @@ pub struct CellRow {
     /// Why the workers of its heat ran one at a time, in words; `None`: their rounds were
     /// interleaved.
     pub alone: Option<String>,
+    /// Launches with their samples, in the order of blocks.
+    pub launches: Vec<LaunchRow>,
+}
+
+/// The twin of a cell: the same configuration, measured once more in the same heat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TwinRow {
+    /// The job.
+    pub job: String,
+    /// The group whose heat measured both.
+    pub group: String,
+    /// The cell of which it is a twin.
+    pub cell: CellId,
+    /// Engine and variant, whose floor it serves.
+    pub engine: String,
+    /// Where it ran.
+    pub device: String,
+    /// Counts from 1 among the twins of that cell in that group.
+    pub number: u32,
+    /// How it ended. Only a pair of which both have a speed goes into a floor.
+    pub outcome: Outcome,
     /// Launches with their samples, in the order of blocks.
     pub launches: Vec<LaunchRow>,
 }

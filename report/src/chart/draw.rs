@@ -100,3 +100,60 @@ impl Drawer {
 fn failure(error: impl std::fmt::Display) -> ReportError {
     ReportError::Chart(error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use schema::tables::Interval;
+
+    use super::*;
+    use crate::{
+        chart::{Axis, Intervals, Point, Quantity, Series},
+        marks::Mark,
+    };
+
+    /// The chart of two estimates.
+    fn drawn(quantity: Quantity, centres: [f64; 2]) -> String {
+        let point = |(row, centre)| {
+            let interval = Interval {
+                low: Some(centre),
+                centre,
+                high: Some(centre),
+                blocks: 6,
+                confidence: 0.95,
+            };
+            Point::new(row, &interval, String::new()).unwrap()
+        };
+        let chart = Intervals {
+            rows: vec!["a".to_owned(), "b".to_owned()],
+            series: vec![Series {
+                name: "x".to_owned(),
+                mark: Mark::default(),
+                points: centres.into_iter().enumerate().map(point).collect(),
+            }],
+            axis: Axis {
+                name: String::new(),
+                quantity,
+            },
+            reference: None,
+        };
+        let option = chart.option().unwrap();
+        Drawer::default()
+            .draw(&option, chart.height(), "x")
+            .unwrap()
+    }
+
+    #[test]
+    fn ticks_are_written_as_tables_write_numbers() {
+        let holds = |svg: &str, ticks: &[&str]| {
+            for tick in ticks {
+                assert!(svg.contains(&format!(">{tick}<")), "{tick}: {svg}");
+            }
+        };
+        let times = drawn(Quantity::Time, [519e3, 147e6]);
+        holds(&times, &["500\u{a0}µs", "1\u{a0}ms", "100\u{a0}ms"]);
+        let close = drawn(Quantity::Time, [600e3, 1.9e6]);
+        holds(&close, &["0", "0.5\u{a0}ms", "1.5\u{a0}ms", "2\u{a0}ms"]);
+        let ratios = drawn(Quantity::Ratio, [1.0, 2100.0]);
+        holds(&ratios, &["1×", "10×", "1\u{202f}000×"]);
+    }
+}

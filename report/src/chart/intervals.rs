@@ -12,7 +12,7 @@ use charming::{
 use schema::tables::Interval;
 use serde_json::{Value, json};
 
-use crate::{ReportError, marks::Mark, text};
+use crate::{ReportError, marks::Mark, text, units};
 
 /// Ratios and times beyond these are some mistake, and would break the arithmetic of an axis.
 const DRAWABLE: std::ops::Range<f64> = 1e-9..1e15;
@@ -55,21 +55,25 @@ pub(crate) struct Point {
 #[derive(Debug, Default)]
 pub(crate) struct Axis {
     pub(crate) name: String,
-    /// Follows each number, for example `×`.
-    pub(crate) suffix: String,
-    /// Starts at zero when it is linear.
-    pub(crate) from_zero: bool,
+    pub(crate) quantity: Quantity,
+}
+
+/// What the numbers of an axis are, which decides how they are written and where ticks stand.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quantity {
+    /// Times divided by a time: around 1.
+    #[default]
+    Ratio,
+    /// Nanoseconds, written in the units that tables use: from zero when the axis is linear.
+    Time,
 }
 
 impl Point {
-    /// An estimate in units of `scale`; `None` when it is no number that a picture can show. An
-    /// end that cannot be shown is unbounded.
-    pub(crate) fn new(row: usize, interval: &Interval, scale: f64, label: String) -> Option<Self> {
-        let centre = Some(interval.centre / scale).filter(|centre| DRAWABLE.contains(centre))?;
-        let end = |end: Option<f64>| {
-            end.map(|end| end / scale)
-                .filter(|end| DRAWABLE.contains(end))
-        };
+    /// `None` when the estimate is no number that a picture can show. An end that cannot be shown
+    /// is unbounded.
+    pub(crate) fn new(row: usize, interval: &Interval, label: String) -> Option<Self> {
+        let centre = Some(interval.centre).filter(|centre| DRAWABLE.contains(centre))?;
+        let end = |end: Option<f64>| end.filter(|end| DRAWABLE.contains(end));
         Some(Self {
             row,
             centre,
@@ -163,12 +167,7 @@ impl Intervals {
             .name(self.axis.name.as_str())
             .name_location(NameLocation::Middle)
             .name_gap(30)
-            .axis_label(
-                AxisLabel::new()
-                    .color("@muted")
-                    .font_size(12)
-                    .formatter(format!("{{value}}{}", self.axis.suffix).as_str()),
-            )
+            .axis_label(AxisLabel::new().color("@muted").font_size(12))
             .split_line(
                 SplitLine::new()
                     .show(true)
@@ -237,10 +236,29 @@ impl Intervals {
                 option[name] = axis;
             }
         }
+        if let Some(grid) = option.pointer_mut("/grid/0").map(Value::take) {
+            option["grid"] = grid;
+        }
+        let scale = self.scale();
+        let ticks = json!(scale.ticks());
+        option["xAxis"]["axisLabel"]["formatter"] = json!(self.formatter(scale));
+        option["xAxis"]["axisLabel"]["customValues"] = ticks.clone();
+        // Lines of the grid stand where ticks do.
+        option["xAxis"]["axisTick"] = json!({ "customValues": ticks });
         option["xAxis"]["nameTextStyle"] = json!({ "color": "@muted", "fontSize": 12 });
         option["tooltip"]["renderMode"] = json!("richText");
         option["tooltip"]["textStyle"] = json!({ "color": "@ink", "fontSize": 13 });
         option["tooltip"]["confine"] = json!(true);
+    }
+
+    /// The chart kit's name for how ticks are written. An axis with equal steps has one unit; on a
+    /// logarithmic one each tick has its own, like the rows of a table.
+    fn formatter(&self, scale: Scale) -> &'static str {
+        match (self.axis.quantity, scale) {
+            (Quantity::Ratio, _) => "ratio",
+            (Quantity::Time, Scale::Log { .. }) => "time",
+            (Quantity::Time, Scale::Linear { max, .. }) => units::time_unit(max).1,
+        }
     }
 
     /// Room for the labels of the rows. Fonts differ between machines, so it is a generous guess
@@ -277,7 +295,7 @@ impl Intervals {
             low = low.min(number);
             high = high.max(number);
         }
-        Scale::over(low, high, self.axis.from_zero)
+        Scale::over(low, high, self.axis.quantity)
     }
 }
 
@@ -288,10 +306,16 @@ enum Scale {
     Log { base: f64, min: f64, max: f64 },
 }
 
+/// Ticks of a logarithmic axis in every decade.
+const MANTISSAS: [f64; 3] = [1.0, 2.0, 5.0];
+
+/// More ticks than this crowd a logarithmic axis: powers of ten are left.
+const MOST_TICKS: usize = 10;
+
 impl Scale {
     /// Ratios are equal steps on a logarithmic axis, so it is taken as soon as it has enough
     /// ticks; a narrow range gets a linear one with round ticks.
-    fn over(low: f64, high: f64, from_zero: bool) -> Self {
+    fn over(low: f64, high: f64, quantity: Quantity) -> Self {
         if !(low.is_finite() && high.is_finite() && low <= high) {
             return Self::Linear {
                 step: 1.0,
@@ -299,14 +323,23 @@ impl Scale {
                 max: 1.0,
             };
         }
+        let from_zero = quantity == Quantity::Time;
         let wide = if from_zero { 12.0 } else { 3.0 };
         if low > 0.0 && high / low > wide {
-            let base: f64 = if high / low > 200.0 { 10.0 } else { 2.0 };
-            let exponent = |value: f64| value.ln() / base.ln();
+            // Nobody halves a millisecond seven times; a ratio is halved and doubled.
+            if from_zero || high / low > 200.0 {
+                // Nothing sits on the edge, and no tick needs to.
+                let room = (high / low).powf(0.04);
+                return Self::Log {
+                    base: 10.0,
+                    min: low / room,
+                    max: high * room,
+                };
+            }
             return Self::Log {
-                base,
-                min: base.powf((exponent(low) - 1e-9).floor()),
-                max: base.powf((exponent(high) + 1e-9).ceil()),
+                base: 2.0,
+                min: (low.log2() - 1e-9).floor().exp2(),
+                max: (high.log2() + 1e-9).ceil().exp2(),
             };
         }
         // Nothing sits on the edge.
@@ -325,14 +358,53 @@ impl Scale {
             .find(|step| *step >= raw)
             .unwrap_or(raw);
         let (first, last) = ((low / step).floor(), (high / step).ceil());
-        // Ticks are whole multiples of the step; twelve digits take the noise of binary fractions off.
-        let tidy = |value: f64| format!("{value:.12e}").parse().unwrap_or(value);
+        // Ticks are whole multiples of the step.
         Self::Linear {
             step: tidy(step),
             min: tidy(first * step),
             max: tidy(last.max(first + 1.0) * step),
         }
     }
+
+    /// Where ticks stand, from left to right.
+    fn ticks(self) -> Vec<f64> {
+        match self {
+            Self::Linear { step, min, max } => {
+                let last = ((max - min) / step).round().clamp(0.0, 100.0) as u32;
+                (0..=last)
+                    .map(|number| tidy(min + f64::from(number) * step))
+                    .collect()
+            }
+            Self::Log { base, min, max } if base < 10.0 => {
+                std::iter::successors(Some(min), |tick| Some(tick * base))
+                    .take_while(|tick| *tick <= max)
+                    .collect()
+            }
+            Self::Log { min, max, .. } => {
+                let all: Vec<f64> = decimal_ticks(min, max)
+                    .filter(|tick| (min..=max).contains(tick))
+                    .collect();
+                if all.len() <= MOST_TICKS {
+                    return all;
+                }
+                let is_power = |tick: &f64| format!("{tick:e}").starts_with("1e");
+                all.into_iter().filter(is_power).collect()
+            }
+        }
+    }
+}
+
+/// 1, 2 and 5 times every power of ten around a range.
+fn decimal_ticks(low: f64, high: f64) -> impl Iterator<Item = f64> {
+    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    (first - 1..=last + 1).flat_map(|exponent| {
+        MANTISSAS.map(|mantissa| format!("{mantissa}e{exponent}").parse().unwrap_or(mantissa))
+    })
+}
+
+/// Twelve digits: the noise of binary fractions is off.
+fn tidy(value: f64) -> f64 {
+    format!("{value:.12e}").parse().unwrap_or(value)
 }
 
 #[cfg(test)]
@@ -341,8 +413,9 @@ mod tests {
 
     #[test]
     fn scales_suit_their_range() {
+        use Quantity::{Ratio, Time};
         assert_eq!(
-            Scale::over(0.22, 1.1, false),
+            Scale::over(0.22, 1.1, Ratio),
             Scale::Log {
                 base: 2.0,
                 min: 0.125,
@@ -350,7 +423,7 @@ mod tests {
             }
         );
         assert_eq!(
-            Scale::over(0.96, 1.04, false),
+            Scale::over(0.96, 1.04, Ratio),
             Scale::Linear {
                 step: 0.02,
                 min: 0.94,
@@ -358,7 +431,7 @@ mod tests {
             }
         );
         assert_eq!(
-            Scale::over(3.0, 18.0, true),
+            Scale::over(3.0, 18.0, Time),
             Scale::Linear {
                 step: 5.0,
                 min: 0.0,
@@ -366,7 +439,7 @@ mod tests {
             }
         );
         assert_eq!(
-            Scale::over(1.0, 1.0, false),
+            Scale::over(1.0, 1.0, Ratio),
             Scale::Linear {
                 step: 0.002,
                 min: 1.0,
@@ -374,7 +447,7 @@ mod tests {
             }
         );
         assert_eq!(
-            Scale::over(f64::INFINITY, f64::NEG_INFINITY, true),
+            Scale::over(f64::INFINITY, f64::NEG_INFINITY, Time),
             Scale::Linear {
                 step: 1.0,
                 min: 0.0,
@@ -382,12 +455,30 @@ mod tests {
             }
         );
         assert!(matches!(
-            Scale::over(1.0, 5000.0, true),
+            Scale::over(1.0, 5000.0, Time),
             Scale::Log { base: 10.0, .. }
         ));
         assert!(matches!(
-            Scale::over(-1.0, 5.0, false),
+            Scale::over(-1.0, 5.0, Ratio),
             Scale::Linear { .. }
         ));
+    }
+
+    #[test]
+    fn a_logarithmic_axis_of_times_ends_near_its_data() {
+        // 519 µs to 147 ms, in nanoseconds.
+        let scale = Scale::over(519e3, 147e6, Quantity::Time);
+        let ticks = [5e5, 1e6, 2e6, 5e6, 1e7, 2e7, 5e7, 1e8];
+        assert_eq!(scale.ticks(), ticks);
+        let Scale::Log { min, max, .. } = scale else {
+            panic!("{scale:?}");
+        };
+        assert!((4e5..519e3).contains(&min) && (147e6..2e8).contains(&max));
+        let scale = Scale::over(519.0, 147e6, Quantity::Time);
+        assert_eq!(scale.ticks(), [1e3, 1e4, 1e5, 1e6, 1e7, 1e8]);
+        let scale = Scale::over(0.22, 1.1, Quantity::Ratio);
+        assert_eq!(scale.ticks(), [0.125, 0.25, 0.5, 1.0, 2.0]);
+        let scale = Scale::over(0.96, 1.04, Quantity::Ratio);
+        assert_eq!(scale.ticks(), [0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06]);
     }
 }

@@ -5,4 +5,4 @@ mod intervals;
 mod svg;
 
 pub(crate) use draw::Drawer;
-pub(crate) use intervals::{Axis, Intervals, Point, Series, no_difference};
+pub(crate) use intervals::{Axis, Intervals, Point, Quantity, Series, no_difference};

@@ -1,7 +1,7 @@
 //! A family of verdicts: sentences, rows, tally and chart.
 
 use schema::{
-    printed::{self, Bounds},
+    printed::Bounds,
     tables::{ComparisonRow, ComparisonTable, JobTable, Verdict},
 };
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub(crate) struct Summary {
     pub(crate) badge: Badge,
     /// For example `faster in 5 of 6 settings`.
     pub(crate) headline: String,
-    /// For example `between 0.20× and 0.55×`; holds for all those pairs together.
+    /// For example `with intervals from 0.20× to 0.55×`; holds for all those pairs together.
     pub(crate) range: String,
     /// Whether there are ratios, and too few blocks to bound them.
     pub(crate) unbounded: bool,
@@ -225,16 +225,13 @@ fn summary(
         .rev()
         .max_by_key(|verdict| count(*verdict))?;
     let led = rows.iter().filter(|row| row.verdict == most);
-    let hull = printed::hull(led.filter_map(|row| row.ratio.as_ref()));
-    let limits = printed::limits(
-        [margin]
-            .into_iter()
-            .chain(rows.iter().filter_map(|row| row.floor)),
-    );
-    let range = match hull {
-        Some((Some(low), Some(high))) => interval::between(low, high, &limits).unwrap_or_default(),
-        _ => String::new(),
-    };
+    let ratios: Vec<_> = led
+        .filter_map(|row| {
+            let floor = row.floor;
+            Some((row.ratio.as_ref()?, Bounds { margin, floor }))
+        })
+        .collect();
+    let range = interval::reach(&ratios).unwrap_or_default();
     let total = rows.len();
     let others: Vec<String> = TOLD
         .iter()
@@ -250,7 +247,7 @@ fn summary(
         contender,
         badge,
         headline,
-        unbounded: hull.is_some() && range.is_empty(),
+        unbounded: !ratios.is_empty() && range.is_empty(),
         range,
         others: others.join(", "),
     })
@@ -350,7 +347,7 @@ mod tests {
         ];
         let (headline, range, others) = summarised(rows);
         assert_eq!(headline, "faster in 2 of 4 settings");
-        assert_eq!(range, "between 0.20× and 0.56×");
+        assert_eq!(range, "with intervals from 0.20× to 0.56×");
         assert_eq!(others, "1 too close to call, 1 not measured");
     }
 

@@ -7,7 +7,7 @@ use schema::tables::{ComparisonRow, ComparisonTable, JobTable};
 use super::comparison::{Contender, Family, Row, distinct};
 use crate::{
     ReportError,
-    chart::{Axis, Drawer, Intervals, Point, Series, no_difference},
+    chart::{Axis, Drawer, Intervals, Point, Quantity, Series, no_difference},
     picture::{self, Picture},
     text, units,
 };
@@ -50,8 +50,7 @@ pub(crate) fn draw(
                 "time ÷ time of {}",
                 text::shorten(&family.baseline.name, 40)
             ),
-            suffix: "×".to_owned(),
-            from_zero: false,
+            quantity: Quantity::Ratio,
         },
         reference: Some(no_difference(margin)),
         rows: room.rows.into_iter().map(str::to_owned).collect(),
@@ -71,5 +70,5 @@ fn point(place: usize, row: &Row, pair: &ComparisonRow) -> Option<Point> {
         "{}\n{} {} {}\n{}",
         row.setting, row.contender.name, printed.centre, printed.range, row.badge.word
     );
-    Point::new(place, ratio, 1.0, label)
+    Point::new(place, ratio, label)
 }

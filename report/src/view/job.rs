@@ -13,7 +13,7 @@ use super::{
     chrome::{Chrome, link},
     comparison::Family,
     forest,
-    setting::Settings,
+    setting::{self, Settings},
     times,
 };
 use crate::{
@@ -39,6 +39,7 @@ pub(crate) struct JobPage {
     cells_root: String,
     measure: Vec<Fact>,
     families: Vec<Family>,
+    answer_of_job: Option<Answer>,
     claims: Vec<Claim>,
     warnings: Vec<String>,
     floors: Vec<FloorLine>,
@@ -48,6 +49,41 @@ pub(crate) struct JobPage {
     shared: String,
     cells: Vec<Line>,
     picture_of_cells: Option<Picture>,
+}
+
+/// What there is to say where nothing was compared: the shortest step time.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer {
+    /// The cell in words.
+    name: String,
+    /// Name of its page, below the folder of the job's cells.
+    cell: String,
+    step: interval::Estimate,
+    /// How many cells were measured, where it is not the only one.
+    among: Option<String>,
+}
+
+impl Answer {
+    /// `None` where something was compared, or nothing was measured.
+    pub(crate) fn new(job: &JobTable, rows: &[&CellRow]) -> Option<Self> {
+        if !job.comparisons.is_empty() {
+            return None;
+        }
+        let measured: Vec<_> = rows
+            .iter()
+            .filter_map(|row| Some((row, &row.speed.as_ref()?.step_ns)))
+            .filter(|(_, step)| step.centre.is_finite())
+            .collect();
+        let (row, step) = measured
+            .iter()
+            .min_by(|(_, one), (_, other)| one.centre.total_cmp(&other.centre))?;
+        Some(Self {
+            name: setting::describe(&row.coordinates, &job.axes),
+            cell: row.id.0.clone(),
+            step: interval::step_time(step),
+            among: (measured.len() > 1).then(|| units::count(measured.len() as u64)),
+        })
+    }
 }
 
 /// A claim and its judgement.
@@ -113,6 +149,7 @@ impl JobPage {
             cells_root: format!("../cells/{}/", job.id),
             measure: measure(job, rows),
             families,
+            answer_of_job: Answer::new(job, rows),
             claims: job.claims.iter().map(claim).collect(),
             warnings: warnings(index, &job.id),
             floors: index

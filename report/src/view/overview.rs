@@ -41,6 +41,7 @@ struct Section {
     href: String,
     cells_root: String,
     families: Vec<Family>,
+    answer: Option<job::Answer>,
     /// How its cells ended.
     outcomes: Vec<Count>,
     claims: Vec<Count>,
@@ -92,6 +93,7 @@ fn section(index: &Index<'_>, job: &JobTable, families: Vec<Family>) -> Section 
         href: format!("jobs/{}.html", job.id),
         cells_root: format!("cells/{}/", job.id),
         families,
+        answer: job::Answer::new(job, index.cells_of(&job.id)),
         outcomes: job::tally(index.cells_of(&job.id).iter().map(|row| row.outcome.kind)),
         claims: claims(job),
     }

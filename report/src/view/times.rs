@@ -10,11 +10,11 @@ use super::{
 };
 use crate::{
     ReportError,
-    chart::{Axis, Drawer, Intervals, Point, Series},
+    chart::{Axis, Drawer, Intervals, Point, Quantity, Series},
     interval,
     marks::Marks,
     picture::{self, Picture},
-    units, words,
+    words,
 };
 
 /// A measured cell, ready to be placed.
@@ -48,15 +48,6 @@ pub(crate) fn draw(
             })
         })
         .collect();
-    let centres = timed
-        .iter()
-        .map(|cell| cell.step.centre)
-        .filter(|ns| ns.is_finite() && *ns > 0.0);
-    let Some(fastest) = centres.reduce(f64::min) else {
-        return Ok(None);
-    };
-    let (scale, unit) = units::time_unit(fastest);
-
     let values: BTreeSet<(bool, &str)> = timed
         .iter()
         .map(|cell| (cell.value != first, cell.value))
@@ -85,15 +76,14 @@ pub(crate) fn draw(
         points: timed
             .iter()
             .filter(|cell| cell.value == *value)
-            .filter_map(|cell| point(*places.get(cell.label.as_str())?, cell, contender, scale))
+            .filter_map(|cell| point(*places.get(cell.label.as_str())?, cell, contender))
             .collect(),
     });
     let chart = Intervals {
         series: series.collect(),
         axis: Axis {
-            name: format!("step time in {unit}"),
-            suffix: String::new(),
-            from_zero: true,
+            name: "step time".to_owned(),
+            quantity: Quantity::Time,
         },
         reference: None,
         rows: room.rows.into_iter().map(str::to_owned).collect(),
@@ -105,11 +95,11 @@ pub(crate) fn draw(
     picture::draw("cells", &chart, drawer, caption, &legend)
 }
 
-fn point(place: usize, cell: &Timed<'_>, contender: &Contender, scale: f64) -> Option<Point> {
+fn point(place: usize, cell: &Timed<'_>, contender: &Contender) -> Option<Point> {
     let printed = interval::step_time(cell.step);
     let label = format!(
         "{}\n{} {} {}",
         cell.label, contender.name, printed.centre, printed.range
     );
-    Point::new(place, cell.step, scale, label)
+    Point::new(place, cell.step, label)
 }

@@ -33,12 +33,12 @@ pub fn downloads(tables: &Tables) -> Result<Vec<Download>, ExportError> {
         ),
         download(
             "floors.csv",
-            "One row an engine and variant: noise between identical cells",
+            "One row an engine, variant and device of a job: noise between identical cells; made from the samples of twins and of their cells, block by block, as the page on method says",
             csv::floors(tables)?,
         ),
         download(
             "samples.parquet",
-            "One row a step: its time in nanoseconds, by cell, block, launch and round",
+            "One row a step: its time in nanoseconds, by cell, twin, block, launch and round; twin 0 is the cell itself, and those from 1 on are its twins, from which the noise floors are made",
             parquet::samples(tables)?,
         ),
         download(

@@ -13,10 +13,7 @@ use parquet::{
     errors::ParquetError,
     file::properties::WriterProperties,
 };
-use schema::{
-    Tables,
-    tables::{CellRow, LaunchRow},
-};
+use schema::{Tables, tables::LaunchRow};
 
 use crate::ExportError;
 
@@ -28,18 +25,19 @@ const BATCH_ROWS: usize = 1 << 20;
 /// Columns of words, each word written once.
 const WORDS: [&str; 5] = ["job", "cell", "group", "engine", "outcome"];
 
-/// Columns of numbers: the launch counts from 0 within its cell, rounds and steps within their
-/// launch and round.
-const PLACES: [&str; 4] = ["block", "launch", "round", "step"];
+/// Columns of numbers: the twin is 0 for the cell itself and counts its twins from 1; the launch
+/// counts from 0 within its cell or twin, rounds and steps within their launch and round.
+const PLACES: [&str; 5] = ["twin", "block", "launch", "round", "step"];
 
-/// All samples of all launches, whatever their outcome: the column `outcome` is the launch's.
+/// All samples of all launches of cells, then of twins, whatever their outcome: the column
+/// `outcome` is the launch's.
 pub(super) fn samples(tables: &Tables) -> Result<Vec<u8>, ExportError> {
     let schema = columns();
     let mut writer = writer(schema.clone()).map_err(parquet_error)?;
     let mut rows = Rows::default();
-    for cell in &tables.cells {
-        for (number, launch) in cell.launches.iter().enumerate() {
-            rows.add(cell, number, launch);
+    for source in sources(tables) {
+        for (number, launch) in source.launches.iter().enumerate() {
+            rows.add(&source, number, launch);
             if rows.samples_ns.len() >= BATCH_ROWS {
                 let batch = std::mem::take(&mut rows)
                     .batch(&schema)
@@ -51,6 +49,36 @@ pub(super) fn samples(tables: &Tables) -> Result<Vec<u8>, ExportError> {
     let batch = rows.batch(&schema).map_err(arrow_error)?;
     writer.write(&batch).map_err(parquet_error)?;
     writer.into_inner().map_err(parquet_error)
+}
+
+/// A cell or a twin, with its samples.
+struct Source<'a> {
+    job: &'a str,
+    cell: &'a str,
+    group: &'a str,
+    engine: String,
+    twin: u32,
+    launches: &'a [LaunchRow],
+}
+
+fn sources(tables: &Tables) -> impl Iterator<Item = Source<'_>> {
+    let cells = tables.cells.iter().map(|row| Source {
+        job: &row.job,
+        cell: &row.id.0,
+        group: &row.group,
+        engine: row.cell.engine.to_string(),
+        twin: 0,
+        launches: &row.launches,
+    });
+    let twins = tables.twins.iter().map(|row| Source {
+        job: &row.job,
+        cell: &row.cell.0,
+        group: &row.group,
+        engine: row.engine.clone(),
+        twin: row.number,
+        launches: &row.launches,
+    });
+    cells.chain(twins)
 }
 
 fn parquet_error(source: ParquetError) -> ExportError {
@@ -125,13 +153,12 @@ impl Words {
 }
 
 impl Rows {
-    fn add(&mut self, row: &CellRow, number: usize, launch: &LaunchRow) {
-        let engine = row.cell.engine.to_string();
+    fn add(&mut self, source: &Source<'_>, number: usize, launch: &LaunchRow) {
         let words: [&str; WORDS.len()] = [
-            &row.job,
-            &row.id.0,
-            &row.group,
-            &engine,
+            source.job,
+            source.cell,
+            source.group,
+            &source.engine,
             launch.outcome.kind.word(),
         ];
         for (round, samples) in launch.rounds.iter().enumerate() {
@@ -140,7 +167,8 @@ impl Rows {
                 let key = column.key(word);
                 column.keys.extend(std::iter::repeat_n(key, steps));
             }
-            let [block, launches, rounds, step] = &mut self.places;
+            let [twin, block, launches, rounds, step] = &mut self.places;
+            twin.extend(std::iter::repeat_n(source.twin, steps));
             block.extend(std::iter::repeat_n(launch.block, steps));
             launches.extend(std::iter::repeat_n(place(number), steps));
             rounds.extend(std::iter::repeat_n(place(round), steps));

@@ -122,7 +122,9 @@ fn parquet_holds_every_sample_in_order() {
     let written: Vec<u64> = tables
         .cells
         .iter()
-        .flat_map(|row| &row.launches)
+        .map(|row| &row.launches)
+        .chain(tables.twins.iter().map(|row| &row.launches))
+        .flatten()
         .flat_map(|launch| launch.rounds.iter().flatten())
         .copied()
         .collect();

@@ -1,4 +1,4 @@
-//! pandas reads the samples and finds the medians that the tables print.
+//! pandas reads the samples and finds the medians that the tables print, and the noise floors.
 
 use std::{path::PathBuf, process::Command};
 
@@ -7,12 +7,14 @@ use photofinish_aggregate::downloads;
 use crate::race::{run, tables};
 
 const CHECK: &str = r#"
-import json, sys
+import json, math, sys
 import pandas as pd
 folder = sys.argv[1]
 samples = pd.read_parquet(f"{folder}/samples.parquet")
-assert list(samples.columns) == ["job", "cell", "group", "engine", "outcome", "block", "launch", "round", "step", "sample_ns"], samples.columns
+assert list(samples.columns) == ["job", "cell", "group", "engine", "outcome", "twin", "block", "launch", "round", "step", "sample_ns"], samples.columns
 assert str(samples["sample_ns"].dtype) == "uint64" and samples["sample_ns"].notna().all()
+of_twins = samples
+samples = samples[samples["twin"] == 0]
 medians = samples.groupby(["cell", "block"], observed=True)["sample_ns"].median()
 rows = pd.read_csv(f"{folder}/cells.csv").set_index("cell")
 percentile = samples.groupby("cell", observed=True)["sample_ns"].quantile(0.95)
@@ -21,6 +23,32 @@ for cell, row in rows.iterrows():
 for row in json.load(open(f"{folder}/tables.json"))["cells"]:
     for launch in row["launches"]:
         assert abs(medians[row["id"], launch["block"]] - launch["median_ns"]) <= 0.5
+
+# Floors from the samples alone, as the page on method has it. All heats have six blocks.
+T5 = 2.570582
+cells = rows[["device"]]
+of_twins = of_twins.join(cells, on="cell")
+owner = ["job", "engine", "device"]
+blocks = of_twins.groupby(owner + ["group", "cell", "twin", "block"], observed=True)["sample_ns"].median()
+floors = pd.read_csv(f"{folder}/floors.csv").set_index(owner)
+found = {}
+for (*key, twin, block), time in blocks.items():
+    if twin > 0:
+        job, engine, device, group, cell = key
+        logs = found.setdefault((job, engine, device), {}).setdefault((group, cell, twin), [])
+        logs.append(math.log(time / blocks[(*key, 0, block)]))
+assert set(found) == set(floors.index), (found, floors)
+for key, pairs in found.items():
+    row = floors.loc[key]
+    logs = [log for pair in pairs.values() for log in pair]
+    n, mean = len(logs), sum(logs) / len(logs)
+    assert (n, len(pairs)) == (6, 1) == (row["blocks"], row["pairs"]), (key, pairs)
+    half = T5 * math.sqrt(sum((log - mean) ** 2 for log in logs) / (n - 1) / n)
+    ends = (math.exp(mean - half), math.exp(mean + half))
+    # What whole nanoseconds may hide is far below this.
+    near = lambda a, b: abs(a - b) <= 2e-5
+    assert near(ends[0], row["ratio_low"]) and near(ends[1], row["ratio_high"]), (key, ends, row)
+    assert near(max(ends[1], 1 / ends[0], math.exp(abs(mean))) - 1, row["floor"]), (key, ends, row)
 print(len(samples))
 "#;
 

@@ -85,7 +85,8 @@ impl FromStr for Percent {
     fn from_str(text: &str) -> Result<Self, String> {
         match split(text) {
             Some((number, "%")) if number > 0.0 && number <= 100.0 => Ok(Self {
-                share: number / 100.0,
+                // Not `number / 100.0`: 99.9 is no binary number, and dividing rounds it again.
+                share: format!("{number}e-2").parse().unwrap_or(number / 100.0),
             }),
             Some((_, "%")) => Err(format!("`{text}` must be more than 0% and at most 100%")),
             _ => Err(format!("`{text}` is no percentage: write it like `3%`")),
@@ -176,6 +177,7 @@ mod tests {
     #[test]
     fn literals_have_their_values() {
         assert_eq!("3%".parse(), Ok(Percent { share: 0.03 }));
+        assert_eq!("99.9%".parse(), Ok(Percent { share: 0.999 }));
         assert_eq!("2.5 %".parse(), Ok(Percent { share: 0.025 }));
         assert_eq!("300ms".parse(), Ok(Duration { ns: 300_000_000 }));
         assert_eq!(
