@@ -6,7 +6,7 @@ mod support;
 use std::{collections::BTreeMap, time::Duration};
 
 use schema::Mode;
-use support::{command, description, graph};
+use support::{command, description, graph, hello};
 use worker::{
     WorkerCommand,
     conformance::{self, CheckResult, ConformanceReport, Subject},
@@ -132,7 +132,7 @@ fn leaving_is_demanded() {
 
 /// A worker that is a script, so that it can be wrong in ways that the shared loop prevents.
 fn script(body: &str) -> WorkerCommand {
-    let hello = r#"{"hello":{"protocol":1,"engine":"synthetic","versions":{"sh":"1"},"worker":null,"variants":["steady"]}}"#;
+    let hello = hello();
     WorkerCommand {
         program: "/bin/sh".into(),
         args: vec!["-c".to_owned(), format!("echo '{hello}'; {body}")],

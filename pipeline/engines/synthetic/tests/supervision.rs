@@ -15,9 +15,9 @@ use std::{
 
 use schema::{
     OutcomeKind,
-    protocol::{CONTROL_VARIABLE, Measure, Reply, Request, Samples},
+    protocol::{CONTROL_VARIABLE, Measure, Reply, Request, Samples, VERSION},
 };
-use support::{command, load, within};
+use support::{command, hello, load, within};
 use worker::host::{Host, Interrupt, Limits, Transport};
 
 const FOREVER: Request = Request::Measure(Measure {
@@ -179,13 +179,8 @@ fn a_worker_speaks_over_a_loopback_address() {
         .unwrap();
     let (mut socket, _) = listener.accept().unwrap();
     let mut lines = BufReader::new(socket.try_clone().unwrap()).lines();
-    assert!(
-        lines
-            .next()
-            .unwrap()
-            .unwrap()
-            .starts_with("{\"hello\":{\"protocol\":1,")
-    );
+    let opening = format!("{{\"hello\":{{\"protocol\":{VERSION},");
+    assert!(lines.next().unwrap().unwrap().starts_with(&opening));
     socket.write_all(b"\"bye\"\n").unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "\"bye\"");
     assert!(child.wait().unwrap().success());
@@ -250,8 +245,7 @@ fn a_worker_does_not_outlive_its_supervisor() {
 
 #[test]
 fn two_replies_to_one_request_are_one_too_many() {
-    let hello =
-        r#"{"hello":{"protocol":1,"engine":"sh","versions":{},"worker":null,"variants":[]}}"#;
+    let hello = hello();
     // The second comes with the first, or a moment later.
     for pause in ["", "sleep 0.3;"] {
         let mut command = command(&[]);
