@@ -18,7 +18,10 @@ use schema::{
     protocol::{CONTROL_VARIABLE, Measure, Reply, Request, Samples, VERSION},
 };
 use support::{command, hello, load, within};
-use worker::host::{Host, Interrupt, Limits, Transport};
+use worker::{
+    WorkerCommand,
+    host::{Host, Interrupt, Limits, Transport},
+};
 
 const FOREVER: Request = Request::Measure(Measure {
     discard: 0,
@@ -62,6 +65,57 @@ fn a_paused_worker_stands_still_until_it_is_resumed() {
     host.pause().unwrap();
     let ended = host.finish(within(60));
     assert_eq!(ended.outcome, None, "finishing lets it go on first");
+}
+
+/// All that a worker started stands still with it, wherever it went.
+#[test]
+fn what_left_the_group_is_paused_too() {
+    let interrupt = Interrupt::new().unwrap();
+    let plain = |_: &mut WorkerCommand| ();
+    let wrapped = |command: &mut WorkerCommand| {
+        let program = std::mem::replace(&mut command.program, "setsid".into());
+        command.args = vec!["--wait".to_owned(), program.display().to_string()];
+    };
+    let cases: [(&str, fn(&mut WorkerCommand), usize); 3] = [
+        ("fork_bomb_lite", plain, 3),
+        ("leaves_group", plain, 2),
+        ("steady", wrapped, 2),
+    ];
+    for (variant, change, count) in cases {
+        let scratch = tempfile::tempdir().unwrap();
+        let mark = scratch.path().display().to_string();
+        let mut command = command(&[]);
+        command
+            .env
+            .insert("SYNTHETIC_TEST".to_owned(), mark.clone());
+        change(&mut command);
+        let mut host = Host::start(&command, &Limits::default(), &interrupt).unwrap();
+        host.hello(within(60)).unwrap();
+        let request = Request::Load(Box::new(load(variant, scratch.path())));
+        host.request(&request, within(60)).unwrap();
+        for _ in 0..3 {
+            host.pause().unwrap();
+            let states = states_of(&mark);
+            assert_eq!(states, vec!['T'; count], "{variant}");
+            host.resume().unwrap();
+            assert!(host.request(&FEW, within(60)).is_ok(), "{variant}");
+        }
+        assert!(!states_of(&mark).contains(&'T'), "{variant}");
+        assert_eq!(host.finish(within(60)).outcome, None, "{variant}");
+    }
+}
+
+/// What the processes do that have this word in their environment.
+fn states_of(mark: &str) -> Vec<char> {
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains(mark)
+        })
+        .filter_map(state)
+        .collect()
 }
 
 #[test]

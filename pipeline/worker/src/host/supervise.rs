@@ -115,6 +115,11 @@ impl Supervised {
         self.watch.look_at_leader();
     }
 
+    /// Processor time of the launch's living processes, in ticks of a hundredth of a second.
+    pub(super) fn cpu_ticks(&self) -> u64 {
+        self.process.cpu_ticks()
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.process.pid().as_raw().unsigned_abs()
     }
@@ -345,18 +350,21 @@ impl Supervised {
         }
         // What it wrote so far must not be what fills its log's pipe later.
         self.look_after(Instant::now())?;
-        // Orphans that it has by now are its own, not those of the worker that goes on next.
-        drop(self.process.others());
-        if self.process.stop() {
-            self.paused = true;
-            Ok(())
-        } else if self.process.wait_for_death(Instant::now()) {
-            Err(self.died("before it was paused"))
-        } else {
-            Err(self.give_up(
-                OutcomeKind::Crashed,
-                "the worker could not be stopped".to_owned(),
-            ))
+        // This also finds orphans, which by now are its own, not those of the worker that goes on
+        // next.
+        match self.process.stop() {
+            Ok(()) => {
+                self.paused = true;
+                Ok(())
+            }
+            Err(_) if self.process.wait_for_death(Instant::now()) => {
+                Err(self.died("before it was paused"))
+            }
+            Err(reason) => {
+                let reason =
+                    format!("the worker could not be stopped while others are measured: {reason}");
+                Err(self.give_up(OutcomeKind::Crashed, reason))
+            }
         }
     }
 
