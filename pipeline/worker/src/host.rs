@@ -248,6 +248,11 @@ impl Host {
         self.worker.cpu_ticks()
     }
 
+    /// Resident sets of the worker and of all that it started.
+    pub(crate) fn resident_bytes(&self) -> Vec<u64> {
+        self.worker.all_resident_bytes()
+    }
+
     /// Closes the supervisor's end of the stream, as if it had gone.
     pub(crate) fn close_stream(&mut self) {
         self.worker.close_stream();

@@ -120,6 +120,14 @@ impl Supervised {
         self.process.cpu_ticks()
     }
 
+    /// Resident sets of the launch's living processes.
+    pub(super) fn all_resident_bytes(&self) -> Vec<u64> {
+        std::iter::once(self.process.pid())
+            .chain(self.process.others())
+            .filter_map(procfs::resident_bytes)
+            .collect()
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.process.pid().as_raw().unsigned_abs()
     }
