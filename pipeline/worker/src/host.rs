@@ -191,6 +191,8 @@ impl Host {
             Err(reason) => Err(self.worker.give_up(OutcomeKind::Crashed, reason)),
             Ok(reply) => {
                 self.worker.expect_end()?;
+                // A launch may be shorter than the time between two looks.
+                self.worker.expect_no_kill()?;
                 match reply {
                     Reply::Failed(outcome) => Err(outcome),
                     reply => Ok(reply),

@@ -48,6 +48,8 @@ behaviours! {
     MemoryEater = "memory_eater",
     /// A child of it does, in `load`.
     MemoryEaterChild = "memory_eater_child",
+    /// A child of it does, in `load`; once that is killed, all goes on as if nothing had happened.
+    LosesChild = "loses_child",
     /// Starts two processes that outlive it, one of them in a process group of its own.
     ForkBombLite = "fork_bomb_lite",
     /// Moves to another process group, that of a child.

@@ -122,6 +122,7 @@ fn misbehave(behaviour: Behaviour, scratch: &Path) -> Result<(), Outcome> {
             spawn("--eat", false)?;
             mischief::hang()
         }
+        Behaviour::LosesChild => attempt(mischief::lose_child())?,
         Behaviour::ForkBombLite => {
             spawn("--linger", false)?;
             spawn("--linger", true)?;

@@ -138,6 +138,16 @@ pub(crate) fn leave_when_resumed() -> io::Result<()> {
     signal_hook::flag::register_conditional_shutdown(SIGCONT, 5, now).map(drop)
 }
 
+/// Waits for the end of a child that takes more and more memory.
+pub(crate) fn lose_child() -> io::Result<()> {
+    let mut child = Command::new(std::env::current_exe()?);
+    child
+        .arg("--eat")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    child.status().map(drop)
+}
+
 /// Moves to the process group of a child that does nothing.
 pub(crate) fn leave_group() -> io::Result<()> {
     let child = spawn("--linger", true)?;

@@ -305,6 +305,8 @@ fn memory_is_limited() {
         ("memory_eater", false),
         ("memory_eater_child", true),
         ("memory_eater_child", false),
+        ("loses_child", true),
+        ("loses_child", false),
     ] {
         let limits = Limits {
             memory_bytes: Some(200 << 20),

@@ -70,13 +70,14 @@ fn a_paused_worker_stands_still_until_it_is_resumed() {
 /// All that a worker started stands still with it, wherever it went.
 #[test]
 fn what_left_the_group_is_paused_too() {
+    type Case = (&'static str, fn(&mut WorkerCommand), usize);
     let interrupt = Interrupt::new().unwrap();
     let plain = |_: &mut WorkerCommand| ();
     let wrapped = |command: &mut WorkerCommand| {
         let program = std::mem::replace(&mut command.program, "setsid".into());
         command.args = vec!["--wait".to_owned(), program.display().to_string()];
     };
-    let cases: [(&str, fn(&mut WorkerCommand), usize); 3] = [
+    let cases: [Case; 3] = [
         ("fork_bomb_lite", plain, 3),
         ("leaves_group", plain, 2),
         ("steady", wrapped, 2),
