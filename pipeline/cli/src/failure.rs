@@ -41,10 +41,12 @@ impl Failure {
 
     /// Interrupted, resumable.
     pub(crate) fn interrupted() -> Self {
-        Self::new(
-            130,
-            "interrupted: the same command goes on where it stopped",
-        )
+        Self::interrupted_with("the same command goes on where it stopped")
+    }
+
+    /// Interrupted; the words say what the same command does next time.
+    pub(crate) fn interrupted_with(next: &str) -> Self {
+        Self::new(130, format!("interrupted: {next}"))
     }
 
     /// Something that no user can cause.

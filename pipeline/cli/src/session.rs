@@ -104,7 +104,10 @@ impl Session {
     /// How a failed installation ends.
     pub(crate) fn install_failure(&self, error: &CatalogError) -> Failure {
         match error {
-            _ if self.interrupt.is_set() => Failure::interrupted(),
+            _ if self.interrupt.is_set() => Failure::interrupted_with(
+                "what is installed and wheels that are whole are kept, and the same command fetches \
+                 the rest",
+            ),
             CatalogError::UnknownEngine { .. } | CatalogError::Settings { .. } => {
                 Failure::usage(error)
             }

@@ -261,6 +261,20 @@ fn whatever_is_interrupted_leaves_nothing_temporary() {
     assert!(interrupted.contains(&"bench") && interrupted.contains(&"report"));
 }
 
+/// A check keeps nothing, and does not promise to.
+#[test]
+fn an_interrupted_check_says_that_it_starts_anew() {
+    let user = User::new();
+    let child = user
+        .command(&["engines", "check", "other/steady"])
+        .spawn()
+        .unwrap();
+    wait_for("a handler", || heeds(child.id()));
+    let output = interrupt(child);
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+    assert_says(&output, "the same command starts anew");
+}
+
 /// Waits until something holds; it must within two minutes.
 fn wait_for(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();

@@ -4,6 +4,7 @@
 mod asking;
 mod conversation;
 mod leaving;
+mod pausing;
 mod results;
 mod subject;
 
@@ -74,7 +75,7 @@ const CHECKS: &[(&str, &str, Run)] = &[
     ("load", "loads a network and says how", conversation::load),
     (
         "outputs",
-        "gives outputs of the right names and sizes, finite, the same each time",
+        "gives outputs of the right names and shapes, finite, the same each time",
         results::outputs,
     ),
     (
@@ -82,11 +83,20 @@ const CHECKS: &[(&str, &str, Run)] = &[
         "gives the updates of all weights and the losses, the same after steps and a reset",
         results::training,
     ),
-    ("warm_up", "warms up within its limits", results::warm_up),
+    (
+        "warm_up",
+        "warms up for at least the steps, and not much more than the time, that it is told",
+        results::warm_up,
+    ),
     (
         "measure_count",
         "measures as many steps as it is told to",
         results::measure_count,
+    ),
+    (
+        "measure_discard",
+        "runs the steps to be discarded first; looked at where a step lasts 10 µs or more",
+        results::measure_discard,
     ),
     (
         "measure_time",
@@ -98,7 +108,11 @@ const CHECKS: &[(&str, &str, Run)] = &[
         "stops at the largest number of steps",
         results::measure_most,
     ),
-    ("memory", "tells its memory use", results::memory),
+    (
+        "memory",
+        "tells its memory use in bytes, about as the kernel sees it",
+        results::memory,
+    ),
     ("reset", "goes back to its initial state", results::reset),
     (
         "order",
@@ -112,13 +126,18 @@ const CHECKS: &[(&str, &str, Run)] = &[
     ),
     (
         "unknown_message",
-        "refuses messages and fields that it does not know",
+        "refuses messages and fields that it does not know, before and after `load`",
         asking::unknown,
     ),
     (
         "cancel",
         "ends a long measurement early when told to, and only that",
         asking::cancel,
+    ),
+    (
+        "pause",
+        "stands still when it is stopped, with all that it started, and then goes on",
+        pausing::pause,
     ),
     (
         "silence",

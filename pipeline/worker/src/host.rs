@@ -191,6 +191,8 @@ impl Host {
             Err(reason) => Err(self.worker.give_up(OutcomeKind::Crashed, reason)),
             Ok(reply) => {
                 self.worker.expect_end()?;
+                // A launch may be shorter than the time between two looks.
+                self.worker.expect_no_kill()?;
                 match reply {
                     Reply::Failed(outcome) => Err(outcome),
                     reply => Ok(reply),
@@ -225,11 +227,11 @@ impl Host {
         self.worker.exit_status()
     }
 
-    /// Stops all processes of the worker, its spinning threads included, until
-    /// [`resume`](Self::resume) or the next request.
+    /// Stops the worker and all that it started, spinning threads and what left its process group
+    /// included, until [`resume`](Self::resume) or the next request.
     ///
     /// # Errors
-    /// The outcome of a worker that died.
+    /// The outcome of a worker that died, or that could not be stopped.
     pub fn pause(&mut self) -> Result<(), Outcome> {
         self.worker.pause()
     }
@@ -240,6 +242,17 @@ impl Host {
     /// The outcome of a worker that died.
     pub fn resume(&mut self) -> Result<(), Outcome> {
         self.worker.resume()
+    }
+
+    /// Processor time of the worker and of all that it started, as far as they live, in ticks of a
+    /// hundredth of a second.
+    pub(crate) fn cpu_ticks(&self) -> u64 {
+        self.worker.cpu_ticks()
+    }
+
+    /// Resident sets of the worker and of all that it started.
+    pub(crate) fn resident_bytes(&self) -> Vec<u64> {
+        self.worker.all_resident_bytes()
     }
 
     /// Closes the supervisor's end of the stream, as if it had gone.

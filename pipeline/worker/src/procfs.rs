@@ -37,10 +37,14 @@ pub(crate) struct Stat {
     pub(crate) parent: Pid,
     /// Its process group.
     pub(crate) group: Pid,
+    /// Processor time so far, its dead threads included, in ticks of a hundredth of a second.
+    pub(crate) cpu_ticks: u64,
     /// When it started, in ticks since boot: with its number this names it for good.
     pub(crate) start: u64,
     /// Whether it is dead, and waits to be reaped.
     pub(crate) dead: bool,
+    /// Whether it was stopped.
+    pub(crate) stopped: bool,
 }
 
 /// What the kernel tells of a process, if there is one.
@@ -48,18 +52,29 @@ pub(crate) fn stat(pid: Pid) -> Option<Stat> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Fields 3 (state), 4 (parent), 5 (process group) and 22 (start) of `/proc/PID/stat`; field 2, the
-/// program's name, may hold anything, so the count starts after its closing parenthesis (man 5
-/// proc).
+/// Fields 3 (state), 4 (parent), 5 (process group), 14 and 15 (user and system time) and 22 (start)
+/// of `/proc/PID/stat`; field 2, the program's name, may hold anything, so the count starts after
+/// its closing parenthesis (man 5 proc).
 fn parse(stat: &str) -> Option<Stat> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
     let state = fields.next()?;
     Some(Stat {
         parent: Pid::from_raw(fields.next()?.parse().ok()?),
         group: Pid::from_raw(fields.next()?.parse().ok()?),
-        start: fields.nth(16)?.parse().ok()?,
+        cpu_ticks: {
+            let user: u64 = fields.nth(8)?.parse().ok()?;
+            user.saturating_add(fields.next()?.parse().ok()?)
+        },
+        start: fields.nth(6)?.parse().ok()?,
         dead: matches!(state, "Z" | "X"),
+        stopped: matches!(state, "T" | "t"),
     })
+}
+
+/// What a process calls itself, for a reader.
+pub(crate) fn name(pid: Pid) -> String {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_ascii().escape_ascii().to_string()
 }
 
 /// What is added to the score by which the kernel chooses whom to kill for want of memory.
@@ -128,7 +143,9 @@ mod tests {
             (stat.parent, stat.group),
             (Pid::from_raw(1), Pid::from_raw(42))
         );
-        assert_eq!((stat.start, stat.dead), (777, false));
+        assert_eq!((stat.start, stat.dead, stat.stopped), (777, false, false));
+        assert_eq!(stat.cpu_ticks, 5 + 6);
+        assert!(parse(&format!("7 (a) T 1 {rest}")).unwrap().stopped);
         assert!(parse(&format!("7 (a) Z 1 {rest}")).unwrap().dead);
         assert_eq!(parse("7 (a) S 1 42 42"), None);
         assert_eq!(parse("7 (a"), None);
@@ -140,7 +157,8 @@ mod tests {
         assert!(processes().any(|pid| pid == me));
         let stat = stat(me).unwrap();
         assert_eq!((stat.group, stat.parent), (getpgrp(), getppid()));
-        assert!(!stat.dead && stat.start > 0);
+        assert!(!stat.dead && !stat.stopped && stat.start > 0);
+        assert!(!name(me).is_empty());
         assert!(oom_score(me).is_some() && is_neighbour(me));
         assert!(resident_bytes(me).unwrap() > 0);
         assert!(unshared_pages(me).unwrap() > 0);

@@ -26,7 +26,9 @@ pub(crate) fn check(session: &Session, wanted: &[String]) -> Result<(), Failure>
         session.printer.human(&subject.to_string());
         reports.push(check_one(session, subject)?);
         if session.interrupt.is_set() {
-            return Err(Failure::interrupted());
+            return Err(Failure::interrupted_with(
+                "nothing of a check is kept, so that the same command starts anew",
+            ));
         }
     }
     session.printer.json(&reports)?;

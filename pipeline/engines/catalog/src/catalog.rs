@@ -32,7 +32,7 @@ pub struct Catalog {
 pub enum EngineState {
     /// Nothing of it is here.
     NotInstalled {
-        /// What its installation downloads, in bytes.
+        /// What its installation has to download still, in bytes.
         download_bytes: u64,
         /// What it takes on the disk, in bytes.
         disk_bytes: u64,
@@ -133,7 +133,8 @@ impl Catalog {
         }
     }
 
-    /// Where an engine stands, by the sizes of its files.
+    /// Where an engine stands, by the sizes of its files. What an installation would take depends
+    /// on the Python at hand, which is asked for its version.
     ///
     /// # Errors
     /// When there is no such engine.
@@ -157,7 +158,9 @@ impl Catalog {
             },
             Found::Broken(what) => EngineState::Broken { what },
             Found::Nothing => {
-                let (download_bytes, disk_bytes) = lock.largest_bytes();
+                let place = Place::of(engine, lock, &self.settings);
+                let (download_bytes, disk_bytes) =
+                    install::sizes_ahead(lock, &place, &self.settings);
                 EngineState::NotInstalled {
                     download_bytes,
                     disk_bytes,

@@ -1,6 +1,7 @@
 //! Downloads wheels, one by one, into a folder that outlives an interrupted attempt.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -15,6 +16,28 @@ use crate::{
     pip,
     place::Place,
 };
+
+/// How often a wheel is asked for whose download is cut off.
+const ATTEMPTS: u32 = 3;
+
+/// How an attempt to download a wheel failed.
+struct Failed {
+    error: CatalogError,
+    /// What had arrived, in bytes, if it did not arrive whole.
+    cut_off: Option<u64>,
+    /// Whether another attempt may go better.
+    again: bool,
+}
+
+impl From<CatalogError> for Failed {
+    fn from(error: CatalogError) -> Self {
+        Self {
+            error,
+            cut_off: None,
+            again: false,
+        }
+    }
+}
 
 /// The wheels of one installation.
 pub(crate) struct Downloads<'a> {
@@ -57,12 +80,42 @@ impl Downloads<'_> {
         }
     }
 
+    /// Downloads a wheel, again where the connection is cut.
     fn download(
         &self,
         pin: &Pin,
         wheel: &Wheel,
         observer: &mut dyn InstallObserver,
     ) -> Result<PathBuf, CatalogError> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match self.attempt(pin, wheel, observer) {
+                Ok(path) => return Ok(path),
+                Err(failed) if failed.again && attempts < ATTEMPTS => {}
+                Err(Failed {
+                    cut_off: Some(arrived_bytes),
+                    ..
+                }) => {
+                    return Err(CatalogError::CutOff {
+                        engine: self.engine.to_owned(),
+                        file: wheel.file.clone(),
+                        attempts,
+                        arrived_bytes,
+                        total_bytes: wheel.download_bytes,
+                    });
+                }
+                Err(failed) => return Err(failed.error),
+            }
+        }
+    }
+
+    fn attempt(
+        &self,
+        pin: &Pin,
+        wheel: &Wheel,
+        observer: &mut dyn InstallObserver,
+    ) -> Result<PathBuf, Failed> {
         let (scratch, to) = (self.staging.join("tmp"), self.staging.join("fetched"));
         for folder in [&scratch, &to] {
             fs::create_dir_all(folder).map_err(CatalogError::io("make", folder))?;
@@ -79,18 +132,36 @@ impl Downloads<'_> {
             wheel,
             observer,
             told_bytes: None,
+            seen: BTreeMap::new(),
         };
         match child::run(&mut command, &mut follow) {
-            Err(error) => Err(CatalogError::io("start", &self.python.program)(error)),
-            Ok(Ended::Interrupted) => Err(CatalogError::Interrupted),
+            Err(error) => Err(CatalogError::io("start", &self.python.program)(error).into()),
+            Ok(Ended::Interrupted) => Err(CatalogError::Interrupted.into()),
             Ok(Ended::Exited { status, log }) if !status.success() => {
                 let step = format!("download {} {}", pin.name, pin.version);
-                Err(pip::failure(self.engine, step, self.settings, log))
+                Err(self.failed(step, log, wheel, follow.arrived_bytes()))
             }
             Ok(Ended::Exited { .. }) => {
                 follow.tell(wheel.download_bytes);
-                self.only_wheel(&to, wheel)
+                Ok(self.only_wheel(&to, wheel)?)
             }
+        }
+    }
+
+    /// Tells content that did not arrive whole from content that is another.
+    fn failed(&self, step: String, log: String, wheel: &Wheel, arrived: Option<u64>) -> Failed {
+        let mismatch = pip::is_mismatch(&log);
+        let short = arrived.filter(|&bytes| bytes < wheel.download_bytes);
+        let cut_off = if pip::is_cut_off(&log) {
+            Some(arrived.unwrap_or(0))
+        } else {
+            short.filter(|_| mismatch)
+        };
+        Failed {
+            // What came and went too fast to be seen may have been cut off as well.
+            again: cut_off.is_some() || mismatch && arrived.is_none(),
+            cut_off,
+            error: pip::failure(self.engine, step, self.settings, log),
         }
     }
 
@@ -164,9 +235,32 @@ struct Growing<'a> {
     wheel: &'a Wheel,
     observer: &'a mut dyn InstallObserver,
     told_bytes: Option<u64>,
+    /// The wheels that pip was seen to write, held open: pip removes what it does not like, and
+    /// its size is what tells why.
+    seen: BTreeMap<PathBuf, fs::File>,
 }
 
 impl Growing<'_> {
+    /// How much of the wheel came; `None` where none was seen to come.
+    fn arrived_bytes(&self) -> Option<u64> {
+        let sizes = self.seen.values().filter_map(|file| file.metadata().ok());
+        sizes.map(|meta| meta.len()).max()
+    }
+
+    /// Takes hold of wheels that pip writes.
+    fn hold(&mut self, folder: &Path) {
+        for entry in WalkDir::new(folder).into_iter().flatten() {
+            let path = entry.path();
+            let is_wheel = path.extension().is_some_and(|extension| extension == "whl");
+            if is_wheel
+                && !self.seen.contains_key(path)
+                && let Ok(file) = fs::File::open(path)
+            {
+                self.seen.insert(path.to_owned(), file);
+            }
+        }
+    }
+
     fn tell(&mut self, done_bytes: u64) {
         if self.told_bytes == Some(done_bytes) {
             return;
@@ -184,6 +278,7 @@ impl Growing<'_> {
 impl Follow for Growing<'_> {
     fn tick(&mut self) -> bool {
         let staging = self.downloads.staging;
+        self.hold(&staging.join("tmp"));
         // While pip moves the wheel it is in both folders: the larger of the two is what we have.
         let arrived =
             folder_bytes(&staging.join("tmp")).max(folder_bytes(&staging.join("fetched")));

@@ -111,6 +111,25 @@ pub enum CatalogError {
         /// The end of what pip wrote.
         log: String,
     },
+    /// The connection was cut in the middle of a wheel, again and again.
+    #[error(
+        "the download of {file} for engine `{engine}` was cut off {attempts} times, at last after \
+         {} of {}: check the network, and run the same command again; wheels that are whole are \
+         kept",
+        crate::observe::megabytes(*arrived_bytes), crate::observe::megabytes(*total_bytes)
+    )]
+    CutOff {
+        /// The engine.
+        engine: String,
+        /// The wheel's file name.
+        file: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// What had arrived, in bytes.
+        arrived_bytes: u64,
+        /// Its size, in bytes.
+        total_bytes: u64,
+    },
     /// A wheel is not the one that the lock file names.
     #[error(
         "{file} is not the wheel that the lock file of engine `{engine}` names ({found}): it was \
@@ -146,7 +165,7 @@ pub enum CatalogError {
     #[error("{0}")]
     NoWorker(String),
     /// The user asked to stop.
-    #[error("interrupted; what was downloaded completely is kept for the next attempt")]
+    #[error("interrupted: wheels that are whole are kept, and the same command fetches the rest")]
     Interrupted,
 }
 

@@ -13,7 +13,7 @@ use crate::{
     download::Downloads,
     engine::{BuiltIn, Origin, Recipe},
     guard::Guard,
-    lock::{Pin, Wheel},
+    lock::{Lock, Pin, Wheel},
     place::Place,
     unpack,
 };
@@ -147,6 +147,38 @@ fn remove_tree(folder: &Path) {
     }
 }
 
+/// What is left to download of wheels, and what they take unpacked, in bytes.
+fn sizes(place: &Place, wheels: &[(&Pin, &Wheel)]) -> (u64, u64) {
+    let missing = |wheel: &Wheel| !place.downloads().join(&wheel.file).exists();
+    let download_bytes = wheels
+        .iter()
+        .filter(|(_, wheel)| missing(wheel))
+        .map(|(_, wheel)| wheel.download_bytes)
+        .sum();
+    let disk_bytes = wheels.iter().map(|(_, wheel)| wheel.unpacked_bytes).sum();
+    (download_bytes, disk_bytes)
+}
+
+/// What an installation would download, and take on the disk, in bytes: with the Python that is
+/// found, or at most where none will do.
+pub(crate) fn sizes_ahead(lock: &Lock, place: &Place, settings: &Settings) -> (u64, u64) {
+    Python::find(settings, &mut Quiet)
+        .ok()
+        .and_then(|python| Some(sizes(place, &lock.wheels_for(&python.tag).ok()?)))
+        .unwrap_or_else(|| lock.largest_bytes())
+}
+
+/// Watches nothing, and stops nothing.
+struct Quiet;
+
+impl InstallObserver for Quiet {
+    fn event(&mut self, _: InstallEvent) {}
+
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
 /// One attempt to install an engine.
 struct Installation<'a> {
     name: &'a str,
@@ -192,16 +224,7 @@ impl Installation<'_> {
         wheels: &[(&Pin, &Wheel)],
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        let missing = |wheel: &Wheel| !self.place.downloads().join(&wheel.file).exists();
-        let download_bytes = wheels
-            .iter()
-            .filter(|(_, wheel)| missing(wheel))
-            .map(|(_, wheel)| wheel.download_bytes)
-            .sum::<u64>();
-        let disk_bytes = wheels
-            .iter()
-            .map(|(_, wheel)| wheel.unpacked_bytes)
-            .sum::<u64>();
+        let (download_bytes, disk_bytes) = sizes(self.place, wheels);
         observer.event(InstallEvent::Begin {
             engine: self.name.to_owned(),
             download_bytes,

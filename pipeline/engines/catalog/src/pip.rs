@@ -1,6 +1,6 @@
 //! How pip is called.
 
-use std::{path::Path, process::Command};
+use std::{env, path::Path, process::Command};
 
 use crate::{CatalogError, Python, Settings};
 
@@ -15,6 +15,12 @@ const UNSET: [&str; 8] = [
     "PIP_ROOT",
     "PIP_TARGET",
 ];
+
+/// How often pip may go on with a download that was cut off.
+const RESUME: &str = "PIP_RESUME_RETRIES";
+
+/// What pip says of content that is not what was asked for.
+const MISMATCH: &str = "DO NOT MATCH THE HASHES";
 
 const COMMON: [&str; 6] = [
     "--no-deps",
@@ -44,6 +50,11 @@ pub(crate) fn download(
         .arg("--dest")
         .arg(to);
     command.arg("--requirement").arg(requirements);
+    // From 25.1 on, pip goes on with a download that was cut off; older ones do not know the
+    // variable, and heed it no more than any other.
+    if env::var_os(RESUME).is_none() {
+        command.env(RESUME, "5");
+    }
     look_in(&mut command, settings);
     command
 }
@@ -129,6 +140,18 @@ fn pip(python: &Python, scratch: &Path) -> Command {
     command
 }
 
+/// Whether pip's output says that the content is not what was asked for. An old pip says so of
+/// content that did not arrive whole as well.
+pub(crate) fn is_mismatch(log: &str) -> bool {
+    log.contains(MISMATCH)
+}
+
+/// Whether pip's output says that the content did not arrive whole.
+pub(crate) fn is_cut_off(log: &str) -> bool {
+    let signs = ["IncompleteRead", "incomplete-download", "not enough bytes"];
+    signs.iter().any(|sign| log.contains(sign))
+}
+
 /// The error that pip's output stands for.
 pub(crate) fn failure(
     engine: &str,
@@ -142,7 +165,7 @@ pub(crate) fn failure(
         "another package index, or a folder of wheels, can be named in {} ([pip] index_url, find_links)",
         config.display()
     );
-    let hint = if has(&["DO NOT MATCH THE HASHES"]) {
+    let hint = if is_mismatch(&log) {
         String::from(
             "the package index holds other content than the lock file names, so nothing was installed",
         )

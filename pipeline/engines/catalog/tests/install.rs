@@ -331,58 +331,6 @@ fn who_waits_for_another_installer_can_be_interrupted() {
 }
 
 #[test]
-fn another_package_index_can_be_named() {
-    let case = Demo::new();
-    let simple = case.folder.path().join("simple");
-    for wheel in &case.wheels {
-        let folder = simple.join(wheel.name);
-        fs::create_dir_all(&folder).unwrap();
-        let file = wheel.file.file_name().unwrap().to_str().unwrap();
-        fs::copy(&wheel.file, folder.join(file)).unwrap();
-        fs::write(
-            folder.join("index.html"),
-            format!("<a href=\"{file}\">{file}</a>"),
-        )
-        .unwrap();
-    }
-    let mut settings = case.settings.clone();
-    settings.pip.find_links.clear();
-    let nowhere = Catalog::with_engines(vec![case.engine()], &settings).unwrap();
-    let error = nowhere
-        .install(&demo(), &mut Watcher::default())
-        .unwrap_err();
-    let CatalogError::Pip { hint, .. } = &error else {
-        panic!("{error}")
-    };
-    assert!(
-        hint.contains("config.toml ([pip] index_url, find_links)"),
-        "{hint}"
-    );
-
-    settings.pip.index_url = Some(format!("file://{}", simple.display()));
-    let there = Catalog::with_engines(vec![case.engine()], &settings).unwrap();
-    there.install(&demo(), &mut Watcher::default()).unwrap();
-}
-
-#[test]
-fn without_a_network_the_error_says_so_and_what_else_to_do() {
-    let mut case = Demo::new();
-    case.settings.pip.find_links.clear();
-    // The port of the discard service, where nothing listens.
-    case.settings.pip.index_url = Some(String::from("http://127.0.0.1:9/simple"));
-    let error = case
-        .catalog()
-        .install(&demo(), &mut Watcher::default())
-        .unwrap_err();
-    let CatalogError::Pip { hint, log, .. } = &error else {
-        panic!("{error}")
-    };
-    assert!(hint.starts_with("check the network; "), "{hint}\n{log}");
-    assert!(!case.home().exists());
-    assert!(case.left_in_staging().is_empty());
-}
-
-#[test]
 fn wheels_are_kept_when_the_user_says_so() {
     let mut case = Demo::new();
     case.settings.keep_wheels = true;
@@ -462,6 +410,48 @@ fn without_a_fitting_python_the_error_says_what_to_install() {
         missing.starts_with("no python3 is on the search path"),
         "{missing}"
     );
+}
+
+#[test]
+fn the_sizes_ahead_are_those_of_the_python_at_hand() {
+    let mut case = Demo::new();
+    let wheels = |python: &str, sizes: &str, hash: char| {
+        let hash = String::from(hash).repeat(64);
+        let comment = format!("# demo-1.0-{python}-{python}-linux_x86_64.whl {sizes} {hash}");
+        (comment, format!(" \\\n    --hash=sha256:{hash}"))
+    };
+    let (old, new) = (
+        wheels("cp311", "700 90", 'a'),
+        wheels("cp312", "12 34", 'b'),
+    );
+    let lock = format!(
+        "{}\n{}\nphotofinish-demo==1.0{}{}\n\n{}",
+        old.0,
+        new.0,
+        old.1,
+        new.1,
+        case.wheels[1].lock()
+    );
+    let script = case.folder.path().join("python");
+    fs::write(&script, "#!/bin/sh\necho photofinish cpython 3.12 0 23.0\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let sizes = |settings: &photofinish_catalog::Settings| {
+        let engine = engine(&lock, &"ab".repeat(32));
+        let catalog = Catalog::with_engines(vec![engine], settings).unwrap();
+        match catalog.state("demo").unwrap() {
+            EngineState::NotInstalled {
+                download_bytes,
+                disk_bytes,
+            } => (download_bytes, disk_bytes),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (download, disk) = (case.wheels[1].bytes(), case.wheels[1].unpacked_bytes);
+    case.settings.python = Some(script);
+    assert_eq!(sizes(&case.settings), (12 + download, 34 + disk));
+    // Without one: at most.
+    case.settings.python = Some("/nonexistent/python".into());
+    assert_eq!(sizes(&case.settings), (700 + download, 90 + disk));
 }
 
 #[test]

@@ -48,8 +48,12 @@ behaviours! {
     MemoryEater = "memory_eater",
     /// A child of it does, in `load`.
     MemoryEaterChild = "memory_eater_child",
+    /// A child of it does, in `load`; once that is killed, all goes on as if nothing had happened.
+    LosesChild = "loses_child",
     /// Starts two processes that outlive it, one of them in a process group of its own.
     ForkBombLite = "fork_bomb_lite",
+    /// Moves to another process group, that of a child.
+    LeavesGroup = "leaves_group",
     /// Starts a process that hides: its parent dies, it has a session of its own, and nothing in its
     /// environment.
     HiddenChild = "hidden_child",
@@ -71,6 +75,8 @@ behaviours! {
     HangAtMeasure = "hang_at_measure",
     /// The same, and does not listen to SIGTERM, SIGINT or SIGHUP.
     Stubborn = "stubborn",
+    /// Leaves when it is resumed after it was stopped.
+    LeavesWhenResumed = "leaves_when_resumed",
     /// Writes bytes that are no message, after its first step.
     Garbage = "garbage",
     /// Writes valid messages that nobody asked for, without end, after its first step.

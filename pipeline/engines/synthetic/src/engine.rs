@@ -99,11 +99,15 @@ impl Engine for Synthetic {
 fn misbehave(behaviour: Behaviour, scratch: &Path) -> Result<(), Outcome> {
     let spawn = |argument: &str, own_group| {
         mischief::spawn(argument, own_group)
+            .map(drop)
             .map_err(|error| Outcome::new(OutcomeKind::Crashed, format!("no child: {error}")))
     };
     let hide = |argument: &str| {
         mischief::spawn_hidden(argument, &scratch.display().to_string())
             .map_err(|error| Outcome::new(OutcomeKind::Crashed, format!("nothing hid: {error}")))
+    };
+    let attempt = |result: io::Result<()>| {
+        result.map_err(|error| Outcome::new(OutcomeKind::Crashed, error.to_string()))
     };
     match behaviour {
         Behaviour::SlowStart => thread::sleep(mischief::SLOW),
@@ -118,10 +122,13 @@ fn misbehave(behaviour: Behaviour, scratch: &Path) -> Result<(), Outcome> {
             spawn("--eat", false)?;
             mischief::hang()
         }
+        Behaviour::LosesChild => attempt(mischief::lose_child())?,
         Behaviour::ForkBombLite => {
             spawn("--linger", false)?;
             spawn("--linger", true)?;
         }
+        Behaviour::LeavesGroup => attempt(mischief::leave_group())?,
+        Behaviour::LeavesWhenResumed => attempt(mischief::leave_when_resumed())?,
         Behaviour::HiddenChild => hide("--linger")?,
         Behaviour::HiddenMemoryEater => {
             hide("--eat")?;

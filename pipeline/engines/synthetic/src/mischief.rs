@@ -11,7 +11,8 @@ use std::{
 };
 
 use nix::sys::signal::{Signal, raise};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use nix::unistd::{Pid, setpgid};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
 
 /// How slow a slow start is.
 pub(crate) const SLOW: Duration = Duration::from_secs(3);
@@ -131,8 +132,31 @@ pub(crate) fn hide(arguments: &[String]) -> io::Result<()> {
     command.stderr(Stdio::null()).spawn().map(drop)
 }
 
-/// Starts a copy of this program with one argument, in its own process group or in this one's.
-pub(crate) fn spawn(argument: &str, own_group: bool) -> io::Result<()> {
+/// Leaves as soon as it is resumed after it was stopped.
+pub(crate) fn leave_when_resumed() -> io::Result<()> {
+    let now = Arc::new(AtomicBool::new(true));
+    signal_hook::flag::register_conditional_shutdown(SIGCONT, 5, now).map(drop)
+}
+
+/// Waits for the end of a child that takes more and more memory.
+pub(crate) fn lose_child() -> io::Result<()> {
+    let mut child = Command::new(std::env::current_exe()?);
+    child
+        .arg("--eat")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    child.status().map(drop)
+}
+
+/// Moves to the process group of a child that does nothing.
+pub(crate) fn leave_group() -> io::Result<()> {
+    let child = spawn("--linger", true)?;
+    setpgid(Pid::from_raw(0), Pid::from_raw(child.cast_signed())).map_err(io::Error::from)
+}
+
+/// Starts a copy of this program with one argument, in its own process group or in this one's;
+/// gives its number.
+pub(crate) fn spawn(argument: &str, own_group: bool) -> io::Result<u32> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .arg(argument)
@@ -141,5 +165,5 @@ pub(crate) fn spawn(argument: &str, own_group: bool) -> io::Result<()> {
     if own_group {
         command.process_group(0);
     }
-    command.spawn().map(drop)
+    command.spawn().map(|child| child.id())
 }

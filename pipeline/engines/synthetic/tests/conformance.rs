@@ -3,10 +3,10 @@
 
 mod support;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, thread, time::Duration};
 
-use schema::Mode;
-use support::{command, description, graph};
+use schema::{Mode, protocol::VERSION};
+use support::{command, description, graph, hello};
 use worker::{
     WorkerCommand,
     conformance::{self, CheckResult, ConformanceReport, Subject},
@@ -55,7 +55,7 @@ fn failures(report: &ConformanceReport) -> BTreeMap<&'static str, &str> {
 
 #[test]
 fn proper_workers_pass() {
-    for variant in ["steady", "noop", "chatter"] {
+    for variant in ["steady", "noop", "chatter", "leaves_group"] {
         let report = examine(&command(&[]), variant, PATIENT);
         assert_eq!(failures(&report), BTreeMap::new(), "{variant}");
         assert!(report.passed());
@@ -93,6 +93,7 @@ fn failures_are_named() {
         ("unsupported", "load", "operator Conv is not supported"),
         ("huge_message", "measure_most", "more than 64 MiB"),
         ("garbage", "measure_count", "garbage"),
+        ("leaves_when_resumed", "pause", "exit status 5"),
     ] {
         let report = examine(&command(&[]), variant, PATIENT);
         let failures = failures(&report);
@@ -132,7 +133,7 @@ fn leaving_is_demanded() {
 
 /// A worker that is a script, so that it can be wrong in ways that the shared loop prevents.
 fn script(body: &str) -> WorkerCommand {
-    let hello = r#"{"hello":{"protocol":1,"engine":"synthetic","versions":{"sh":"1"},"worker":null,"variants":["steady"]}}"#;
+    let hello = hello();
     WorkerCommand {
         program: "/bin/sh".into(),
         args: vec!["-c".to_owned(), format!("echo '{hello}'; {body}")],
@@ -169,5 +170,59 @@ fn workers_that_do_not_use_the_shared_loop_are_seen_through() {
     let found = failures(&report);
     assert!(found["bye"].contains("exit status 3"), "{found:?}");
     assert!(!found.contains_key("garbage"), "{found:?}");
-    assert!(!found.contains_key("unknown_message"), "{found:?}");
+    // What it would do once something is loaded cannot be seen.
+    assert!(
+        found["unknown_message"].contains("exit status 3"),
+        "{found:?}"
+    );
+}
+
+/// A worker in another language that is right in all but one respect.
+fn almost(fault: &str) -> WorkerCommand {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/almost.py");
+    WorkerCommand {
+        program: "python3".into(),
+        args: vec![script.to_owned(), VERSION.to_string(), fault.to_owned()],
+        env: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn a_single_fault_is_found_by_the_check_that_is_about_it() {
+    let faults: [(&str, &[(&str, &str)]); 7] = [
+        ("none", &[]),
+        (
+            "shape",
+            &[("outputs", "`y` is of shape [1], and the graph's is [2, 3]")],
+        ),
+        (
+            "long_warm_up",
+            &[("warm_up", "10 steps and 0.2 s were to be enough")],
+        ),
+        (
+            "no_discard",
+            &[("measure_discard", "that it was to discard")],
+        ),
+        ("kibibytes", &[("memory", "where the kernel sees")]),
+        (
+            "any_load",
+            &[("unknown_message", "a `load` with an unknown field")],
+        ),
+        (
+            "any_field",
+            &[("unknown_message", "a `warm_up` with an unknown field")],
+        ),
+    ];
+    thread::scope(|scope| {
+        for (fault, expected) in faults {
+            scope.spawn(move || {
+                let report = examine(&almost(fault), "steady", PATIENT);
+                let found = failures(&report);
+                assert_eq!(found.len(), expected.len(), "{fault}: {found:?}");
+                for (check, reason) in expected {
+                    assert!(found[check].contains(reason), "{fault}: {found:?}");
+                }
+            });
+        }
+    });
 }

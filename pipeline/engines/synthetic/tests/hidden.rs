@@ -114,6 +114,10 @@ fn what_hides_is_not_taken_for_another_workers() {
     let mut hider = start("hidden_child");
     wait_for(&word);
     hider.pause().unwrap();
+    for pid in left_of(&word) {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        assert!(stat.contains(") T "), "what hides stands still too: {stat}");
+    }
     let other = start("steady");
     assert_eq!(other.finish(within(60)).outcome, None);
     assert_eq!(left_of(&word).len(), 1, "it is still the first worker's");

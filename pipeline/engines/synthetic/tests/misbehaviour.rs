@@ -7,9 +7,9 @@ use std::{fs, path::Path, time::Instant};
 
 use schema::{
     Outcome, OutcomeKind,
-    protocol::{Measure, Request, WarmUp},
+    protocol::{Measure, Request, VERSION, WarmUp},
 };
-use support::{command, load, within};
+use support::{command, hello, load, within};
 use worker::host::{Ended, Host, Interrupt, Limits};
 
 const MEASURE: Request = Request::Measure(Measure {
@@ -212,7 +212,7 @@ fn another_version_is_told_apart() {
     )
     .expect(
         OutcomeKind::Crashed,
-        "speaks protocol 7, this photofinish speaks 1: reinstall the engine",
+        &format!("speaks protocol 7, this photofinish speaks {VERSION}: reinstall the engine"),
     );
 }
 
@@ -305,6 +305,8 @@ fn memory_is_limited() {
         ("memory_eater", false),
         ("memory_eater_child", true),
         ("memory_eater_child", false),
+        ("loses_child", true),
+        ("loses_child", false),
     ] {
         let limits = Limits {
             memory_bytes: Some(200 << 20),
@@ -360,12 +362,11 @@ fn a_program_that_is_not_there_is_unavailable() {
 fn a_worker_that_does_not_read_is_timed_out() {
     let mut command = command(&[]);
     command.program = "/bin/sh".into();
-    let hello =
-        r#"{"hello":{"protocol":1,"engine":"sh","versions":{},"worker":null,"variants":[]}}"#;
+    let hello = hello();
     command.args = vec!["-c".to_owned(), format!("echo '{hello}'; exec sleep 60")];
     let interrupt = Interrupt::new().unwrap();
     let mut host = Host::start(&command, &Limits::default(), &interrupt).unwrap();
-    assert_eq!(host.hello(within(60)).unwrap().engine, "sh");
+    assert_eq!(host.hello(within(60)).unwrap().engine, "synthetic");
     let scratch = tempfile::tempdir().unwrap();
     let mut large = load("steady", scratch.path());
     large.graph.name = "x".repeat(1 << 20);

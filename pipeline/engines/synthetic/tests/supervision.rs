@@ -15,10 +15,13 @@ use std::{
 
 use schema::{
     OutcomeKind,
-    protocol::{CONTROL_VARIABLE, Measure, Reply, Request, Samples},
+    protocol::{CONTROL_VARIABLE, Measure, Reply, Request, Samples, VERSION},
 };
-use support::{command, load, within};
-use worker::host::{Host, Interrupt, Limits, Transport};
+use support::{command, hello, load, within};
+use worker::{
+    WorkerCommand,
+    host::{Host, Interrupt, Limits, Transport},
+};
 
 const FOREVER: Request = Request::Measure(Measure {
     discard: 0,
@@ -62,6 +65,58 @@ fn a_paused_worker_stands_still_until_it_is_resumed() {
     host.pause().unwrap();
     let ended = host.finish(within(60));
     assert_eq!(ended.outcome, None, "finishing lets it go on first");
+}
+
+/// All that a worker started stands still with it, wherever it went.
+#[test]
+fn what_left_the_group_is_paused_too() {
+    type Case = (&'static str, fn(&mut WorkerCommand), usize);
+    let interrupt = Interrupt::new().unwrap();
+    let plain = |_: &mut WorkerCommand| ();
+    let wrapped = |command: &mut WorkerCommand| {
+        let program = std::mem::replace(&mut command.program, "setsid".into());
+        command.args = vec!["--wait".to_owned(), program.display().to_string()];
+    };
+    let cases: [Case; 3] = [
+        ("fork_bomb_lite", plain, 3),
+        ("leaves_group", plain, 2),
+        ("steady", wrapped, 2),
+    ];
+    for (variant, change, count) in cases {
+        let scratch = tempfile::tempdir().unwrap();
+        let mark = scratch.path().display().to_string();
+        let mut command = command(&[]);
+        command
+            .env
+            .insert("SYNTHETIC_TEST".to_owned(), mark.clone());
+        change(&mut command);
+        let mut host = Host::start(&command, &Limits::default(), &interrupt).unwrap();
+        host.hello(within(60)).unwrap();
+        let request = Request::Load(Box::new(load(variant, scratch.path())));
+        host.request(&request, within(60)).unwrap();
+        for _ in 0..3 {
+            host.pause().unwrap();
+            let states = states_of(&mark);
+            assert_eq!(states, vec!['T'; count], "{variant}");
+            host.resume().unwrap();
+            assert!(host.request(&FEW, within(60)).is_ok(), "{variant}");
+        }
+        assert!(!states_of(&mark).contains(&'T'), "{variant}");
+        assert_eq!(host.finish(within(60)).outcome, None, "{variant}");
+    }
+}
+
+/// What the processes do that have this word in their environment.
+fn states_of(mark: &str) -> Vec<char> {
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains(mark)
+        })
+        .filter_map(state)
+        .collect()
 }
 
 #[test]
@@ -179,13 +234,8 @@ fn a_worker_speaks_over_a_loopback_address() {
         .unwrap();
     let (mut socket, _) = listener.accept().unwrap();
     let mut lines = BufReader::new(socket.try_clone().unwrap()).lines();
-    assert!(
-        lines
-            .next()
-            .unwrap()
-            .unwrap()
-            .starts_with("{\"hello\":{\"protocol\":1,")
-    );
+    let opening = format!("{{\"hello\":{{\"protocol\":{VERSION},");
+    assert!(lines.next().unwrap().unwrap().starts_with(&opening));
     socket.write_all(b"\"bye\"\n").unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "\"bye\"");
     assert!(child.wait().unwrap().success());
@@ -250,8 +300,7 @@ fn a_worker_does_not_outlive_its_supervisor() {
 
 #[test]
 fn two_replies_to_one_request_are_one_too_many() {
-    let hello =
-        r#"{"hello":{"protocol":1,"engine":"sh","versions":{},"worker":null,"variants":[]}}"#;
+    let hello = hello();
     // The second comes with the first, or a moment later.
     for pause in ["", "sleep 0.3;"] {
         let mut command = command(&[]);

@@ -3,9 +3,10 @@
 use std::{thread, time::Duration};
 
 use schema::{
-    Mode, OutcomeKind,
-    protocol::{Measure, Reply, Request},
+    OutcomeKind,
+    protocol::{Measure, Reply, Request, WarmUp},
 };
+use serde_json::Value;
 
 use super::subject::{Guest, Subject, Trouble, demand, fail};
 
@@ -24,12 +25,7 @@ pub(super) fn order(subject: &Subject<'_>) -> Result<(), Trouble> {
     for early in [Request::Measure(THREE), Request::Reset] {
         refused(&mut guest, &early, "before `load`")?;
     }
-    let mode = if subject.can(Mode::Inference) {
-        Mode::Inference
-    } else {
-        Mode::Training
-    };
-    let load = subject.load(mode, &guest)?;
+    let load = subject.load(subject.first_mode(), &guest)?;
     guest.load(load.clone())?;
     refused(&mut guest, &Request::Load(Box::new(load)), "a second time")?;
     guest.measure(THREE)?;
@@ -62,25 +58,56 @@ pub(super) fn garbage(subject: &Subject<'_>) -> Result<(), Trouble> {
         b"42\n",
         &deep,
     ];
-    lines.iter().try_for_each(|line| nonsense(subject, line))
+    lines
+        .iter()
+        .try_for_each(|line| nonsense(subject.start()?, line, &excerpt(line)))
 }
 
 pub(super) fn unknown(subject: &Subject<'_>) -> Result<(), Trouble> {
-    let lines: [&[u8]; 4] = [
-        b"{\"dance\":{}}\n",
-        b"\"dance\"\n",
-        b"{\"warm_up\":{\"min_steps\":1,\"max_ns\":1,\"tolerance\":0.1,\"mood\":\"good\"}}\n",
-        b"{\"measure\":{\"min_steps\":-1}}\n",
-    ];
-    lines.iter().try_for_each(|line| nonsense(subject, line))
+    let messages: [&[u8]; 2] = [b"{\"dance\":{}}\n", b"\"dance\"\n"];
+    for line in messages {
+        nonsense(subject.start()?, line, &excerpt(line))?;
+    }
+    // Right but for a field, and at a time at which they would be served.
+    let guest = subject.start()?;
+    let load = subject.load(subject.first_mode(), &guest)?;
+    guest.make_scratch(&load)?;
+    let line = with_mood(&Request::Load(Box::new(load)))?;
+    nonsense(guest, &line, "a `load` with an unknown field `mood`")?;
+    let warm_up = Request::WarmUp(WarmUp {
+        min_steps: 1,
+        max_ns: 1,
+        tolerance: 0.1,
+    });
+    for request in [warm_up, Request::Measure(THREE)] {
+        let shown = format!("a `{}` with an unknown field `mood`", request.name());
+        nonsense(subject.start_loaded()?, &with_mood(&request)?, &shown)?;
+    }
+    let line = b"{\"measure\":{\"discard\":0,\"min_steps\":-1,\"min_ns\":0,\"max_steps\":1}}\n";
+    nonsense(subject.start_loaded()?, line, "a `measure` of -1 steps")
+}
+
+/// A request as it goes over the stream, with a field that no request has.
+fn with_mood(request: &Request) -> Result<Vec<u8>, Trouble> {
+    let wrong = |error: serde_json::Error| Trouble::Fail(format!("cannot be sent: {error}"));
+    let mut value = serde_json::to_value(request).map_err(wrong)?;
+    if let Some(fields) = value.get_mut(request.name()).and_then(Value::as_object_mut) {
+        fields.insert("mood".to_owned(), "good".into());
+    }
+    let mut line = serde_json::to_vec(&value).map_err(wrong)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The beginning of a line, for a reader.
+fn excerpt(line: &[u8]) -> String {
+    line.escape_ascii().to_string().chars().take(60).collect()
 }
 
 /// A worker answers what it cannot understand with `failed`, after which it must understand the
 /// next message, or it leaves with an exit status; it is not killed by a signal.
-fn nonsense(subject: &Subject<'_>, line: &[u8]) -> Result<(), Trouble> {
-    let mut guest = subject.start()?;
+fn nonsense(mut guest: Guest, line: &[u8], shown: &str) -> Result<(), Trouble> {
     let deadline = guest.deadline();
-    let shown: String = line.escape_ascii().to_string().chars().take(60).collect();
     let sent = guest.host.begin_nonsense(line, deadline);
     match sent.and_then(|()| guest.host.reply(deadline)) {
         Ok(reply) => fail(format!("it answers `{}` to {shown}", reply.name())),

@@ -103,12 +103,16 @@ impl Subject<'_> {
     /// Starts a worker with the network loaded for inference, or for training where it cannot
     /// infer.
     pub(super) fn start_loaded(&self) -> Result<Guest, Trouble> {
-        let mode = if self.can(Mode::Inference) {
+        self.start_in(self.first_mode())
+    }
+
+    /// Inference, or training where it cannot infer.
+    pub(super) fn first_mode(&self) -> Mode {
+        if self.can(Mode::Inference) {
             Mode::Inference
         } else {
             Mode::Training
-        };
-        self.start_in(mode)
+        }
     }
 
     pub(super) fn start_in(&self, mode: Mode) -> Result<Guest, Trouble> {
@@ -198,9 +202,14 @@ impl Guest {
         self.host.request(request, deadline).map_err(Trouble::from)
     }
 
-    pub(super) fn load(&mut self, load: Load) -> Result<Loaded, Trouble> {
+    /// Makes the folder for temporary files that a request to load names.
+    pub(super) fn make_scratch(&self, load: &Load) -> Result<(), Trouble> {
         std::fs::create_dir_all(&load.scratch)
-            .map_err(|error| Trouble::Fail(format!("cannot make a folder: {error}")))?;
+            .map_err(|error| Trouble::Fail(format!("cannot make a folder: {error}")))
+    }
+
+    pub(super) fn load(&mut self, load: Load) -> Result<Loaded, Trouble> {
+        self.make_scratch(&load)?;
         match self.ask(&Request::Load(Box::new(load)))? {
             Reply::Loaded(loaded) => Ok(loaded),
             other => fail(format!("`{}` instead of `loaded`", other.name())),

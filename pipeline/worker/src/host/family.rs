@@ -8,8 +8,9 @@
 //! belongs to the launch that first sees it, which is the one that was running.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     io,
+    os::fd::OwnedFd,
     process::Child,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
@@ -17,6 +18,7 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
     sys::{
         prctl::set_child_subreaper,
         signal::Signal,
@@ -42,6 +44,20 @@ static REGISTER: Mutex<Register> = Mutex::new(Register {
 pub(super) struct Family {
     worker: Pid,
     mark: String,
+}
+
+/// Processes that were sent SIGSTOP, by number and start.
+pub(super) type Stopped = BTreeMap<(Pid, u64), OwnedFd>;
+
+/// What a launch's processes but its worker do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Motion {
+    /// There are none.
+    Nobody,
+    /// They stand still.
+    Still,
+    /// One of them, at least, goes on.
+    Moving(Pid),
 }
 
 struct Register {
@@ -86,6 +102,44 @@ impl Family {
             .collect();
         seen.retain(|pid, _| others.binary_search(pid).is_ok());
         seen
+    }
+
+    /// Sends SIGSTOP to all but the worker that do not stand still, keeps them in `stopped`, and
+    /// says what they were found to do. The error says which of them may not be stopped.
+    pub(super) fn stop_others(&self, stopped: &mut Stopped) -> Result<Motion, String> {
+        let mut motion = Motion::Nobody;
+        for (pid, stat) in self.others() {
+            if stat.dead || stat.stopped {
+                if stat.stopped && motion == Motion::Nobody {
+                    motion = Motion::Still;
+                }
+                continue;
+            }
+            motion = Motion::Moving(pid);
+            let pidfd = match stopped.entry((pid, stat.start)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => match open(pid, stat.start) {
+                    Some(pidfd) => new.insert(pidfd),
+                    // It is gone by now, or another has its number.
+                    None => continue,
+                },
+            };
+            match sys::pidfd_signal(pidfd, Signal::SIGSTOP) {
+                Ok(()) | Err(Errno::ESRCH) => {}
+                Err(error) => return Err(format!("{}: {error}", shown(pid))),
+            }
+        }
+        Ok(motion)
+    }
+
+    /// Processor time of all that live, in ticks of a hundredth of a second.
+    pub(super) fn cpu_ticks(&self) -> u64 {
+        let worker = procfs::stat(self.worker);
+        let others = self.others();
+        worker
+            .iter()
+            .chain(others.values())
+            .fold(0, |sum, stat| sum.saturating_add(stat.cpu_ticks))
     }
 
     /// Kills all but the worker, which is dead by now, and waits until none is left.
@@ -185,13 +239,22 @@ fn is_orphan(pid: Pid, stat: &Stat) -> bool {
 }
 
 fn kill(pid: Pid, start: u64) {
-    let Ok(pidfd) = sys::pidfd_open(pid) else {
-        return;
-    };
-    // Asked after the descriptor was opened: the number cannot change hands from here on.
-    if procfs::stat(pid).is_some_and(|stat| stat.start == start) {
+    if let Some(pidfd) = open(pid, start) {
         let _ = sys::pidfd_signal(&pidfd, Signal::SIGKILL);
     }
+}
+
+/// A descriptor of the process with this number and start.
+fn open(pid: Pid, start: u64) -> Option<OwnedFd> {
+    let pidfd = sys::pidfd_open(pid).ok()?;
+    // Asked after the descriptor was opened: the number cannot change hands from here on.
+    let same = procfs::stat(pid).is_some_and(|stat| stat.start == start);
+    same.then_some(pidfd)
+}
+
+/// A process for a reader.
+pub(super) fn shown(pid: Pid) -> String {
+    format!("process {pid} (`{}`)", procfs::name(pid))
 }
 
 fn register() -> MutexGuard<'static, Register> {
@@ -211,8 +274,10 @@ mod tests {
         Stat {
             parent: pid(parent),
             group: pid(group),
+            cpu_ticks: 0,
             start: 7,
             dead: false,
+            stopped: false,
         }
     }
 

@@ -25,7 +25,7 @@ use schema::{Outcome, OutcomeKind, protocol::CONTROL_VARIABLE};
 
 use super::{
     MARK_VARIABLE, abandoned,
-    family::Family,
+    family::{self, Family, Motion, Stopped},
     sys::{self, Usage},
 };
 use crate::WorkerCommand;
@@ -43,6 +43,8 @@ pub(super) struct Process {
     pid: Pid,
     pidfd: OwnedFd,
     family: Family,
+    /// What was stopped besides the worker's group.
+    stopped: Stopped,
     /// Whether it was ended; its number may be another's by now.
     over: bool,
     /// How it ended, once it is reaped.
@@ -104,6 +106,7 @@ impl Process {
             pid,
             pidfd,
             family,
+            stopped: Stopped::new(),
             over: false,
             reaped: None,
         })
@@ -166,32 +169,70 @@ impl Process {
         self.family.others().into_keys()
     }
 
-    /// Stops the whole group and waits until the worker stands still; says whether it does.
-    pub(super) fn stop(&self) -> bool {
-        if killpg(self.pid, Signal::SIGSTOP).is_err() {
-            return false;
-        }
-        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED;
-        let flags = flags | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    /// Processor time of the launch's living processes, in ticks of a hundredth of a second.
+    pub(super) fn cpu_ticks(&self) -> u64 {
+        self.family.cpu_ticks()
+    }
+
+    /// Stops all processes of the launch, those that left the worker's group included, and waits
+    /// until they stand still. The error says what goes on, and why.
+    pub(super) fn stop(&mut self) -> Result<(), String> {
+        // The group at one blow, so that nobody in it sees the others stop.
+        let _ = killpg(self.pid, Signal::SIGSTOP);
+        // The worker may have left the group that bears its number.
+        sys::pidfd_signal(self.pidfd.as_fd(), Signal::SIGSTOP)
+            .map_err(|error| format!("the worker itself: {error}"))?;
         let deadline = Instant::now() + PATIENCE;
         let mut pause = Duration::from_micros(50);
+        let mut calm = false;
         loop {
-            match waitid(Id::Pid(self.pid), flags) {
-                Ok(WaitStatus::Stopped(..)) => return true,
-                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return false,
-                Err(error) if error != Errno::EINTR => return false,
-                _ if Instant::now() >= deadline => return false,
-                _ => {
-                    thread::sleep(pause);
-                    pause = (pause * 2).min(Duration::from_millis(20));
+            let moving = if self.stands_still()? {
+                match self.family.stop_others(&mut self.stopped)? {
+                    Motion::Nobody => return Ok(()),
+                    // Before it stopped, one of them may have started another behind our back: a
+                    // second look finds that.
+                    Motion::Still if calm => return Ok(()),
+                    Motion::Still => {
+                        calm = true;
+                        continue;
+                    }
+                    Motion::Moving(pid) => pid,
                 }
+            } else {
+                self.pid
+            };
+            calm = false;
+            if Instant::now() >= deadline {
+                let (shown, seconds) = (family::shown(moving), PATIENCE.as_secs());
+                return Err(format!(
+                    "{shown} goes on {seconds} s after it was told to stop"
+                ));
             }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
         }
     }
 
-    /// Lets the group go on; says whether there is one.
-    pub(super) fn go_on(&self) -> bool {
-        killpg(self.pid, Signal::SIGCONT).is_ok()
+    /// Whether the worker itself stands still, with all its threads.
+    fn stands_still(&self) -> Result<bool, String> {
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED;
+        let flags = flags | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        match waitid(Id::Pid(self.pid), flags) {
+            Ok(WaitStatus::Stopped(..)) => Ok(true),
+            Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => Err("it ended".to_owned()),
+            Err(error) if error != Errno::EINTR => Err(error.to_string()),
+            _ => Ok(false),
+        }
+    }
+
+    /// Lets all that was stopped go on.
+    pub(super) fn go_on(&mut self) {
+        // Children before their parents, who might take note of a child that stands still.
+        for pidfd in std::mem::take(&mut self.stopped).into_values().rev() {
+            let _ = sys::pidfd_signal(pidfd, Signal::SIGCONT);
+        }
+        let _ = killpg(self.pid, Signal::SIGCONT);
+        let _ = sys::pidfd_signal(self.pidfd.as_fd(), Signal::SIGCONT);
     }
 }
 

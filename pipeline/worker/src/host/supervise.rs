@@ -25,14 +25,14 @@ use super::{
 };
 use crate::{WorkerCommand, procfs};
 
-/// How often memory and log are looked at.
+/// How often memory and log are looked at; the log of a worker that writes much more often.
 const TICK: Duration = Duration::from_millis(200);
 
 /// How long a worker that closed its stream may take to die by itself, so that it can be said how.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A log that grows by more than this between two looks is looked at again at once.
-const FLOOD_BYTES: u64 = 1 << 19;
+/// What is taken of a log at most before something else is looked at.
+const LOG_BYTES: u64 = 64 << 20;
 
 /// A worker's process, its stream, its log and its limits.
 #[derive(Debug)]
@@ -46,6 +46,9 @@ pub(super) struct Supervised {
     /// Kills for want of memory on the whole machine, before the worker was started.
     machine_kills: u64,
     next_look: Instant,
+    next_memory_look: Instant,
+    /// Between two looks at the log.
+    log_wait: Duration,
     /// The supervisor's own resident set when it forked: below it, the kernel's peak of the
     /// child tells nothing.
     forked_bytes: u64,
@@ -102,6 +105,8 @@ impl Supervised {
             interrupt: Some(interrupt.clone()),
             machine_kills,
             next_look: Instant::now() + TICK,
+            next_memory_look: Instant::now() + TICK,
+            log_wait: TICK,
             forked_bytes,
             asked: Instant::now(),
             paused: false,
@@ -113,6 +118,19 @@ impl Supervised {
     /// Takes note of the memory that a worker holds while it can still be seen.
     pub(super) fn note_memory(&mut self) {
         self.watch.look_at_leader();
+    }
+
+    /// Processor time of the launch's living processes, in ticks of a hundredth of a second.
+    pub(super) fn cpu_ticks(&self) -> u64 {
+        self.process.cpu_ticks()
+    }
+
+    /// Resident sets of the launch's living processes.
+    pub(super) fn all_resident_bytes(&self) -> Vec<u64> {
+        std::iter::once(self.process.pid())
+            .chain(self.process.others())
+            .filter_map(procfs::resident_bytes)
+            .collect()
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -268,17 +286,22 @@ impl Supervised {
 
     /// Looks at memory and log, and ends a worker that has too much of either.
     fn look_after(&mut self, now: Instant) -> Result<(), Outcome> {
-        let flood = self.log.drain() >= FLOOD_BYTES;
-        self.next_look = now + if flood { Duration::ZERO } else { TICK };
+        let limit_bytes = self.limits.log_bytes;
+        let most = limit_bytes.saturating_sub(self.log.total_bytes());
+        let taken = self.log.drain(most.saturating_add(1).min(LOG_BYTES));
+        self.log_wait = self.log.next_wait(self.log_wait, taken, TICK);
+        self.next_look = now + self.log_wait;
         if self.log.total_bytes() > self.limits.log_bytes {
-            let limit = bytes(self.limits.log_bytes);
+            let limit = bytes(limit_bytes);
             let reason = format!("the worker flooded its log with more than {limit}");
             return Err(self.give_up(OutcomeKind::Crashed, reason));
         }
-        if self.killed_in_group() {
-            // The worker may live on without the child that the kernel took.
-            return Err(self.died("while it was running"));
+        // However chatty it is.
+        if now < self.next_memory_look {
+            return Ok(());
         }
+        self.next_memory_look = now + TICK;
+        self.expect_no_kill()?;
         let Some(limit_bytes) = self.limits.memory_bytes.filter(|_| self.cgroup.is_none()) else {
             self.watch.look_at_leader();
             return Ok(());
@@ -291,6 +314,14 @@ impl Supervised {
         let (held, limit) = (bytes(resident_bytes), bytes(limit_bytes));
         let reason = format!("the worker held {held}, more than its limit of {limit}");
         Err(self.give_up(OutcomeKind::OutOfMemory, reason))
+    }
+
+    /// The kernel may have taken a child for want of memory, without which the worker lives on.
+    pub(super) fn expect_no_kill(&mut self) -> Result<(), Outcome> {
+        if self.killed_in_group() {
+            return Err(self.died("while it was running"));
+        }
+        Ok(())
     }
 
     /// Kills the worker for this reason.
@@ -345,18 +376,21 @@ impl Supervised {
         }
         // What it wrote so far must not be what fills its log's pipe later.
         self.look_after(Instant::now())?;
-        // Orphans that it has by now are its own, not those of the worker that goes on next.
-        drop(self.process.others());
-        if self.process.stop() {
-            self.paused = true;
-            Ok(())
-        } else if self.process.wait_for_death(Instant::now()) {
-            Err(self.died("before it was paused"))
-        } else {
-            Err(self.give_up(
-                OutcomeKind::Crashed,
-                "the worker could not be stopped".to_owned(),
-            ))
+        // This also finds orphans, which by now are its own, not those of the worker that goes on
+        // next.
+        match self.process.stop() {
+            Ok(()) => {
+                self.paused = true;
+                Ok(())
+            }
+            Err(_) if self.process.wait_for_death(Instant::now()) => {
+                Err(self.died("before it was paused"))
+            }
+            Err(reason) => {
+                let reason =
+                    format!("the worker could not be stopped while others are measured: {reason}");
+                Err(self.give_up(OutcomeKind::Crashed, reason))
+            }
         }
     }
 
@@ -423,9 +457,7 @@ impl Supervised {
             self.empty_cgroup();
         }
         // Bounded: something that escaped all of this may still be writing.
-        for _ in 0..4 {
-            self.log.drain();
-        }
+        self.log.drain(LOG_BYTES);
     }
 
     fn empty_cgroup(&self) {

@@ -10,7 +10,7 @@ use schema::{
     Boundary, Cell, Device, Digest, EngineDescription, EngineVariant, Graph, HostLanguage, Mode,
     Model, ModelSource, Precision, Strategy, VariantDescription,
     graph::{ElementType, Fill, Input, Loss, Node, Op, Parameter, Role},
-    protocol::Load,
+    protocol::{Load, VERSION},
 };
 use worker::WorkerCommand;
 
@@ -21,6 +21,13 @@ pub(crate) fn command(args: &[&str]) -> WorkerCommand {
         args: args.iter().map(|&arg| arg.to_owned()).collect(),
         env: BTreeMap::new(),
     }
+}
+
+/// What a worker that is a shell script says first.
+pub(crate) fn hello() -> String {
+    format!(
+        r#"{{"hello":{{"protocol":{VERSION},"engine":"synthetic","versions":{{"sh":"1"}},"worker":null,"variants":["steady"]}}}}"#
+    )
 }
 
 /// One linear layer, with a loss.

@@ -3,4 +3,4 @@
 
 mod fixture;
 
-pub(crate) use fixture::{command, description, graph, load, within};
+pub(crate) use fixture::{command, description, graph, hello, load, within};
