@@ -19,6 +19,9 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn program(name: impl AsRef<Path>) -> Command {
     let mut command = Command::new(name.as_ref());
     command.current_dir(root()).stdin(Stdio::null());
+    // Cargo's folders, which would be conditions of a measurement: the same program started by hand
+    // would measure everything once more.
+    command.env_remove("LD_LIBRARY_PATH");
     command
 }
 
