@@ -1,8 +1,8 @@
 //! The supervisor's side: a worker process under supervision.
 //!
 //! Waits block in `poll` on the worker's stream, its process, the interrupt and a tick of a fifth
-//! of a second, at which memory and log are looked at: while a worker measures, nothing else of
-//! the supervisor runs. Whatever goes wrong becomes an [`Outcome`] with its reason, and the
+//! of a second, at which memory and log are looked at (the log more often where it would fill):
+//! while a worker measures, nothing else of the supervisor runs. Whatever goes wrong becomes an [`Outcome`] with its reason, and the
 //! worker, its process group and all that it started elsewhere are killed and reaped.
 
 mod abandoned;

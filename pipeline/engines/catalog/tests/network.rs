@@ -8,6 +8,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -165,6 +166,53 @@ fn another_wheel_of_the_same_size_is_not_called_a_cut_connection() {
         "{hint}"
     );
     assert_eq!(asked.load(Ordering::Relaxed), 1, "once is enough");
+}
+
+/// A Python of the case's own whose pip does what the shell is told.
+fn with_pip(case: &Demo, script: &str) -> Settings {
+    let program = case.folder.path().join("python");
+    let text = format!(
+        "#!/bin/sh\ncase \"$*\" in\n*download*) {script};;\n*) echo photofinish cpython 3.12 0 25.1;;\nesac\n"
+    );
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut settings = case.settings.clone();
+    settings.python = Some(program);
+    settings
+}
+
+#[test]
+fn a_pip_that_can_is_told_to_go_on_where_a_download_was_cut_off() {
+    let case = Demo::new();
+    let settings = with_pip(&case, "echo resumes: $PIP_RESUME_RETRIES; exit 1");
+    let catalog = Catalog::with_engines(vec![case.engine()], &settings).unwrap();
+    let error = catalog
+        .install(&demo(), &mut Watcher::default())
+        .unwrap_err();
+    let CatalogError::Pip { log, .. } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(log, "resumes: 5");
+}
+
+#[test]
+fn what_newer_pips_say_of_a_cut_connection_is_understood() {
+    for words in [
+        "error: incomplete-download",
+        "ERROR: Download failed because not enough bytes were received (1 kB/1.2 MB).",
+        "Connection broken: IncompleteRead(7 bytes read, 9 more expected)",
+    ] {
+        let case = Demo::new();
+        let tries = case.folder.path().join("tries");
+        let script = format!("echo >> {}; echo '{words}'; exit 1", tries.display());
+        let settings = with_pip(&case, &script);
+        let catalog = Catalog::with_engines(vec![case.engine()], &settings).unwrap();
+        let error = catalog
+            .install(&demo(), &mut Watcher::default())
+            .unwrap_err();
+        assert!(matches!(error, CatalogError::CutOff { .. }), "{error}");
+        assert_eq!(fs::read(&tries).unwrap().len(), 3, "tried again");
+    }
 }
 
 #[test]
