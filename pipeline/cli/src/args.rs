@@ -35,8 +35,8 @@ pub(crate) struct Cli {
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
-    /// Folder of measured artifacts [default: .photofinish]
-    #[arg(long, global = true, value_name = "DIR", env = "PHOTOFINISH_STORE")]
+    /// Folder of measured artifacts [env: PHOTOFINISH_STORE] [default: .photofinish]
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
     /// How to print results
     #[arg(

@@ -1,6 +1,11 @@
 //! What every command needs: the store, the engines, the machine, and a way to be interrupted.
 
-use std::{cell::OnceCell, collections::BTreeMap, path::Path};
+use std::{
+    cell::OnceCell,
+    collections::BTreeMap,
+    env,
+    path::{Path, PathBuf},
+};
 
 use aggregate::AggregateError;
 use catalog::{Catalog, CatalogError, Settings};
@@ -43,7 +48,10 @@ impl Session {
         };
         let interrupt = interrupt
             .map_err(|error| Failure::internal(format!("failed to watch for Ctrl-C: {error}")))?;
-        let named = common.store.as_deref();
+        // Set to nothing is not set.
+        let variable = env::var_os("PHOTOFINISH_STORE").filter(|folder| !folder.is_empty());
+        let named = common.store.clone().or(variable.map(PathBuf::from));
+        let named = named.as_deref();
         let (store, scratch) = if borrows && named.is_none() {
             let (store, folder) = Store::temporary().map_err(store_failure)?;
             (store, Some(folder))

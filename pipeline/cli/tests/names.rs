@@ -1,4 +1,4 @@
-//! Names that are not UTF-8, which the system allows.
+//! Names of places: given by a variable, or not UTF-8, which the system allows.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
@@ -64,4 +64,15 @@ fn results_may_go_anywhere() {
         OsString::from_vec(STRANGE.to_vec()).to_string_lossy(),
         "a\u{fffd}"
     );
+}
+
+#[test]
+fn a_variable_names_the_store_unless_it_is_empty() {
+    let user = User::new();
+    for (value, place) in [("elsewhere", "elsewhere"), ("", ".photofinish")] {
+        let mut command = user.command(&["report"]);
+        let output = command.env("PHOTOFINISH_STORE", value).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert_says(&output, &format!("no run in {place}"));
+    }
 }
