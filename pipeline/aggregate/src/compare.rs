@@ -157,13 +157,17 @@ fn obstacles(
     contender: Entry<'_>,
     hinders: impl Fn(OutcomeKind) -> bool,
 ) -> Option<String> {
-    let sides: Vec<String> = [("baseline", baseline), ("contender", contender)]
-        .into_iter()
-        .map(|(side, entry)| (side, &entry.slot.outcome))
-        .filter(|(_, outcome)| hinders(outcome.kind))
-        .map(|(side, outcome)| format!("{side}: {}: {}", outcome.kind, outcome.reason))
-        .collect();
-    (!sides.is_empty()).then(|| sides.join("; "))
+    let said = |entry: Entry<'_>| {
+        let outcome = &entry.slot.outcome;
+        hinders(outcome.kind).then(|| format!("{}: {}", outcome.kind, outcome.reason))
+    };
+    match (said(baseline), said(contender)) {
+        (None, None) => None,
+        (Some(what), None) => Some(format!("baseline: {what}")),
+        (None, Some(what)) => Some(format!("contender: {what}")),
+        (Some(what), Some(same)) if what == same => Some(format!("both: {what}")),
+        (Some(what), Some(other)) => Some(format!("baseline: {what}; contender: {other}")),
+    }
 }
 
 #[cfg(test)]

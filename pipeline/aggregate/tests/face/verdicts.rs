@@ -277,6 +277,10 @@ fn an_unmeasured_side_is_named() {
         only_row(&second).reason,
         "baseline: crashed: signal 11; contender: timed_out: 60 s"
     );
+
+    heat(&mut run, 0).footer.outcomes[0] = Outcome::new(OutcomeKind::TimedOut, "60 s");
+    let third = tables(&run);
+    assert_eq!(only_row(&third).reason, "both: timed_out: 60 s");
 }
 
 #[test]
