@@ -287,7 +287,6 @@ fn a_model_behind_a_link_out_of_the_folder_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
 
     /// Whatever happens to a good manifest, the answer is a plan or an error with a place.
     #[test]

@@ -85,7 +85,9 @@ fn tests(full: bool, which: &[&str]) -> Result<(), String> {
     if full {
         command
             .env(FULL_VARIABLE, "1")
-            .env("PHOTOFINISH_KILLS", "30");
+            .env("PHOTOFINISH_KILLS", "30")
+            // Of properties that name no number of their own: hostile manifests, chaotic records.
+            .env("PROPTEST_CASES", "5000");
     }
     run(&mut command)
 }

@@ -125,7 +125,6 @@ fn damage_heat(run: &mut Synthetic, group: usize, what: u8, place: &Index, numbe
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn damaged_records_never_panic(damages in proptest::collection::vec(damage(), 1..6)) {
