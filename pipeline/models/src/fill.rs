@@ -269,6 +269,29 @@ mod tests {
     }
 
     #[test]
+    fn sinusoids_tell_positions_apart() {
+        let (width, rows) = (512_usize, 1024_usize);
+        let fill = Fill::Sinusoids {
+            width: width as u64,
+        };
+        let values = floats("p", &fill, width * rows);
+        assert!(values.iter().all(|value| value.abs() <= 1.0));
+        let row = |position: usize| &values[position * width..(position + 1) * width];
+        assert!(row(0)[..256].iter().all(|&sine| sine == 0.0));
+        assert!(row(0)[256..].iter().all(|&cosine| cosine == 1.0));
+        assert_eq!(row(1000)[0], 1000_f64.sin() as f32);
+        // The slowest wave has a length of nearly 2π·10000.
+        let slowest = 10_000_f64.powf(510.0 / 512.0);
+        assert!((row(1000)[511] - (1000.0 / slowest).cos() as f32).abs() < 1e-7);
+        // Neighbours differ by the same length everywhere.
+        let step = |position: usize| {
+            let pairs = row(position).iter().zip(row(position + 1));
+            pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>()
+        };
+        assert!((step(0) - step(1022)).abs() < 1e-3 * step(0));
+    }
+
+    #[test]
     fn integers_stay_below_their_bound() {
         let values = integers("t", &Fill::Integers { bound: 7 }, &[10_000]);
         assert!((0..7).all(|digit| values.iter().filter(|&&v| v == digit).count() > 1200));

@@ -6,7 +6,8 @@
 //!
 //! Operators that the opset lacks are composed of others: attention always, GELU before opset 20.
 //! A linear map of a matrix is `Gemm`; of anything else `MatMul`, the weight transposed where it
-//! lies as `[out, in]`, and `Add`.
+//! lies as `[out, in]`, and `Add`. A table that is also the weight of such a product is written both
+//! ways, as exporters that fold constants do.
 
 mod lower;
 mod proto;
