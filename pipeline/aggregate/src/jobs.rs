@@ -14,11 +14,12 @@ use crate::{
 };
 
 /// Axes that come first in a table, in this order; others follow by name, compared axes last.
-const LEADING: [&str; 7] = [
+const LEADING: [&str; 8] = [
     "model",
     "batch",
     "image",
     "seq",
+    "target",
     "frames",
     "precision",
     "device",

@@ -35,13 +35,15 @@ const SPREAD: f32 = 0.1;
 #[derive(Debug, Clone)]
 pub struct Value(String);
 
-/// A square convolution.
+/// A convolution.
 #[derive(Debug, Clone, Copy)]
 pub struct Conv {
     /// Output channels.
     pub out: u64,
     /// Height and width of the kernel.
-    pub kernel: u64,
+    pub kernel: [u64; 2],
+    /// Padding above and below, left and right.
+    pub padding: [u64; 2],
     /// Step along both axes.
     pub stride: u64,
     /// Number of groups.
@@ -53,17 +55,33 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// A convolution with step 1, one group and no bias, behind no activation. Its padding is
-    /// `kernel / 2` on all sides: "same" for odd kernels.
+    /// A convolution with a square kernel, step 1, one group and no bias, behind no activation.
+    /// Its padding is `kernel / 2` on all sides: "same" for odd kernels.
     #[must_use]
     pub const fn new(out: u64, kernel: u64) -> Self {
+        Self::rectangle(out, [kernel; 2])
+    }
+
+    /// As [`Conv::new`], with another height than width.
+    #[must_use]
+    pub const fn rectangle(out: u64, kernel: [u64; 2]) -> Self {
         Self {
             out,
             kernel,
+            padding: [kernel[0] / 2, kernel[1] / 2],
             stride: 1,
             group: 1,
             bias: false,
             moment: moment::LINEAR,
+        }
+    }
+
+    /// Without padding.
+    #[must_use]
+    pub const fn valid(self) -> Self {
+        Self {
+            padding: [0; 2],
+            ..self
         }
     }
 
@@ -211,19 +229,20 @@ impl GraphBuilder {
     pub fn conv(&mut self, x: &Value, name: &str, conv: Conv) -> Value {
         let Conv {
             out,
-            kernel,
+            kernel: [height, width],
+            padding: [above, left],
             stride,
             group,
             bias,
             moment,
         } = conv;
         let per_group = self.size(x, 1) / group.max(1);
-        let fan_in = (per_group * kernel * kernel) as f64;
-        let shape = [out, per_group, kernel, kernel];
+        let fan_in = (per_group * height * width) as f64;
+        let shape = [out, per_group, height, width];
         let weight = self.weight(&format!("{name}.weight"), &shape, 1.0 / (fan_in * moment));
         let op = Op::Conv {
             strides: [stride; 2],
-            pads: [kernel / 2; 4],
+            pads: [above, left, above, left],
             dilations: [1; 2],
             group,
         };
@@ -238,6 +257,11 @@ impl GraphBuilder {
     /// Batch normalisation with PyTorch's defaults (epsilon 1e-5, momentum 0.1), scales around
     /// `scale`.
     pub fn batch_norm(&mut self, x: &Value, name: &str, scale: f32) -> Value {
+        self.batch_norm_with(x, name, scale, 1e-5)
+    }
+
+    /// As [`GraphBuilder::batch_norm`], with another epsilon.
+    pub fn batch_norm_with(&mut self, x: &Value, name: &str, scale: f32, epsilon: f32) -> Value {
         let channels = self.size(x, 1);
         let gamma = self.scale(&format!("{name}.weight"), channels, Role::Weight, scale);
         let beta = self.shift(&format!("{name}.bias"), channels);
@@ -252,7 +276,7 @@ impl GraphBuilder {
         );
         let variance = self.scale(&format!("{name}.running_var"), channels, Role::Buffer, 1.0);
         let op = Op::BatchNormalization {
-            epsilon: 1e-5,
+            epsilon,
             momentum: 0.1,
         };
         self.node(name, op, &[x, &gamma, &beta, &mean, &variance])
@@ -278,6 +302,16 @@ impl GraphBuilder {
         let weight = self.weight(&format!("{name}.weight"), &[out, width], weight_variance);
         let bias = self.shift(&format!("{name}.bias"), out);
         self.node(name, Op::Linear, &[x, &weight, &bias])
+    }
+
+    /// `x · weight + bias` with a weight that lies as `[in, out]`: Hugging Face's `Conv1D`; otherwise
+    /// as [`GraphBuilder::linear`].
+    pub fn gemm(&mut self, x: &Value, name: &str, out: u64, moment: f64, variance: f64) -> Value {
+        let width = self.last(x);
+        let weight_variance = variance / (width as f64 * moment);
+        let weight = self.weight(&format!("{name}.weight"), &[width, out], weight_variance);
+        let bias = self.shift(&format!("{name}.bias"), out);
+        self.node(name, Op::Gemm, &[x, &weight, &bias])
     }
 
     /// Rows of a table `name.weight` with entries of this variance.

@@ -148,7 +148,7 @@ fn node_costs<'a>(
                 let passes = match node.op {
                     Op::BatchNormalization { .. } | Op::LayerNormalization { .. } => 2,
                     // A bias costs nothing worth counting beside the product.
-                    Op::Conv { .. } | Op::Linear => count.min(2),
+                    Op::Conv { .. } | Op::Linear | Op::Gemm => count.min(2),
                     _ => count,
                 };
                 flops.add_times(forward, passes);
@@ -256,12 +256,12 @@ impl<'a> Sizes<'a> {
     }
 
     /// What a node reads and writes. A gather reads only the rows it wants; operators that only
-    /// rename axes move nothing.
+    /// rename or repeat axes move nothing.
     fn traffic(&self, node: &Node, reads: &[usize], made: usize) -> Sum {
         let mut sum = Sum::default();
         let output = self.bytes(made);
         match node.op {
-            Op::Flatten { .. } | Op::Reshape { .. } | Op::Squeeze { .. } => {}
+            Op::Flatten { .. } | Op::Reshape { .. } | Op::Squeeze { .. } | Op::Expand { .. } => {}
             Op::Gather | Op::Slice { .. } => {
                 sum.add_product(&[2, output]);
                 for indices in reads.iter().skip(1) {

@@ -14,6 +14,9 @@
 //!   rounding may reach `high` itself where `|low|` is much larger than `high − low`.
 //! * [`Fill::Integers`]: the upper 64 bits of the 128-bit product `r·bound`.
 //! * [`Fill::Constant`]: the number. [`Fill::Positions`]: `i mod n`, `n` the size of the last axis.
+//! * [`Fill::Sinusoids`]: `p, k = divmod(i, width)`; sine (`k < width/2`) or cosine of
+//!   `p·10000^(−2·(k mod width/2)/width)`, computed in binary64 and rounded to binary32. Libraries
+//!   differ in the last bit of such functions, so only here may workers, too.
 //!
 //! Narrower precisions round the binary32 number to nearest, ties to even; fp64 widens it.
 //!
@@ -35,6 +38,10 @@
 //!     return low + (high - low) * u
 //! def integers(name, bound, count):
 //!     return np.array([int(r) * bound >> 64 for r in raw(name, count)], np.int64)
+//! def sinusoids(width, count):
+//!     p, k = np.divmod(np.arange(count), width)
+//!     angle = p * 10000.0 ** (-2.0 * (k % (width // 2)) / width)
+//!     return np.where(k < width // 2, np.sin(angle), np.cos(angle)).astype(np.float32)
 //! ```
 //!
 //! Golden values:
@@ -46,6 +53,8 @@
 //! assert_eq!(fill::floats("fc.weight", &unit, 3), [0.035107434, 0.591937244, 0.663821995]);
 //! let tokens = Fill::Integers { bound: 30522 };
 //! assert_eq!(fill::integers("input_ids", &tokens, &[1, 4]), [12730, 21752, 865, 5836]);
+//! let second_row = [0.84147098, 0.0099998333, 0.54030228, 0.99995];
+//! assert_eq!(fill::floats("positions", &Fill::Sinusoids { width: 4 }, 8)[4..], second_row);
 //! ```
 
 use schema::graph::{Fill, Parameter};
@@ -89,6 +98,7 @@ pub fn floats(name: &str, fill: &Fill, count: usize) -> Vec<f32> {
         }
         Fill::Constant { value } => (0..count).map(|_| value).collect(),
         Fill::Positions => (0..count).map(|i| i as f32).collect(),
+        Fill::Sinusoids { width } => (0..count).map(|i| sinusoid(i, width)).collect(),
     }
 }
 
@@ -110,7 +120,7 @@ pub fn integers(name: &str, fill: &Fill, shape: &[u64]) -> Vec<i64> {
             (0..count).map(|i| (i % row) as i64).collect()
         }
         Fill::Constant { value } => (0..count).map(|_| value as i64).collect(),
-        Fill::Uniform { .. } => {
+        Fill::Uniform { .. } | Fill::Sinusoids { .. } => {
             let values = floats(name, fill, index(count));
             values.into_iter().map(|value| value as i64).collect()
         }
@@ -138,6 +148,20 @@ fn index(count: u64) -> usize {
 /// Size of the last axis, 1 where there is none (and 1 for an empty axis, which has no element).
 fn last_axis(shape: &[u64]) -> u64 {
     shape.last().copied().unwrap_or(1).max(1)
+}
+
+/// Element `index` of [`Fill::Sinusoids`]. Through `libm`, whose results no C library decides.
+fn sinusoid(index: u64, width: u64) -> f32 {
+    let (width, half) = (width.max(2), (width / 2).max(1));
+    let (position, column) = (index / width, index % width);
+    let exponent = -2.0 * (column % half) as f64 / width as f64;
+    let angle = position as f64 * libm::pow(10_000.0, exponent);
+    let value = if column < half {
+        libm::sin(angle)
+    } else {
+        libm::cos(angle)
+    };
+    value as f32
 }
 
 /// The finaliser of SplitMix64.
@@ -242,6 +266,29 @@ mod tests {
         };
         assert_eq!(parameter(&ids), [0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
         assert_eq!(integers("p", &Fill::Positions, &[2, 0]), [0; 0]);
+    }
+
+    #[test]
+    fn sinusoids_tell_positions_apart() {
+        let (width, rows) = (512_usize, 1024_usize);
+        let fill = Fill::Sinusoids {
+            width: width as u64,
+        };
+        let values = floats("p", &fill, width * rows);
+        assert!(values.iter().all(|value| value.abs() <= 1.0));
+        let row = |position: usize| &values[position * width..(position + 1) * width];
+        assert!(row(0)[..256].iter().all(|&sine| sine == 0.0));
+        assert!(row(0)[256..].iter().all(|&cosine| cosine == 1.0));
+        assert_eq!(row(1000)[0], 1000_f64.sin() as f32);
+        // The slowest wave has a length of nearly 2π·10000.
+        let slowest = 10_000_f64.powf(510.0 / 512.0);
+        assert!((row(1000)[511] - (1000.0 / slowest).cos() as f32).abs() < 1e-7);
+        // Neighbours differ by the same length everywhere.
+        let step = |position: usize| {
+            let pairs = row(position).iter().zip(row(position + 1));
+            pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>()
+        };
+        assert!((step(0) - step(1022)).abs() < 1e-3 * step(0));
     }
 
     #[test]

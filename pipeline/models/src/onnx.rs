@@ -5,8 +5,9 @@
 //! keeps its name; what the writer adds is named after its node.
 //!
 //! Operators that the opset lacks are composed of others: attention always, GELU before opset 20.
-//! A linear map of a matrix is `Gemm`; of anything else `MatMul` with the transposed weight, and
-//! `Add`.
+//! A linear map of a matrix is `Gemm`; of anything else `MatMul`, the weight transposed where it
+//! lies as `[out, in]`, and `Add`. A table that is also the weight of such a product is written both
+//! ways, as exporters that fold constants do.
 
 mod lower;
 mod proto;
@@ -97,6 +98,8 @@ struct Writer<'a> {
     weights: Weights<'a>,
     /// Values that are other names of values: what dropout leaves behind.
     aliases: BTreeMap<&'a str, &'a str>,
+    /// Causal masks by their number of positions: all layers share one.
+    masks: BTreeMap<u64, String>,
 }
 
 impl<'a> Writer<'a> {
@@ -114,6 +117,7 @@ impl<'a> Writer<'a> {
             nodes: Vec::new(),
             weights: Weights::new(graph, types, element, options)?,
             aliases: BTreeMap::new(),
+            masks: BTreeMap::new(),
         })
     }
 

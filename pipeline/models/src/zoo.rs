@@ -4,17 +4,22 @@
 //! Face Transformers; each family's file says where ours departs from them.
 //!
 //! A graph of the image families serves inference and training alike: its loss and labels are
-//! there for training, and dropout is the identity in inference. The BERT family gets a
-//! classification head, and with it a loss, in training only ([`build_for`]): the base model that
-//! inference runs has none.
+//! there for training, and dropout is the identity in inference; so do those of GPT-2 and of the
+//! Transformer. The BERT family and DistilBERT get a classification head, and with it a loss, in
+//! training only ([`build_for`]): the base model that inference runs has none.
 
 mod bert;
 mod dims;
+mod distilbert;
 mod drawing;
 mod efficientnet;
+mod gpt2;
+mod inception;
 mod mobilenet;
 mod resnet;
+mod transformer;
 mod vgg;
+mod vit;
 
 use std::collections::BTreeMap;
 
@@ -88,6 +93,18 @@ const ENTRIES: &[Entry] = &[
         build: efficientnet::efficientnet_b4,
     },
     Entry {
+        name: "inception_v3",
+        dims: dims::IMAGE_299,
+        sized: drawing::IMAGES,
+        build: inception::inception_v3,
+    },
+    Entry {
+        name: "vit_b16",
+        dims: dims::IMAGE_VIT,
+        sized: drawing::VIT,
+        build: vit::vit_b16,
+    },
+    Entry {
         name: "bert_tiny",
         dims: dims::TEXT,
         sized: drawing::TEXT,
@@ -98,6 +115,24 @@ const ENTRIES: &[Entry] = &[
         dims: dims::TEXT,
         sized: drawing::TEXT,
         build: bert::bert_base,
+    },
+    Entry {
+        name: "distilbert_base",
+        dims: dims::TEXT,
+        sized: drawing::PLAIN_TEXT,
+        build: distilbert::distilbert_base,
+    },
+    Entry {
+        name: "gpt2",
+        dims: dims::LONG_TEXT,
+        sized: drawing::GENERATION,
+        build: gpt2::gpt2,
+    },
+    Entry {
+        name: "transformer_base",
+        dims: dims::TRANSLATION,
+        sized: drawing::TRANSLATION,
+        build: transformer::transformer_base,
     },
 ];
 

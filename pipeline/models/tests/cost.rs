@@ -12,12 +12,12 @@ fn build(name: &str) -> Graph {
     zoo::build(name, &BTreeMap::new()).expect("a model of the zoo")
 }
 
-/// Multiply-adds of convolutions and linear maps: what papers count.
+/// Multiply-adds of convolutions, linear maps and attention: what papers count.
 fn multiply_adds(name: &str) -> f64 {
     let costs = cost::nodes(&build(name), Mode::Inference, Precision::Fp32).expect("a cost");
     let products = costs
         .iter()
-        .filter(|cost| matches!(cost.op, "Conv" | "Linear"));
+        .filter(|cost| matches!(cost.op, "Conv" | "Linear" | "Attention"));
     products.map(|cost| cost.flops as f64 / 2.0).sum()
 }
 
@@ -31,6 +31,8 @@ fn multiply_adds_are_the_published_ones() {
         ("vgg16", 15.47e9),
         ("mobilenet_v2", 0.301e9),
         ("efficientnet_b4", 4.394e9),
+        ("inception_v3", 5.713e9),
+        ("vit_b16", 17.564e9),
     ] {
         let ratio = multiply_adds(name) / published;
         assert!((ratio - 1.0).abs() < 0.01, "{name}: {ratio}");
@@ -72,6 +74,27 @@ fn cost_follows_batch_and_precision() {
     assert!(eight.bytes > 4 * one.bytes && eight.bytes < 8 * one.bytes);
     assert_eq!(one.bytes, 2 * at(1, Precision::Fp16).bytes);
     assert_eq!(2 * one.peak_bytes, at(1, Precision::Fp64).peak_bytes);
+}
+
+#[test]
+fn a_weight_costs_the_same_whichever_way_it_lies() {
+    let mut graph = small();
+    let before = cost::total(&graph, Mode::Training).unwrap();
+    graph.nodes[0].op = Op::Gemm;
+    graph.parameters[0].shape = vec![3, 4];
+    assert_eq!(cost::total(&graph, Mode::Training).unwrap(), before);
+}
+
+#[test]
+fn repeating_moves_nothing() {
+    let mut graph = small();
+    graph.nodes[2].op = Op::Expand {
+        shape: vec![5, 1, 1],
+    };
+    let costs = cost::nodes(&graph, Mode::Inference, Precision::Fp32).unwrap();
+    assert_eq!((costs[2].flops, costs[2].bytes), (0, 0));
+    // The sum reads it twice and writes it.
+    assert_eq!((costs[3].flops, costs[3].bytes), (40, 4 * 3 * 40));
 }
 
 /// `x [2,3] → Linear(4) → Relu → Add(x2) …`, small enough to count by hand.

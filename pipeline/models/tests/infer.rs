@@ -6,7 +6,7 @@ use photofinish_models::{cost, fill, infer, onnx, zoo};
 use proptest::prelude::*;
 use schema::{
     Graph, Mode, Precision,
-    graph::{ElementType, Fill, Input, Loss, Node, Op, Parameter, Role},
+    graph::{Approximation, ElementType, Fill, Input, Loss, Node, Op, Parameter, Role},
 };
 
 fn bert() -> Graph {
@@ -43,7 +43,7 @@ fn parameter<'a>(graph: &'a mut Graph, name: &str) -> &'a mut Parameter {
 
 #[test]
 fn complaints_name_the_node_and_what_is_wrong() {
-    let cases: [(&str, String); 12] = [
+    let cases: [(&str, String); 15] = [
         (
             "node `fc` (Linear): reads 2 to 3 values, 1 are named",
             complaint(resnet(), |g| node(g, "fc").inputs.truncate(1)),
@@ -68,6 +68,23 @@ fn complaints_name_the_node_and_what_is_wrong() {
             "node `fc` (Linear): input [1, 512] ends in 512, weight [1000, 511] wants 511",
             complaint(resnet(), |g| {
                 parameter(g, "fc.weight").shape[1] = 511;
+            }),
+        ),
+        (
+            "node `fc` (Linear): weight shape [512] must have two axes",
+            complaint(resnet(), |g| {
+                parameter(g, "fc.weight").shape = vec![512];
+            }),
+        ),
+        (
+            "node `fc` (Gemm): input [1, 512] ends in 512, weight [1000, 512] wants 1000",
+            complaint(resnet(), |g| node(g, "fc").op = Op::Gemm),
+        ),
+        (
+            "node `relu` (Expand): shapes [1, 64, 16, 16] and [2, 64, 15, 16] do not broadcast",
+            complaint(resnet(), |g| {
+                let shape = vec![2, 64, 15, 16];
+                node(g, "relu").op = Op::Expand { shape };
             }),
         ),
         (
@@ -154,6 +171,11 @@ fn fills_must_suit_their_tensors() {
         },
         Fill::Integers { bound: 3 },
         Fill::Positions,
+        Fill::Sinusoids { width: 0 },
+        Fill::Sinusoids { width: 3 },
+        Fill::Sinusoids {
+            width: u64::MAX - 1,
+        },
     ];
     for fill in bad {
         let said = complaint(resnet(), |graph| graph.parameters[0].fill = fill);
@@ -166,6 +188,7 @@ fn fills_must_suit_their_tensors() {
         Fill::Integers { bound: 0 },
         Fill::Constant { value: 0.5 },
         Fill::Constant { value: -1.0 },
+        Fill::Sinusoids { width: 4 },
     ] {
         let said = complaint(bert(), |graph| graph.inputs[0].fill = fill);
         assert!(said.contains("input_ids"), "{said}");
@@ -204,7 +227,8 @@ fn pads() -> impl Strategy<Value = [u64; 4]> {
 /// How many values an operator usually reads.
 fn usual_arity(op: &Op) -> usize {
     match op {
-        Op::Conv { .. } | Op::Add | Op::Mul | Op::MatMul | Op::Linear | Op::Gather => 2,
+        Op::Conv { .. } | Op::Add | Op::Mul | Op::MatMul => 2,
+        Op::Linear | Op::Gemm | Op::Gather => 2,
         Op::LayerNormalization { .. } | Op::Attention { .. } => 3,
         Op::BatchNormalization { .. } => 5,
         _ => 1,
@@ -247,6 +271,7 @@ fn op() -> impl Strategy<Value = Op> {
         number().prop_map(|axis| Op::Flatten { axis }),
         sizes().prop_map(|shape| Op::Reshape { shape }),
         sizes().prop_map(|perm| Op::Transpose { perm }),
+        sizes().prop_map(|shape| Op::Expand { shape }),
         number().prop_map(|axis| Op::Concat { axis }),
         (number(), number(), number()).prop_map(|(axis, start, end)| Op::Slice {
             axis,
@@ -259,9 +284,15 @@ fn op() -> impl Strategy<Value = Op> {
         Just(Op::Mul),
         Just(Op::MatMul),
         Just(Op::Linear),
+        Just(Op::Gemm),
         Just(Op::Gather),
         Just(Op::Relu),
-        Just(Op::Gelu),
+        Just(Op::Gelu {
+            approximate: Approximation::None
+        }),
+        Just(Op::Gelu {
+            approximate: Approximation::Tanh
+        }),
         Just(Op::Silu),
         Just(Op::GlobalAveragePool),
     ]

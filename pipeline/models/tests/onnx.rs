@@ -15,12 +15,16 @@ use photofinish_models::{
 };
 use schema::{
     Graph, Precision,
-    graph::{ElementType, Fill, Input, Node, Op, Parameter, Role},
+    graph::{Approximation, ElementType, Fill, Input, Node, Op, Parameter, Role},
 };
 use support::python;
 use tempfile::TempDir;
 
 const DATA: &str = "weights.bin";
+
+const GELU_BY_TANH: Op = Op::Gelu {
+    approximate: Approximation::Tanh,
+};
 
 fn options(opset: u32, precision: Precision) -> WriteOptions {
     WriteOptions {
@@ -33,13 +37,17 @@ fn options(opset: u32, precision: Precision) -> WriteOptions {
 
 /// The smallest form of a model that still has all its operators.
 fn small(name: &str, batch: u64) -> Graph {
-    let size = match name {
-        "vgg16" => ("image", 224),
-        name if name.starts_with("bert") => ("seq", 12),
-        _ => ("image", 64),
+    let sizes: &[(&str, u64)] = match name {
+        "vgg16" => &[("image", 224)],
+        "inception_v3" => &[("image", 91)],
+        "vit_b16" => &[("image", 32)],
+        "bert_tiny" | "bert_base" | "distilbert_base" | "gpt2" => &[("seq", 12)],
+        "transformer_base" => &[("seq", 12), ("target", 9)],
+        _ => &[("image", 64)],
     };
-    let dims = [("batch", batch), size].map(|(name, size)| (name.to_owned(), size));
-    zoo::build(name, &BTreeMap::from(dims)).expect("a model of the zoo")
+    let sizes = sizes.iter().copied().chain([("batch", batch)]);
+    let dims: BTreeMap<_, _> = sizes.map(|(name, size)| (name.to_owned(), size)).collect();
+    zoo::build(name, &dims).expect("a model of the zoo")
 }
 
 fn save(folder: &Path, graph: &Graph, options: &WriteOptions) -> PathBuf {
@@ -71,12 +79,18 @@ fn check_zoo(opset: u32) {
     for name in zoo::names() {
         let graph = small(name, 1);
         let mut options = options(opset, Precision::Fp32);
-        if ["vgg16", "resnet152", "bert_base"].contains(&name) {
+        if weight_bytes(&graph) > 200 << 20 {
             options.external = Some(DATA.to_owned());
             options.threshold = 1 << 16;
         }
         check(&graph, &options);
     }
+}
+
+/// Bytes of the parameters in binary32.
+fn weight_bytes(graph: &Graph) -> u64 {
+    let elements = |parameter: &Parameter| parameter.shape.iter().product::<u64>();
+    4 * graph.parameters.iter().map(elements).sum::<u64>()
 }
 
 #[test]
@@ -98,6 +112,21 @@ fn the_checker_accepts_every_opset_and_precision() {
     check(&small("mobilenet_v2", 2), &options(17, Precision::Fp64));
     check(&small("mobilenet_v2", 2), &options(22, Precision::Bf16));
     check(&small("bert_tiny", 2), &options(17, Precision::Tf32));
+    // What only large networks have.
+    let text: &[u64] = &[2, 5, 8];
+    let graph = side_by_side([
+        one_op(GELU_BY_TANH, &[("x", text)], &["x"]),
+        one_op(Op::Gemm, &[("x", text), ("w", &[8, 3])], &["x", "w"]),
+        one_op(
+            Op::Expand { shape: vec![4, 1] },
+            &[("x", &[3, 1, 2])],
+            &["x"],
+        ),
+    ]);
+    for opset in onnx::OPSETS {
+        check(&graph, &options(opset, Precision::Bf16));
+        check(&graph, &options(opset, Precision::Fp16));
+    }
 }
 
 #[test]
@@ -211,7 +240,12 @@ fn onnx_runtime_agrees_with_the_reference() {
         "resnet50",
         "mobilenet_v2",
         "efficientnet_b4",
+        "inception_v3",
+        "vit_b16",
         "bert_tiny",
+        "distilbert_base",
+        "gpt2",
+        "transformer_base",
     ] {
         let written = [
             options(17, Precision::Fp32),
@@ -234,7 +268,12 @@ fn activations_stay_of_order_one_and_follow_the_input() {
         "resnet152",
         "mobilenet_v2",
         "efficientnet_b4",
+        "inception_v3",
+        "vit_b16",
         "bert_tiny",
+        "distilbert_base",
+        "gpt2",
+        "transformer_base",
     ] {
         let Findings {
             smallest,
@@ -374,6 +413,26 @@ fn operators_that_the_zoo_does_not_show_agree_with_the_reference() {
             &[("x", &[8]), ("w", &[3, 8]), ("b", &[3])],
             &["x", "w", "b"],
         ),
+        one_op(
+            Op::Gemm,
+            &[("x", text), ("w", &[8, 3]), ("b", &[3])],
+            &["x", "w", "b"],
+        ),
+        one_op(Op::Gemm, &[("x", text), ("w", &[8, 3])], &["x", "w"]),
+        one_op(
+            Op::Gemm,
+            &[("x", &[5, 8]), ("w", &[8, 3]), ("b", &[3])],
+            &["x", "w", "b"],
+        ),
+        one_op(Op::Gemm, &[("x", &[5, 8]), ("w", &[8, 3])], &["x", "w"]),
+        one_op(GELU_BY_TANH, &[("x", text)], &["x"]),
+        one_op(
+            Op::Expand {
+                shape: vec![4, 1, 1, 8],
+            },
+            &[("x", &[2, 1, 1])],
+            &["x"],
+        ),
         one_op(Op::Softmax { axis: -2 }, &[("x", text)], &["x"]),
         one_op(Op::Mul, &[("a", text), ("b", &[5, 1])], &["a", "b"]),
         one_op(Op::Dropout { ratio: 0.5 }, &[("x", text)], &["x"]),
@@ -408,6 +467,28 @@ fn side_by_side(graphs: impl IntoIterator<Item = Graph>) -> Graph {
             .extend(graph.outputs.iter().map(|name| own(name)));
     }
     all
+}
+
+#[test]
+fn all_layers_share_a_causal_mask() {
+    let written = onnx::write(&small("transformer_base", 1), &options(21, Precision::Fp32));
+    let (mask, model) = (b"attention.mask", written.unwrap().model);
+    let named = model.windows(mask.len() + 1);
+    let is_mask = |window: &&[u8]| window.starts_with(mask) && !window.ends_with(b"e");
+    // Its name stands where it is written, and in each of the six layers that add it; `masked`
+    // are the sums.
+    assert_eq!(named.filter(is_mask).count(), 1 + 6);
+}
+
+#[test]
+fn gelu_comes_in_two_kinds() {
+    let gelu = |approximate| one_op(Op::Gelu { approximate }, &[("x", &[9])], &["x"]);
+    let graph = side_by_side([gelu(Approximation::None), gelu(Approximation::Tanh)]);
+    for opset in onnx::OPSETS {
+        let found = reference(&graph, &[options(opset, Precision::Fp32)]);
+        let (error, output) = &found.errors[0];
+        assert!(*error < 1e-6, "opset {opset}, {output}: {error}");
+    }
 }
 
 #[test]

@@ -34,8 +34,9 @@ fn weights(graph: &Graph) -> u64 {
 
 #[test]
 fn parameter_counts_are_the_published_ones() {
-    // torchvision's `num_params`; Hugging Face's `bert-base-uncased` and
-    // `google/bert_uncased_L-2_H-128_A-2`, both with pooler.
+    // torchvision's `num_params`, Inception's without the auxiliary head; Hugging Face's
+    // `google/vit-base-patch16-224`, `bert-base-uncased` and `google/bert_uncased_L-2_H-128_A-2`
+    // (both with pooler), `distilbert-base-uncased`, `gpt2`. The last is summed up below.
     let published = [
         ("resnet18", 11_689_512),
         ("resnet50", 25_557_032),
@@ -43,13 +44,36 @@ fn parameter_counts_are_the_published_ones() {
         ("vgg16", 138_357_544),
         ("mobilenet_v2", 3_504_872),
         ("efficientnet_b4", 19_341_616),
+        ("inception_v3", 23_834_568),
+        ("vit_b16", 86_567_656),
         ("bert_tiny", 4_385_920),
         ("bert_base", 109_482_240),
+        ("distilbert_base", 66_362_880),
+        ("gpt2", 124_439_808),
+        ("transformer_base", 63_082_496),
     ];
     assert_eq!(published.map(|(name, _)| name).as_slice(), zoo::names());
     for (name, count) in published {
         assert_eq!(weights(&build(name, &[])), count, "{name}");
     }
+}
+
+#[test]
+fn the_transformer_s_parameters_add_up() {
+    let (width, inner) = (512, 2048);
+    let table = 37_000 * width;
+    let attention = 4 * (width * width + width);
+    let feed_forward = width * inner + inner + inner * width + width;
+    let norm = 2 * width;
+    let encoder = attention + feed_forward + 2 * norm;
+    let decoder = 2 * attention + feed_forward + 3 * norm;
+    let whole = table + 6 * (encoder + decoder);
+    for length in [1, 1024] {
+        let graph = build("transformer_base", &[("seq", length), ("target", length)]);
+        assert_eq!(weights(&graph), whole);
+    }
+    // What the paper's text has no biases for: 18 attentions of four maps.
+    assert_eq!(whole - 18 * 4 * width, 63_045_632);
 }
 
 #[test]
@@ -66,6 +90,8 @@ fn outputs_have_their_shapes() {
         "vgg16",
         "mobilenet_v2",
         "efficientnet_b4",
+        "inception_v3",
+        "vit_b16",
     ] {
         assert_eq!(shape(&build(name, &[("batch", 3)]), 0), [3, 1000], "{name}");
     }
@@ -74,6 +100,21 @@ fn outputs_have_their_shapes() {
     assert_eq!(shape(&bert, 0), [2, 7, 128]);
     assert_eq!(shape(&bert, 1), [2, 128]);
     assert_eq!(shape(&build("vgg16", &[("image", 448)]), 0), [1, 1000]);
+    let distilbert = build("distilbert_base", &[("batch", 2), ("seq", 7)]);
+    assert_eq!(distilbert.outputs, ["last_hidden_state"]);
+    assert_eq!(shape(&distilbert, 0), [2, 7, 768]);
+    let gpt2 = build("gpt2", &[("batch", 2), ("seq", 7)]);
+    assert_eq!(shape(&gpt2, 0), [2, 7, 50_257]);
+    let lengths = [("batch", 2), ("seq", 7), ("target", 5)];
+    assert_eq!(
+        shape(&build("transformer_base", &lengths), 0),
+        [2, 5, 37_000]
+    );
+    let vit = build("vit_b16", &[("batch", 2), ("image", 32)]);
+    assert_eq!(
+        infer::shapes(&vit).unwrap()["embeddings.cat"].shape,
+        [2, 5, 768]
+    );
 }
 
 #[test]
@@ -91,6 +132,11 @@ fn dimensions_are_resolved_and_checked() {
         ("vgg16", "image", 256, "a multiple of 224"),
         ("bert_tiny", "seq", 513, "from 1 to 512"),
         ("bert_tiny", "seq", 0, "from 1 to 512"),
+        ("inception_v3", "image", 74, "from 75 to 8192"),
+        ("vit_b16", "image", 225, "a multiple of 16"),
+        ("distilbert_base", "seq", 513, "from 1 to 512"),
+        ("gpt2", "seq", 1025, "from 1 to 1024"),
+        ("transformer_base", "target", 0, "from 1 to 1024"),
     ] {
         let error = zoo::build(model, &dims(&[(dim, size)])).unwrap_err();
         assert!(matches!(error, ModelError::Dimension { .. }), "{error}");
@@ -119,12 +165,19 @@ fn drawings_know_of_a_network_what_building_it_tells() {
     {
         let (dim, sizes): (&str, &[u64]) = match name {
             "vgg16" => ("image", &[224, 448, 672, 8064]),
-            "bert_tiny" | "bert_base" => ("seq", &[1, 2, 31, 512]),
+            "bert_tiny" | "bert_base" | "distilbert_base" => ("seq", &[1, 2, 31, 512]),
+            "gpt2" => ("seq", &[1, 2, 31, 1024]),
+            "transformer_base" => ("target", &[1, 2, 31, 1024]),
+            "inception_v3" => ("image", &[75, 76, 299, 8192]),
+            "vit_b16" => ("image", &[16, 224, 240, 1024]),
             _ => ("image", &[32, 33, 225, 8192]),
         };
         for batch in [1, 2, 17, 65_536] {
             for &size in sizes {
-                let sizes = dims(&[("batch", batch), (dim, size)]);
+                let mut sizes = dims(&[("batch", batch), (dim, size)]);
+                if name == "transformer_base" {
+                    sizes.insert("seq".to_owned(), 1025 - size);
+                }
                 let built = zoo::build_for(name, &sizes, mode).ok().and_then(|graph| {
                     Some(zoo::Summary {
                         graph: Digest::of_value(&graph),
@@ -137,7 +190,7 @@ fn drawings_know_of_a_network_what_building_it_tells() {
             }
         }
     }
-    assert_eq!(drawings.summary("gpt", &dims(&[]), Mode::Inference), None);
+    assert_eq!(drawings.summary("llama", &dims(&[]), Mode::Inference), None);
 }
 
 #[test]
@@ -145,8 +198,9 @@ fn unknown_models_get_a_suggestion() {
     let message = |name| zoo::build(name, &dims(&[])).unwrap_err().to_string();
     assert!(message("resnet81").contains("did you mean `resnet18`?"));
     assert!(message("mobilenetv2").contains("did you mean `mobilenet_v2`?"));
-    assert!(!message("gpt").contains("did you mean"));
-    assert!(message("gpt").contains("efficientnet_b4"));
+    assert!(message("gpt").contains("did you mean `gpt2`?"));
+    assert!(!message("llama").contains("did you mean"));
+    assert!(message("llama").contains("efficientnet_b4"));
 }
 
 #[test]
@@ -173,6 +227,9 @@ fn training_has_a_loss_and_the_same_numbers_to_start_from() {
     }
     let bert = zoo::build_for("bert_base", &dims(&[]), Mode::Training).unwrap();
     assert_eq!(weights(&bert), 109_482_240 + 2 * 768 + 2);
+    let distilbert = zoo::build_for("distilbert_base", &dims(&[]), Mode::Training).unwrap();
+    let head = 768 * 768 + 768 + 2 * 768 + 2;
+    assert_eq!(weights(&distilbert), 66_362_880 + head);
 }
 
 #[test]
@@ -256,6 +313,46 @@ fn names_are_those_of_published_state_dictionaries() {
                 "pooler.dense.bias",
             ],
         ),
+        (
+            "inception_v3",
+            [
+                "Conv2d_1a_3x3.bn.running_mean",
+                "Mixed_6b.branch7x7dbl_5.conv.weight",
+                "Mixed_7c.branch3x3dbl_3b.bn.weight",
+            ],
+        ),
+        (
+            "vit_b16",
+            [
+                "embeddings.cls_token",
+                "embeddings.patch_embeddings.projection.bias",
+                "encoder.layer.11.attention.attention.key.weight",
+            ],
+        ),
+        (
+            "distilbert_base",
+            [
+                "embeddings.position_embeddings.weight",
+                "transformer.layer.5.sa_layer_norm.bias",
+                "transformer.layer.0.ffn.lin2.weight",
+            ],
+        ),
+        (
+            "gpt2",
+            [
+                "wpe.weight",
+                "h.11.attn.c_attn.weight",
+                "h.0.mlp.c_proj.bias",
+            ],
+        ),
+        (
+            "transformer_base",
+            [
+                "shared.weight",
+                "decoder.layers.5.encoder_attn_layer_norm.bias",
+                "encoder.layers.0.self_attn.out_proj.weight",
+            ],
+        ),
     ] {
         let graph = build(model, &[]);
         for name in names {
@@ -298,6 +395,24 @@ fn every_parameter_makes_finite_numbers_of_its_shape() {
                 parameter.name
             );
         }
+    }
+}
+
+#[test]
+fn outputs_are_tied_to_the_table_of_tokens() {
+    for (name, table) in [
+        ("gpt2", "wte.weight"),
+        ("transformer_base", "shared.weight"),
+    ] {
+        let graph = build(name, &[]);
+        let head = graph.nodes.last().unwrap();
+        assert_eq!((&head.op, head.inputs[1].as_str()), (&Op::Linear, table));
+        let lookup = graph
+            .nodes
+            .iter()
+            .find(|node| node.op == Op::Gather)
+            .unwrap();
+        assert_eq!(lookup.inputs[0], table);
     }
 }
 

@@ -101,6 +101,13 @@ pub enum Fill {
     },
     /// Integers `0, 1, 2, …` along the last axis.
     Positions,
+    /// Rows of sines and cosines that tell positions apart (Vaswani et al. 2017, §3.5): for the
+    /// element `p·width + k` the sine of `p·10000^(−2k/width)` in the first half of a row, the
+    /// cosine of the same angles in the second half.
+    Sinusoids {
+        /// Length of a row; even.
+        width: u64,
+    },
 }
 
 /// What training minimises.
@@ -131,6 +138,16 @@ pub struct Node {
     /// Whether the published PyTorch code writes the result over its first operand (`+=`,
     /// `inplace=True`). Changes no number; an engine that has no such form goes on without it.
     pub in_place: bool,
+}
+
+/// How [`Op::Gelu`] computes the normal distribution function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Approximation {
+    /// Exactly: `Φ(x) = ½·(1 + erf(x/√2))`.
+    None,
+    /// `Φ(x) ≈ ½·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`.
+    Tanh,
 }
 
 /// An operator with its attributes. Names and meanings are those of ONNX unless stated.
@@ -178,8 +195,11 @@ pub enum Op {
     Silu,
     /// Hyperbolic tangent.
     Tanh,
-    /// `x · Φ(x)` with the exact normal distribution function.
-    Gelu,
+    /// `x · Φ(x)`, `Φ` the normal distribution function.
+    Gelu {
+        /// How `Φ` is computed.
+        approximate: Approximation,
+    },
     /// Softmax along `axis` (negative counts from the end).
     Softmax {
         /// Axis.
@@ -194,6 +214,9 @@ pub enum Op {
     /// `x · weightᵀ + bias`: inputs `x […, in]`, `weight [out, in]`, optional `bias [out]`.
     /// (ONNX's Gemm with `transB`, for any number of leading axes.)
     Linear,
+    /// `x · weight + bias`: inputs `x […, in]`, `weight [in, out]`, optional `bias [out]`.
+    /// (ONNX's Gemm without transposition, for any number of leading axes; GPT-2's Conv1D.)
+    Gemm,
     /// Scaled dot-product attention: inputs `query`, `key`, `value`, each
     /// `[batch, position, heads·size]`; output the same shape as `query`. The scale is
     /// `1/√size`. (ONNX's Attention of opset 23, without cache.)
@@ -242,6 +265,12 @@ pub enum Op {
         /// `perm[i]` is the input axis that becomes axis `i`.
         perm: Vec<u64>,
     },
+    /// Repeats along axes of size 1: the output has the shape to which the input and `shape`
+    /// broadcast.
+    Expand {
+        /// The other shape.
+        shape: Vec<u64>,
+    },
     /// Joins values along an axis.
     Concat {
         /// Axis.
@@ -284,12 +313,13 @@ impl Op {
             Self::Sigmoid => "Sigmoid",
             Self::Silu => "Silu",
             Self::Tanh => "Tanh",
-            Self::Gelu => "Gelu",
+            Self::Gelu { .. } => "Gelu",
             Self::Softmax { .. } => "Softmax",
             Self::Add => "Add",
             Self::Mul => "Mul",
             Self::MatMul => "MatMul",
             Self::Linear => "Linear",
+            Self::Gemm => "Gemm",
             Self::Attention { .. } => "Attention",
             Self::MaxPool { .. } => "MaxPool",
             Self::AveragePool { .. } => "AveragePool",
@@ -297,6 +327,7 @@ impl Op {
             Self::Flatten { .. } => "Flatten",
             Self::Reshape { .. } => "Reshape",
             Self::Transpose { .. } => "Transpose",
+            Self::Expand { .. } => "Expand",
             Self::Concat { .. } => "Concat",
             Self::Slice { .. } => "Slice",
             Self::Gather => "Gather",

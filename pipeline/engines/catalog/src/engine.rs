@@ -203,7 +203,7 @@ fn recipe(install: InstallFile, lock: &str) -> Result<Recipe, String> {
 }
 
 /// Axes of a manifest's matrix that are no factors: a factor of that name could not be written.
-const AXES: [&str; 15] = [
+const AXES: [&str; 16] = [
     "batch",
     "boundary",
     "device",
@@ -217,6 +217,7 @@ const AXES: [&str; 15] = [
     "precision",
     "seq",
     "strategy",
+    "target",
     "threads",
     "world_size",
 ];

@@ -46,7 +46,9 @@ pub(crate) enum Kernel {
     Sigmoid,
     Silu,
     Tanh,
-    Gelu,
+    Gelu {
+        approximate: &'static str,
+    },
     Softmax {
         axis: i64,
     },
@@ -54,6 +56,12 @@ pub(crate) enum Kernel {
     Mul,
     MatMul,
     Linear,
+    Gemm {
+        /// `x` as a matrix.
+        rows: [i64; 2],
+        /// The output's shape.
+        output: Box<[i64]>,
+    },
     Attention(Attention),
     MaxPool {
         window: [i64; 2],
@@ -76,6 +84,9 @@ pub(crate) enum Kernel {
     },
     Transpose {
         axes: Box<[i64]>,
+    },
+    Expand {
+        shape: Box<[i64]>,
     },
     Concat {
         axis: i64,
@@ -169,12 +180,21 @@ impl Kernel {
             Self::Sigmoid => x.f_sigmoid(),
             Self::Silu => x.f_silu(),
             Self::Tanh => x.f_tanh(),
-            Self::Gelu => x.f_gelu("none"),
+            Self::Gelu { approximate } => x.f_gelu(approximate),
             Self::Softmax { axis } => x.f_softmax(*axis, None::<Kind>),
             Self::Add => x.f_add(operands.at(1)?),
             Self::Mul => x.f_mul(operands.at(1)?),
             Self::MatMul => x.f_matmul(operands.at(1)?),
             Self::Linear => x.f_linear(operands.at(1)?, operands.optional(2)),
+            // As Hugging Face's `Conv1D` calls it: one product of matrices that adds the bias.
+            Self::Gemm { rows, output } => {
+                let (x, weight) = (x.f_reshape(rows)?, operands.at(1)?);
+                match operands.optional(2) {
+                    Some(bias) => bias.f_addmm(&x, weight)?,
+                    None => x.f_mm(weight)?,
+                }
+                .f_view(&**output)
+            }
             Self::Attention(attention) => attention.apply(x, operands.at(1)?, operands.at(2)?),
             Self::MaxPool {
                 window,
@@ -197,6 +217,7 @@ impl Kernel {
             Self::Flatten { axis } => x.f_flatten(*axis, -1),
             Self::Reshape { shape } => x.f_reshape(&**shape),
             Self::Transpose { axes } => x.f_permute(&**axes),
+            Self::Expand { shape } => x.f_expand(&**shape, false),
             Self::Concat { axis } => {
                 let parts: Vec<&Tensor> = (0..operands.indices.len())
                     .map(|i| operands.at(i))

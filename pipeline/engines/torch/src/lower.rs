@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use models::infer::ValueType;
 use schema::{
     Graph, Mode, Outcome,
-    graph::{Loss, Node, Op},
+    graph::{Approximation, Loss, Node, Op},
 };
 
 use crate::{
@@ -123,7 +123,7 @@ fn expiries<'a>(graph: &'a Graph, kept: &BTreeSet<&str>) -> BTreeMap<usize, Vec<
 /// The number of operands that an operator takes.
 const fn arity(op: &Op) -> (usize, usize) {
     match op {
-        Op::Conv { .. } | Op::Linear => (2, 3),
+        Op::Conv { .. } | Op::Linear | Op::Gemm => (2, 3),
         Op::BatchNormalization { .. } => (5, 5),
         Op::LayerNormalization { .. } | Op::Attention { .. } => (3, 3),
         Op::Add | Op::Mul | Op::MatMul | Op::Gather => (2, 2),
@@ -181,12 +181,25 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
         Op::Sigmoid => Kernel::Sigmoid,
         Op::Silu => Kernel::Silu,
         Op::Tanh => Kernel::Tanh,
-        Op::Gelu => Kernel::Gelu,
+        Op::Gelu { approximate } => Kernel::Gelu {
+            approximate: match approximate {
+                Approximation::None => "none",
+                Approximation::Tanh => "tanh",
+            },
+        },
         Op::Softmax { axis } => Kernel::Softmax { axis: *axis },
         Op::Add => Kernel::Add,
         Op::Mul => Kernel::Mul,
         Op::MatMul => Kernel::MatMul,
         Op::Linear => Kernel::Linear,
+        Op::Gemm => {
+            let x = shape(node, node.inputs.first(), types)?;
+            let width = x.last().ok_or_else(|| refused(node, "has no last axis"))?;
+            Kernel::Gemm {
+                rows: [-1, wide(width)?],
+                output: list(shape(node, node.outputs.first(), types)?)?,
+            }
+        }
         Op::Attention { heads, causal } => attention(node, wide(heads)?, *causal, types)?,
         Op::MaxPool {
             kernel,
@@ -230,6 +243,10 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
             shape: list(shape)?,
         },
         Op::Transpose { perm } => Kernel::Transpose { axes: list(perm)? },
+        // The resolved shape: what both broadcast to.
+        Op::Expand { .. } => Kernel::Expand {
+            shape: list(shape(node, node.outputs.first(), types)?)?,
+        },
         Op::Concat { axis } => Kernel::Concat { axis: wide(axis)? },
         Op::Slice { axis, start, end } => Kernel::Slice {
             axis: wide(axis)?,
@@ -374,7 +391,7 @@ mod tests {
     #[test]
     fn values_are_let_go_after_their_last_reader() {
         let graph = graph(vec![
-            node("a", Op::Gelu, &["x"]),
+            node("a", Op::Silu, &["x"]),
             node("unread", Op::Tanh, &["a"]),
             node("b", Op::Mul, &["a", "x"]),
             node("c", Op::Tanh, &["b"]),

@@ -74,6 +74,7 @@ const fn owns_its_memory(op: &Op) -> bool {
         | Op::Transpose { .. }
         | Op::Slice { .. }
         | Op::Squeeze { .. }
+        | Op::Expand { .. }
         | Op::Dropout { .. }
         // Joining the heads may be a view.
         | Op::Attention { .. } => false,
@@ -85,12 +86,13 @@ const fn owns_its_memory(op: &Op) -> bool {
         | Op::Sigmoid
         | Op::Silu
         | Op::Tanh
-        | Op::Gelu
+        | Op::Gelu { .. }
         | Op::Softmax { .. }
         | Op::Add
         | Op::Mul
         | Op::MatMul
         | Op::Linear
+        | Op::Gemm
         | Op::MaxPool { .. }
         | Op::AveragePool { .. }
         | Op::GlobalAveragePool
@@ -115,7 +117,7 @@ const fn gradient_reads_output(op: &Op) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use schema::graph::{ElementType, Fill, Input};
+    use schema::graph::{Approximation, ElementType, Fill, Input};
 
     use super::*;
 
@@ -131,6 +133,9 @@ mod tests {
 
     /// `x → relu a → { relu b, add c = a + b } → reshape d → relu e → relu f`.
     fn graph() -> Graph {
+        let gelu = Op::Gelu {
+            approximate: Approximation::None,
+        };
         Graph {
             name: "g".to_owned(),
             inputs: vec![Input {
@@ -141,7 +146,7 @@ mod tests {
             }],
             parameters: vec![],
             nodes: vec![
-                node(Op::Gelu, &["x"], "a"),
+                node(gelu, &["x"], "a"),
                 node(Op::Relu, &["a"], "b"),
                 node(Op::Add, &["b", "a"], "c"),
                 node(Op::Reshape { shape: vec![2, 2] }, &["c"], "d"),

@@ -58,13 +58,16 @@ fn relative_l2(a: &Array, b: &Array) -> f64 {
 }
 
 fn small(name: &str) -> Graph {
-    let dims = match name {
-        name if name.starts_with("bert") => [("batch", 2), ("seq", 16)],
-        "vgg16" => [("batch", 1), ("image", 224)],
-        _ => [("batch", 2), ("image", 64)],
+    let dims: &[(&str, u64)] = match name {
+        "bert_tiny" | "bert_base" | "distilbert_base" | "gpt2" => &[("batch", 2), ("seq", 16)],
+        "transformer_base" => &[("batch", 2), ("seq", 16), ("target", 11)],
+        "vgg16" => &[("batch", 1), ("image", 224)],
+        "vit_b16" => &[("batch", 2), ("image", 48)],
+        "inception_v3" => &[("batch", 2), ("image", 75)],
+        _ => &[("batch", 2), ("image", 64)],
     };
-    let dims = dims.map(|(name, size)| (name.to_owned(), size));
-    models::zoo::build(name, &BTreeMap::from(dims)).unwrap()
+    let dims = dims.iter().map(|&(name, size)| (name.to_owned(), size));
+    models::zoo::build(name, &dims.collect()).unwrap()
 }
 
 fn agree(name: &str) {
@@ -110,7 +113,10 @@ macro_rules! agreements {
     };
 }
 
-agreements! { resnet18 resnet50 resnet152 vgg16 mobilenet_v2 efficientnet_b4 bert_tiny bert_base }
+agreements! {
+    resnet18 resnet50 resnet152 vgg16 mobilenet_v2 efficientnet_b4 inception_v3 vit_b16
+    bert_tiny bert_base distilbert_base gpt2 transformer_base
+}
 
 #[test]
 fn narrow_precisions_agree_as_far_as_they_reach() {

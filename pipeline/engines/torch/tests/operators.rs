@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Array, Operand, assert_close, operand, outputs, single};
-use schema::graph::{ElementType, Fill, Op, Role};
+use schema::graph::{Approximation, ElementType, Fill, Op, Role};
 
 /// Runs one node and hands the operands' numbers to `expected`.
 fn check(op: Op, operands: &[Operand], expected: impl Fn(&[Array]) -> Array) {
@@ -144,8 +144,13 @@ fn pointwise_operators() {
     check(Op::Sigmoid, &x(), |a| a[0].map(sigmoid));
     check(Op::Silu, &x(), |a| a[0].map(|x| x * sigmoid(x)));
     check(Op::Tanh, &x(), |a| a[0].map(f64::tanh));
-    check(Op::Gelu, &x(), |a| {
+    let gelu = |approximate| Op::Gelu { approximate };
+    check(gelu(Approximation::None), &x(), |a| {
         a[0].map(|x| x * 0.5 * (1.0 + erf(x / 2_f64.sqrt())))
+    });
+    check(gelu(Approximation::Tanh), &x(), |a| {
+        let slope = (2.0 / std::f64::consts::PI).sqrt();
+        a[0].map(|x| x * 0.5 * (1.0 + (slope * (x + 0.044715 * x.powi(3))).tanh()))
     });
     check(Op::Dropout { ratio: 0.5 }, &x(), |a| a[0].clone());
     for axis in [0, -1] {
@@ -198,6 +203,55 @@ fn matrix_products() {
             })
         });
     }
+}
+
+#[test]
+fn products_with_weights_that_lie_the_other_way() {
+    for (bias, leading) in [
+        (false, &[2, 3][..]),
+        (true, &[2, 3]),
+        (true, &[6]),
+        (false, &[6]),
+        (true, &[]),
+    ] {
+        let shape = |last: usize| [leading, &[last]].concat();
+        let mut operands = vec![operand("x", &shape(4)), operand("w", &[4, 5])];
+        if bias {
+            operands.push(operand("b", &[5]));
+        }
+        check(Op::Gemm, &operands, |a| {
+            Array::from_fn(&shape(5), |i| {
+                let (row, column) = (&i[..leading.len()], i[leading.len()]);
+                let at = |k: usize| a[0].at(&[row, &[k]].concat()) * a[1].at(&[k, column]);
+                let product: f64 = (0..4).map(at).sum();
+                product + if bias { a[2].at(&[column]) } else { 0.0 }
+            })
+        });
+    }
+}
+
+#[test]
+fn attention_looks_at_another_text() {
+    let operands = [
+        operand("q", &[2, 3, 4]),
+        operand("k", &[2, 5, 4]),
+        operand("v", &[2, 5, 4]),
+    ];
+    let op = Op::Attention {
+        heads: 1,
+        causal: false,
+    };
+    check(op, &operands, |a| {
+        Array::from_fn(&[2, 3, 4], |i| {
+            let score = |p: usize| {
+                let product = |s| a[0].at(&[i[0], i[1], s]) * a[1].at(&[i[0], p, s]);
+                (0..4).map(product).sum::<f64>() / 2.0
+            };
+            let total: f64 = (0..5).map(|p| score(p).exp()).sum();
+            let seen = |p| score(p).exp() / total * a[2].at(&[i[0], p, i[2]]);
+            (0..5).map(seen).sum()
+        })
+    });
 }
 
 #[test]
@@ -329,6 +383,18 @@ fn shapes_and_places() {
     check(Op::Squeeze { axis: 1 }, &x(&[2, 1, 3]), |a| {
         Array::new(&[2, 3], a[0].data.clone())
     });
+    for (from, shape, to) in [
+        (&[1, 1, 3][..], vec![2, 1, 3], [2, 1, 3]),
+        (&[2, 1], vec![4, 1, 3], [4, 2, 3]),
+    ] {
+        check(Op::Expand { shape }, &x(from), |a| {
+            Array::from_fn(&to, |i| {
+                let last = i[3 - from.len()..].iter().zip(from);
+                let place: Vec<usize> = last.map(|(&i, &size)| i.min(size - 1)).collect();
+                a[0].at(&place)
+            })
+        });
+    }
     let operands = [operand("x", &[2, 3]), operand("y", &[2, 2])];
     check(Op::Concat { axis: 1 }, &operands, |a| {
         Array::from_fn(&[2, 5], |i| {

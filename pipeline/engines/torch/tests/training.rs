@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use common::{Array, SGD, arrays, assert_close, cell, load, operand, single};
 use schema::{
-    Graph, Optimizer, OutcomeKind, Precision,
+    Graph, Mode, Optimizer, OutcomeKind, Precision,
     graph::{ElementType, Fill, Input, Loss, Op, Role},
     protocol::Quantity,
 };
@@ -253,8 +253,16 @@ fn training_without_a_loss_is_unsupported() {
 }
 
 fn small(name: &str) -> Graph {
-    let dims = [("batch", 2), ("image", 64)].map(|(name, size)| (name.to_owned(), size));
-    models::zoo::build(name, &BTreeMap::from(dims)).unwrap()
+    let sizes: &[(&str, u64)] = match name {
+        "inception_v3" => &[("image", 107)],
+        "vit_b16" => &[("image", 32)],
+        "distilbert_base" | "gpt2" => &[("seq", 6)],
+        "transformer_base" => &[("seq", 6), ("target", 5)],
+        _ => &[("image", 64)],
+    };
+    let sizes = sizes.iter().copied().chain([("batch", 2)]);
+    let dims: BTreeMap<_, _> = sizes.map(|(name, size)| (name.to_owned(), size)).collect();
+    models::zoo::build_for(name, &dims, Mode::Training).unwrap()
 }
 
 const GENTLE: Optimizer = Optimizer::Sgd {
@@ -290,7 +298,16 @@ fn training_lowers_the_loss() {
 /// that it saved was overwritten.
 #[test]
 fn every_kind_of_network_trains() {
-    for name in ["resnet18", "mobilenet_v2", "efficientnet_b4"] {
+    for name in [
+        "resnet18",
+        "mobilenet_v2",
+        "efficientnet_b4",
+        "inception_v3",
+        "vit_b16",
+        "distilbert_base",
+        "gpt2",
+        "transformer_base",
+    ] {
         let graph = small(name);
         let (mut session, _) = load(&graph, cell(&graph, Precision::Fp32, Some(GENTLE))).unwrap();
         session

@@ -49,7 +49,7 @@ fn owned_values(sizes: &Sizes<'_>) -> impl Iterator<Item = Owned> {
 const fn is_view(op: &Op) -> bool {
     matches!(
         op,
-        Op::Flatten { .. } | Op::Reshape { .. } | Op::Squeeze { .. }
+        Op::Flatten { .. } | Op::Reshape { .. } | Op::Squeeze { .. } | Op::Expand { .. }
     )
 }
 

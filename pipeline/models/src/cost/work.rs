@@ -1,6 +1,6 @@
 //! Floating-point operations of each operator's forward pass.
 
-use schema::graph::Op;
+use schema::graph::{Approximation, Op};
 
 use super::Sum;
 use crate::infer::ValueType;
@@ -18,6 +18,10 @@ pub(super) fn flops(op: &Op, inputs: &[&ValueType], output: Option<&ValueType>) 
         }
         (Op::Linear, [_, weight, bias @ ..]) => {
             sum.add_product(&[2, made, weight.shape.last().copied().unwrap_or(0)]);
+            sum.add_product(&[made, bias.len() as u64]);
+        }
+        (Op::Gemm, [_, weight, bias @ ..]) => {
+            sum.add_product(&[2, made, weight.shape.first().copied().unwrap_or(0)]);
             sum.add_product(&[made, bias.len() as u64]);
         }
         (Op::MatMul, [a, _]) => {
@@ -53,7 +57,13 @@ const fn per_element(op: &Op) -> u64 {
         Op::Sigmoid => 4,
         Op::Silu => 5,
         // x·½·(1 + erf(x/√2)).
-        Op::Gelu => 5,
+        Op::Gelu {
+            approximate: Approximation::None,
+        } => 5,
+        // x·½·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+        Op::Gelu {
+            approximate: Approximation::Tanh,
+        } => 9,
         Op::Softmax { .. } => SOFTMAX,
         // Mean (1), variance (3), difference, quotient, scale, shift.
         Op::LayerNormalization { .. } => 8,

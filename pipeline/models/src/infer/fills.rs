@@ -2,6 +2,9 @@
 
 use schema::graph::{ElementType, Fill};
 
+/// Longest row of [`Fill::Sinusoids`]: beyond any network's, and exact in binary64.
+const LONGEST_ROW: u64 = 1 << 20;
+
 /// Whether the fill suits the element type.
 pub(super) fn check(element: ElementType, fill: &Fill) -> Result<(), String> {
     match (element, *fill) {
@@ -14,6 +17,15 @@ pub(super) fn check(element: ElementType, fill: &Fill) -> Result<(), String> {
         }
         (ElementType::Float, Fill::Constant { value }) if !value.is_finite() => {
             Err(format!("the constant {value} is not finite"))
+        }
+        (ElementType::Float, Fill::Sinusoids { width }) => {
+            if (2..=LONGEST_ROW).contains(&width) && width.is_multiple_of(2) {
+                Ok(())
+            } else {
+                Err(format!(
+                    "sinusoids of width {width}: give an even number from 2 to {LONGEST_ROW}"
+                ))
+            }
         }
         (ElementType::Int64, Fill::Constant { value }) if value.fract() != 0.0 => {
             Err(format!("the constant {value} is not an integer"))
@@ -34,7 +46,7 @@ pub(super) fn check_below(fill: &Fill, shape: &[u64], bound: u64) -> Result<(), 
         Fill::Integers { bound } => bound.saturating_sub(1),
         Fill::Positions => shape.last().copied().unwrap_or(1).saturating_sub(1),
         Fill::Constant { value } if value >= 0.0 => value as u64,
-        Fill::Constant { .. } | Fill::Uniform { .. } => {
+        Fill::Constant { .. } | Fill::Uniform { .. } | Fill::Sinusoids { .. } => {
             return Err(format!(
                 "must be integers from 0 to {}",
                 bound.saturating_sub(1)

@@ -43,7 +43,7 @@ pub(super) fn output(op: &Op, inputs: &[&ValueType]) -> Result<ValueType, String
 /// How many inputs: smallest and largest number.
 const fn arity(op: &Op) -> (usize, usize) {
     match op {
-        Op::Conv { .. } | Op::Linear => (2, 3),
+        Op::Conv { .. } | Op::Linear | Op::Gemm => (2, 3),
         Op::BatchNormalization { .. } => (5, 5),
         Op::LayerNormalization { .. } | Op::Attention { .. } => (3, 3),
         Op::Add | Op::Mul | Op::MatMul | Op::Gather => (2, 2),
@@ -53,7 +53,7 @@ const fn arity(op: &Op) -> (usize, usize) {
         | Op::Sigmoid
         | Op::Silu
         | Op::Tanh
-        | Op::Gelu
+        | Op::Gelu { .. }
         | Op::Softmax { .. }
         | Op::MaxPool { .. }
         | Op::AveragePool { .. }
@@ -63,6 +63,7 @@ const fn arity(op: &Op) -> (usize, usize) {
         | Op::Transpose { .. }
         | Op::Slice { .. }
         | Op::Squeeze { .. }
+        | Op::Expand { .. }
         | Op::Dropout { .. } => (1, 1),
     }
 }
@@ -87,6 +88,7 @@ fn check_elements(op: &Op, inputs: &[&ValueType]) -> Result<(), String> {
             | Op::Slice { .. }
             | Op::Flatten { .. }
             | Op::Squeeze { .. }
+            | Op::Expand { .. }
     );
     for (index, input) in inputs.iter().enumerate() {
         let wanted = match op {
@@ -162,7 +164,11 @@ fn shape(op: &Op, inputs: &[&[u64]]) -> Result<Shape, String> {
         }
         (Op::Add | Op::Mul, [a, b]) => broadcast(a, b),
         (Op::MatMul, [a, b]) => matmul(a, b),
-        (Op::Linear, [x, weight, bias @ ..]) => linear(x, weight, bias),
+        (Op::Linear, [x, weight, bias @ ..]) => {
+            let [out, width] = two(weight)?;
+            linear(x, weight, [width, out], bias)
+        }
+        (Op::Gemm, [x, weight, bias @ ..]) => linear(x, weight, two(weight)?, bias),
         (&Op::Attention { heads, causal }, [q, k, v]) => attention(q, k, v, heads, causal),
         (
             &Op::MaxPool {
@@ -212,6 +218,7 @@ fn shape(op: &Op, inputs: &[&[u64]]) -> Result<Shape, String> {
         }
         (Op::Flatten { .. } | Op::Reshape { .. } | Op::Transpose { .. }, [x])
         | (Op::Slice { .. } | Op::Squeeze { .. }, [x]) => rearrange(op, x),
+        (Op::Expand { shape }, [x]) => broadcast(x, shape),
         (&Op::Concat { axis }, [first, rest @ ..]) => concat(first, rest, axis),
         // Elementwise operators of one input. Arity was checked.
         (_, [x, ..]) => Ok(x.to_vec()),
@@ -221,6 +228,10 @@ fn shape(op: &Op, inputs: &[&[u64]]) -> Result<Shape, String> {
 
 fn four(shape: &[u64]) -> Result<[u64; 4], String> {
     <[u64; 4]>::try_from(shape).map_err(|_| format!("shape {shape:?} must have four axes"))
+}
+
+fn two(weight: &[u64]) -> Result<[u64; 2], String> {
+    <[u64; 2]>::try_from(weight).map_err(|_| format!("weight shape {weight:?} must have two axes"))
 }
 
 fn check_conv_channels(
@@ -249,21 +260,23 @@ fn check_conv_channels(
     }
 }
 
-fn linear(x: &[u64], weight: &[u64], bias: &[&[u64]]) -> Result<Shape, String> {
-    let (Some((&last, leading)), [out, width]) = (x.split_last(), weight) else {
-        return Err(format!(
-            "shapes {x:?} and {weight:?} must be […, in] and [out, in]"
-        ));
-    };
-    if last != *width {
+/// A map of the last axis by a weight that makes `out` numbers of `width`.
+fn linear(
+    x: &[u64],
+    weight: &[u64],
+    [width, out]: [u64; 2],
+    bias: &[&[u64]],
+) -> Result<Shape, String> {
+    let (&last, leading) = x.split_last().ok_or("a scalar has no last axis")?;
+    if last != width {
         return Err(format!(
             "input {x:?} ends in {last}, weight {weight:?} wants {width}"
         ));
     }
-    if bias.first().is_some_and(|bias| **bias != [*out]) {
+    if bias.first().is_some_and(|bias| **bias != [out]) {
         return Err(format!("bias {bias:?} must have shape [{out}]"));
     }
-    Ok([leading, &[*out]].concat())
+    Ok([leading, &[out]].concat())
 }
 
 fn matmul(a: &[u64], b: &[u64]) -> Result<Shape, String> {

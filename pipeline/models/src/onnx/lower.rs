@@ -1,6 +1,6 @@
 //! Each operator in ONNX's words.
 
-use schema::graph::{Node, Op};
+use schema::graph::{Approximation, Node, Op};
 
 use super::{
     Writer,
@@ -21,9 +21,14 @@ pub(super) fn node<'a>(writer: &mut Writer<'a>, node: &'a Node) -> Result<(), St
         return Ok(());
     }
     match &node.op {
-        Op::Gelu if writer.opset < 20 => return gelu(writer, node, first, output),
+        Op::Gelu { approximate } if writer.opset < 20 => {
+            return match approximate {
+                Approximation::None => gelu(writer, node, first, output),
+                Approximation::Tanh => gelu_by_tanh(writer, node, first, output),
+            };
+        }
         Op::Silu => return silu(writer, node, first, output),
-        Op::Linear if writer.shape(first).len() != 2 => {
+        Op::Linear | Op::Gemm if writer.shape(first).len() != 2 => {
             return linear(writer, node, output);
         }
         &Op::Attention { heads, causal } => {
@@ -79,7 +84,11 @@ fn plain<'a>(
             with_operands(made(name), bounds)
         }
         &Op::Softmax { axis } => made(name).int("axis", axis),
-        // What is left of linear maps are those of matrices.
+        &Op::Gelu { approximate } => match approximate {
+            Approximation::None => made(name),
+            Approximation::Tanh => made(name).string("approximate", "tanh"),
+        },
+        // What is left of linear maps, `Op::Gemm` included, are those of matrices.
         Op::Linear => made("Gemm").int("transB", 1),
         &Op::MaxPool {
             kernel,
@@ -124,6 +133,7 @@ fn plain<'a>(
             with_operands(made(name), [integers(writer, node, "shape", shape)])
         }
         Op::Transpose { perm } => made(name).ints("perm", perm),
+        Op::Expand { shape } => with_operands(made(name), [integers(writer, node, "shape", shape)]),
         Op::Concat { axis } => made(name).int("axis", *axis as i64),
         Op::Slice { axis, start, end } => {
             let operands = [
@@ -245,13 +255,48 @@ fn gelu<'a>(
     Ok(())
 }
 
-/// `x · weightᵀ + bias` for any number of leading axes.
+/// `½ · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))`, in the order that optimisers recognise.
+fn gelu_by_tanh<'a>(
+    writer: &mut Writer<'a>,
+    node: &'a Node,
+    input: &'a str,
+    output: &str,
+) -> Result<(), String> {
+    let x = writer.read(input);
+    let three = scalar(writer, node, "three", 3.0);
+    let share = scalar(writer, node, "share", 0.044_715);
+    let slope = std::f64::consts::FRAC_2_PI.sqrt() as f32;
+    let slope = scalar(writer, node, "slope", slope);
+    let one = scalar(writer, node, "one", 1.0);
+    let half = scalar(writer, node, "half", 0.5);
+    let cube = step(writer, node, "Pow", "cube", vec![x.clone(), three]);
+    let bend = step(writer, node, "Mul", "bend", vec![cube, share]);
+    let bent = step(writer, node, "Add", "bent", vec![x.clone(), bend]);
+    let scaled = step(writer, node, "Mul", "scaled", vec![bent, slope]);
+    let tanh = step(writer, node, "Tanh", "tanh", vec![scaled]);
+    let sum = step(writer, node, "Add", "sum", vec![tanh, one]);
+    let halved = step(writer, node, "Mul", "halved", vec![x, half]);
+    let last = NodeProto::new(
+        "Mul",
+        node.name.clone(),
+        vec![halved, sum],
+        output.to_owned(),
+    );
+    writer.push(last);
+    Ok(())
+}
+
+/// `x · weightᵀ + bias`, or `x · weight + bias`, for any number of leading axes.
 fn linear<'a>(writer: &mut Writer<'a>, node: &'a Node, output: &str) -> Result<(), String> {
     let [x, weight, bias @ ..] = node.inputs.as_slice() else {
         return Err("reads fewer than two values".to_owned());
     };
     let x = writer.read(x);
-    let turned = match writer.weights.transposed(weight) {
+    let ready = match node.op {
+        Op::Gemm => Some(writer.read(weight)),
+        _ => writer.weights.transposed(weight),
+    };
+    let turned = match ready {
         Some(turned) => turned,
         None => {
             let weight = writer.read(weight);
@@ -384,6 +429,9 @@ fn causal_mask(writer: &mut Writer<'_>, node: &Node, positions: u64) -> Result<S
             "a causal mask over {positions} positions is too large to write"
         ));
     }
+    if let Some(mask) = writer.masks.get(&positions) {
+        return Ok(mask.clone());
+    }
     let name = writer.fresh(node, "mask");
     let row =
         |query| (0..positions).map(move |key| if key <= query { 0.0 } else { f32::NEG_INFINITY });
@@ -391,6 +439,7 @@ fn causal_mask(writer: &mut Writer<'_>, node: &Node, positions: u64) -> Result<S
     writer
         .weights
         .floats(name.clone(), &[positions, positions], &mask);
+    writer.masks.insert(positions, name.clone());
     Ok(name)
 }
 

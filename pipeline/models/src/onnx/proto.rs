@@ -157,6 +157,15 @@ impl NodeProto {
         self
     }
 
+    pub(super) fn string(mut self, name: &str, value: &str) -> Self {
+        let value = AttributeProto {
+            s: Some(value.as_bytes().to_vec()),
+            ..AttributeProto::new(name, AttributeType::String)
+        };
+        self.attribute.push(value);
+        self
+    }
+
     pub(super) fn ints(mut self, name: &str, values: &[u64]) -> Self {
         let ints = values.iter().map(|&value| value as i64).collect();
         self.attribute.push(AttributeProto {
@@ -172,6 +181,7 @@ impl NodeProto {
 pub(super) enum AttributeType {
     Float = 1,
     Int = 2,
+    String = 3,
     Ints = 7,
 }
 
@@ -183,6 +193,8 @@ pub(super) struct AttributeProto {
     pub(super) f: Option<f32>,
     #[prost(int64, optional, tag = "3")]
     pub(super) i: Option<i64>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub(super) s: Option<Vec<u8>>,
     #[prost(int64, repeated, tag = "8")]
     pub(super) ints: Vec<i64>,
     #[prost(int32, tag = "20")]

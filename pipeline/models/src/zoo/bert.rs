@@ -8,7 +8,7 @@
 
 use schema::{
     Graph, Mode,
-    graph::{ElementType, Fill, Op, Role},
+    graph::{Approximation, ElementType, Fill, Op, Role},
 };
 
 use super::Sizes;
@@ -157,7 +157,9 @@ fn layer(net: &mut GraphBuilder, x: &Value, name: &str, config: &Config) -> Valu
     );
     let inner = net.node(
         &format!("{name}.intermediate.activation"),
-        Op::Gelu,
+        Op::Gelu {
+            approximate: Approximation::None,
+        },
         &[&inner],
     );
     sublayer_output(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::vit::PATCH;
 use crate::ModelError;
 
 /// A dimension of a network.
@@ -48,8 +49,31 @@ pub(super) const IMAGE_VGG: &[Dim] = &[
     },
 ];
 
+/// Below 75 pixels the last stage has no pixel of its own.
+pub(super) const IMAGE_299: &[Dim] = &[BATCH, dim("image", 299, 75, 8192)];
+
+/// A whole number of patches, and a table of positions with a row for each.
+pub(super) const IMAGE_VIT: &[Dim] = &[
+    BATCH,
+    Dim {
+        name: "image",
+        default: 224,
+        least: PATCH,
+        most: 1024,
+        multiple_of: PATCH,
+        redraws: true,
+    },
+];
+
 /// BERT's table of positions has 512 rows.
 pub(super) const TEXT: &[Dim] = &[BATCH, dim("seq", 128, 1, 512)];
+
+/// GPT-2's table of positions has 1024 rows.
+pub(super) const LONG_TEXT: &[Dim] = &[BATCH, dim("seq", 128, 1, 1024)];
+
+/// Lengths of the source and of the target. Positions are computed; the limit is that of GPT-2.
+pub(super) const TRANSLATION: &[Dim] =
+    &[BATCH, dim("seq", 128, 1, 1024), dim("target", 128, 1, 1024)];
 
 /// All dimensions of the network `name`, missing ones by their defaults.
 ///

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     Digest, Graph, Mode,
-    graph::{Loss, Op},
+    graph::{Loss, Node, Op},
 };
 
 use super::{build_for, dims, entry, has_one_value_a_channel, resolve_dims};
@@ -31,6 +31,17 @@ enum Place {
     /// The labels of the loss, where there is one.
     Labels,
     Parameter(&'static str),
+    /// The attribute of a node.
+    Node(&'static str),
+}
+
+/// What such a shape belongs to, by its place.
+#[derive(Clone, Copy)]
+enum Bearer {
+    /// Among all values.
+    Value(usize),
+    /// Among the nodes.
+    Node(usize),
 }
 
 /// The size of an axis.
@@ -47,6 +58,7 @@ const fn sized(place: Place, shape: &'static [Size]) -> Sized {
 const BATCH: Size = Size::Dim("batch");
 const IMAGE: Size = Size::Dim("image");
 const SEQ: Size = Size::Dim("seq");
+const TARGET: Size = Size::Dim("target");
 
 /// Sizes in networks that look at images.
 pub(super) const IMAGES: &[Sized] = &[
@@ -55,6 +67,51 @@ pub(super) const IMAGES: &[Sized] = &[
         &[BATCH, Size::Fixed(3), IMAGE, IMAGE],
     ),
     sized(Place::Labels, &[BATCH]),
+];
+
+/// Sizes in ViT; what follows from the image's is drawn anew.
+pub(super) const VIT: &[Sized] = &[
+    sized(
+        Place::Input("input"),
+        &[BATCH, Size::Fixed(3), IMAGE, IMAGE],
+    ),
+    sized(
+        Place::Node("embeddings.expand"),
+        &[BATCH, Size::Fixed(1), Size::Fixed(768)],
+    ),
+    sized(Place::Labels, &[BATCH]),
+];
+
+/// Sizes in networks that read text without token types.
+pub(super) const PLAIN_TEXT: &[Sized] = &[
+    sized(Place::Input("input_ids"), &[BATCH, SEQ]),
+    sized(
+        Place::Parameter("embeddings.position_ids"),
+        &[Size::Fixed(1), SEQ],
+    ),
+    sized(Place::Labels, &[BATCH]),
+];
+
+/// Sizes in networks that go on writing a text.
+pub(super) const GENERATION: &[Sized] = &[
+    sized(Place::Input("input_ids"), &[BATCH, SEQ]),
+    sized(Place::Parameter("position_ids"), &[Size::Fixed(1), SEQ]),
+    sized(Place::Labels, &[BATCH, SEQ]),
+];
+
+/// Sizes in networks that translate.
+pub(super) const TRANSLATION: &[Sized] = &[
+    sized(Place::Input("input_ids"), &[BATCH, SEQ]),
+    sized(Place::Input("decoder_input_ids"), &[BATCH, TARGET]),
+    sized(
+        Place::Parameter("encoder.embed_positions.weight"),
+        &[SEQ, Size::Fixed(512)],
+    ),
+    sized(
+        Place::Parameter("decoder.embed_positions.weight"),
+        &[TARGET, Size::Fixed(512)],
+    ),
+    sized(Place::Labels, &[BATCH, TARGET]),
 ];
 
 /// Sizes in networks that read text.
@@ -97,12 +154,16 @@ impl Place {
                 let found = parameters.find(|parameter| parameter.name == name);
                 found.map(|parameter| &mut parameter.shape)
             }
+            Self::Node(name) => {
+                let mut nodes = graph.nodes.iter_mut();
+                attribute(nodes.find(|node| node.name == name)?)
+            }
         }
     }
 
-    /// Its place among all values.
-    fn among(self, graph: &Graph, wires: &Wires) -> Option<usize> {
-        match self {
+    /// What it belongs to.
+    fn bearer(self, graph: &Graph, wires: &Wires) -> Option<Bearer> {
+        let value = match self {
             Self::Input(name) => graph.inputs.iter().position(|input| input.name == name),
             Self::Labels => wires.labels(),
             Self::Parameter(name) => {
@@ -110,7 +171,20 @@ impl Place {
                 let index = parameters.position(|parameter| parameter.name == name);
                 index.map(|index| wires.parameter(index))
             }
-        }
+            Self::Node(name) => {
+                let index = graph.nodes.iter().position(|node| node.name == name)?;
+                return Some(Bearer::Node(index));
+            }
+        };
+        value.map(Bearer::Value)
+    }
+}
+
+/// The shape that an operator is told.
+const fn attribute(node: &mut Node) -> Option<&mut Vec<u64>> {
+    match &mut node.op {
+        Op::Expand { shape } => Some(shape),
+        _ => None,
     }
 }
 
@@ -157,7 +231,7 @@ struct Drawing {
     /// Types of all values at the sizes last asked for.
     types: Vec<ValueType>,
     /// The graph's JSON before and between the shapes that follow each.
-    text: Vec<(Vec<u8>, &'static Sized, usize)>,
+    text: Vec<(Vec<u8>, &'static Sized, Bearer)>,
     /// The JSON after the last of them.
     end: Vec<u8>,
 }
@@ -180,10 +254,13 @@ impl Drawing {
 
     fn at(&mut self, dims: &BTreeMap<String, u64>) -> Option<Summary> {
         let mut shapes = Vec::with_capacity(self.text.len());
-        for (_, sized, place) in &self.text {
+        for (_, sized, bearer) in &self.text {
             let shape = sized.at(dims)?;
             shapes.push(serde_json::to_vec(&shape).ok()?);
-            Wires::give(&mut self.types, *place, shape).ok()?;
+            match *bearer {
+                Bearer::Value(place) => Wires::give(&mut self.types, place, shape).ok()?,
+                Bearer::Node(index) => *attribute(self.graph.nodes.get_mut(index)?)? = shape,
+            }
         }
         self.wires.infer(&self.graph, &mut self.types).ok()?;
         if self.mode == Mode::Training && !self.is_trainable() {
@@ -211,7 +288,7 @@ impl Drawing {
     }
 }
 
-type Cut = (Vec<(Vec<u8>, &'static Sized, usize)>, Vec<u8>);
+type Cut = (Vec<(Vec<u8>, &'static Sized, Bearer)>, Vec<u8>);
 
 /// Cuts the graph's JSON at the shapes that sizes are part of.
 fn cut(graph: &Graph, wires: &Wires, sized: &'static [Sized]) -> Option<Cut> {
@@ -235,7 +312,7 @@ fn cut(graph: &Graph, wires: &Wires, sized: &'static [Sized]) -> Option<Cut> {
     let (mut pieces, mut end) = (Vec::new(), 0);
     for (at, length, sized) in found {
         let before = text.get(end..at)?.as_bytes().to_vec();
-        pieces.push((before, sized, sized.place.among(graph, wires)?));
+        pieces.push((before, sized, sized.place.bearer(graph, wires)?));
         end = at + length;
     }
     Some((pieces, text.get(end..)?.as_bytes().to_vec()))

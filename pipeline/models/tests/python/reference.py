@@ -21,6 +21,8 @@ def numbers(tensor, salt=""):
     count = math.prod(shape)
     if fill == "positions":
         values = np.arange(count, dtype=np.int64) % shape[-1]
+    elif "sinusoids" in fill:
+        values = recipe["sinusoids"](fill["sinusoids"]["width"], count)
     elif "integers" in fill:
         values = recipe["integers"](tensor["name"] + salt, fill["integers"]["bound"], count)
     elif "uniform" in fill:
@@ -105,6 +107,8 @@ def apply(op, inputs, training):
         case "Tanh":
             return np.tanh(x)
         case "Gelu":
+            if a["approximate"] == "tanh":
+                return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
             return x * (1 + erf(x / math.sqrt(2))) / 2
         case "Softmax":
             return softmax(x, a["axis"])
@@ -116,6 +120,9 @@ def apply(op, inputs, training):
             return x @ inputs[1]
         case "Linear":
             y = x @ inputs[1].T
+            return y + inputs[2] if len(inputs) > 2 else y
+        case "Gemm":
+            y = x @ inputs[1]
             return y + inputs[2] if len(inputs) > 2 else y
         case "Attention":
             return attention(*inputs, a["heads"], a["causal"])
@@ -133,6 +140,8 @@ def apply(op, inputs, training):
             return x.reshape(a["shape"])
         case "Transpose":
             return x.transpose(a["perm"])
+        case "Expand":
+            return x * np.ones(a["shape"])
         case "Concat":
             return np.concatenate(inputs, a["axis"])
         case "Slice":

@@ -456,6 +456,7 @@ impl JsonSchema for Matrix {
                 "batch": axis(&size, "Number of items in a step."),
                 "image": axis(&size, "Height and width of images."),
                 "seq": axis(&size, "Length of sequences."),
+                "target": axis(&size, "Length of the sequences that a translation writes."),
             },
             "required": ["model", "engine"],
             "additionalProperties": axis(&scalar, "A dimension of a model or a factor of an engine."),
