@@ -2,7 +2,7 @@
 //!
 //! `sweep <store> <worker program> <mark> long|quiet`
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "an example may")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;

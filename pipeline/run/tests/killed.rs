@@ -1,6 +1,6 @@
 //! A run that is killed at any moment loses at most the block in flight.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

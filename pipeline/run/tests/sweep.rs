@@ -1,6 +1,6 @@
 //! Runs over synthetic cells: what is measured, reused, resumed.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

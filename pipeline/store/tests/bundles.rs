@@ -1,6 +1,6 @@
 //! Bundles, honest and hostile.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

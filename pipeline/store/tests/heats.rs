@@ -1,6 +1,6 @@
 //! Heats: measured, interrupted, damaged.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

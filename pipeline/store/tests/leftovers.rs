@@ -1,6 +1,6 @@
 //! What a killed writer left in its scratch folder, as its worker made it.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::{
     fs,

@@ -1,6 +1,6 @@
 //! Packing bundles: what may be packed, where to, and what is left when it fails.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Run records, tables, and what gc leaves of them.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Folders, links and pipes that are not ours: nothing of them is lost, and none of them is in
 //! the way for ever.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 

@@ -245,13 +245,7 @@ fn gelu<'a>(
     let erf = step(writer, node, "Erf", "erf", vec![scaled]);
     let sum = step(writer, node, "Add", "sum", vec![erf, one]);
     let product = step(writer, node, "Mul", "product", vec![x, sum]);
-    let last = NodeProto::new(
-        "Mul",
-        node.name.clone(),
-        vec![product, half],
-        output.to_owned(),
-    );
-    writer.push(last);
+    last(writer, node, vec![product, half], output);
     Ok(())
 }
 
@@ -276,14 +270,14 @@ fn gelu_by_tanh<'a>(
     let tanh = step(writer, node, "Tanh", "tanh", vec![scaled]);
     let sum = step(writer, node, "Add", "sum", vec![tanh, one]);
     let halved = step(writer, node, "Mul", "halved", vec![x, half]);
-    let last = NodeProto::new(
-        "Mul",
-        node.name.clone(),
-        vec![halved, sum],
-        output.to_owned(),
-    );
-    writer.push(last);
+    last(writer, node, vec![halved, sum], output);
     Ok(())
+}
+
+/// The product that ends a composed operator and bears its name.
+fn last(writer: &mut Writer<'_>, node: &Node, factors: Vec<String>, output: &str) {
+    let product = NodeProto::new("Mul", node.name.clone(), factors, output.to_owned());
+    writer.push(product);
 }
 
 /// `x · weightᵀ + bias`, or `x · weight + bias`, for any number of leading axes.

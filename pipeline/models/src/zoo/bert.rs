@@ -25,19 +25,19 @@ struct Config {
     intermediate: u64,
 }
 
-const VOCABULARY: u64 = 30_522;
-const POSITIONS: u64 = 512;
+pub(super) const VOCABULARY: u64 = 30_522;
+pub(super) const POSITIONS: u64 = 512;
 const TOKEN_TYPES: u64 = 2;
-const CLASSES: u64 = 2;
-const EPSILON: f32 = 1e-12;
-const DROPOUT: Op = Op::Dropout { ratio: 0.1 };
+pub(super) const CLASSES: u64 = 2;
+pub(super) const EPSILON: f32 = 1e-12;
+pub(super) const DROPOUT: Op = Op::Dropout { ratio: 0.1 };
 
 /// Variance of embeddings: that of Hugging Face's initial weights.
-const EMBEDDING_VARIANCE: f64 = 0.02 * 0.02;
+pub(super) const EMBEDDING_VARIANCE: f64 = 0.02 * 0.02;
 
 /// Variance of queries and keys. Attention scores then have variance 4, so that a few positions
 /// stand out; at 1 attention would hardly differ from a mean over all of them.
-const QUERY_VARIANCE: f64 = 2.0;
+pub(super) const QUERY_VARIANCE: f64 = 2.0;
 
 /// Two layers of width 128: the smallest of the models of Turc et al. (2019).
 pub(super) fn bert_tiny(sizes: &Sizes<'_>) -> Result<Graph, ModelError> {

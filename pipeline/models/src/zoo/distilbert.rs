@@ -12,7 +12,10 @@ use schema::{
     graph::{Approximation, ElementType, Fill, Op, Role},
 };
 
-use super::Sizes;
+use super::{
+    Sizes,
+    bert::{CLASSES, DROPOUT, EMBEDDING_VARIANCE, EPSILON, POSITIONS, QUERY_VARIANCE, VOCABULARY},
+};
 use crate::{
     ModelError,
     builder::{GraphBuilder, Value, moment},
@@ -22,17 +25,6 @@ const LAYERS: u64 = 6;
 const HIDDEN: u64 = 768;
 const HEADS: u64 = 12;
 const INTERMEDIATE: u64 = 3072;
-const VOCABULARY: u64 = 30_522;
-const POSITIONS: u64 = 512;
-const CLASSES: u64 = 2;
-const EPSILON: f32 = 1e-12;
-const DROPOUT: Op = Op::Dropout { ratio: 0.1 };
-
-/// Variance of embeddings: that of Hugging Face's initial weights.
-const EMBEDDING_VARIANCE: f64 = 0.02 * 0.02;
-
-/// Variance of queries and keys; see the BERT family.
-const QUERY_VARIANCE: f64 = 2.0;
 
 pub(super) fn distilbert_base(sizes: &Sizes<'_>) -> Result<Graph, ModelError> {
     let (batch, seq) = (sizes.get("batch"), sizes.get("seq"));

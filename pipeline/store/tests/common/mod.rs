@@ -1,5 +1,10 @@
 //! Made-up artifacts.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test uses a part of it"
+)]
 
 pub mod archive;
 
