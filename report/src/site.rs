@@ -15,7 +15,7 @@ use crate::{
     template::Templates,
     view::{
         cell::CellPage, downloads, downloads::DownloadsPage, job::JobPage, machines::MachinesPage,
-        method::MethodPage, overview::Overview,
+        method::MethodPage, overview::Overview, parity::ParityPage,
     },
 };
 
@@ -67,6 +67,7 @@ pub fn render_unless(
         &Overview::new(&index, families),
     )?;
     site.page("method.html", "method.html", &MethodPage::new(tables))?;
+    site.page("parity.html", "parity.html", &ParityPage::new(tables))?;
     site.page("machines.html", "machines.html", &MachinesPage::new(tables))?;
     site.page(
         "downloads.html",

@@ -11,5 +11,6 @@ pub(crate) mod job;
 pub(crate) mod machines;
 pub(crate) mod method;
 pub(crate) mod overview;
+pub(crate) mod parity;
 pub(crate) mod setting;
 pub(crate) mod times;

@@ -1,0 +1,202 @@
+//! The parity matrix: which engine agreed with the reference, on which network, by how much.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{
+    EngineVariant, Mode, OutcomeKind, Precision, Tables, tables::CellRow,
+};
+use serde::Serialize;
+
+use super::chrome::{Chrome, link};
+use crate::{
+    units,
+    words::{self, Badge},
+};
+
+/// The page of the parity matrix.
+#[derive(Debug, Serialize)]
+pub(crate) struct ParityPage {
+    chrome: Chrome,
+    matrices: Vec<Matrix>,
+}
+
+/// The cells of one mode.
+#[derive(Debug, Serialize)]
+struct Matrix {
+    mode: &'static str,
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+    /// How many of the cells were compared and agree, in words.
+    summary: String,
+}
+
+/// An engine's variant at a precision.
+#[derive(Debug, Serialize)]
+struct Column {
+    engine: String,
+    precision: &'static str,
+}
+
+/// A network.
+#[derive(Debug, Serialize)]
+struct Row {
+    model: String,
+    /// One for each column; `None` where no cell asked for it.
+    entries: Vec<Option<Entry>>,
+}
+
+/// All cells of a network on a column's engine: the worst of them speaks.
+#[derive(Debug, Serialize)]
+struct Entry {
+    /// The worst cell's page, from the folder of the site.
+    href: String,
+    /// Its relative error; absent where its outputs were not compared.
+    error: Option<String>,
+    /// Its error as a share of the largest that passes.
+    share: Option<String>,
+    badge: Badge,
+    /// Which cell speaks, and what became of the others; empty where there is but one.
+    note: String,
+}
+
+/// Outputs that agree.
+const AGREES: Badge = Badge {
+    word: "agrees",
+    tone: "good",
+};
+
+/// Outputs that do not.
+const DISAGREES: Badge = Badge {
+    word: "disagrees",
+    tone: "bad",
+};
+
+impl ParityPage {
+    pub(crate) fn new(tables: &Tables) -> Self {
+        let matrices = Mode::ALL
+            .iter()
+            .filter_map(|mode| matrix(tables, *mode))
+            .collect();
+        let chrome = Chrome::new(tables, "", "parity", "Parity")
+            .with_crumbs(vec![link("Overview", "index.html")]);
+        Self { chrome, matrices }
+    }
+}
+
+type Place<'a> = (&'a EngineVariant, Precision);
+
+fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
+    let rows: Vec<&CellRow> = tables
+        .cells
+        .iter()
+        .filter(|row| row.cell.mode == mode)
+        .collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let columns: BTreeSet<Place<'_>> = rows.iter().map(|row| place(row)).collect();
+    let mut models: Vec<&str> = Vec::new();
+    let mut entries: BTreeMap<(&str, Place<'_>), Vec<&CellRow>> = BTreeMap::new();
+    for row in &rows {
+        let model = row.cell.model.name.as_str();
+        if !models.contains(&model) {
+            models.push(model);
+        }
+        entries.entry((model, place(row))).or_default().push(row);
+    }
+    let agree = rows.iter().filter(|row| standing(row) == Standing::Agrees);
+    Some(Matrix {
+        mode: mode.word(),
+        summary: summary(agree.count(), rows.len()),
+        rows: models
+            .into_iter()
+            .map(|model| Row {
+                model: model.to_owned(),
+                entries: columns
+                    .iter()
+                    .map(|place| entries.get(&(model, *place)).and_then(|rows| entry(rows)))
+                    .collect(),
+            })
+            .collect(),
+        columns: columns
+            .into_iter()
+            .map(|(engine, precision)| Column {
+                engine: words::value("engine", &engine.to_string()),
+                precision: precision.word(),
+            })
+            .collect(),
+    })
+}
+
+fn place(row: &CellRow) -> Place<'_> {
+    (&row.cell.engine, row.cell.precision)
+}
+
+fn summary(agree: usize, all: usize) -> String {
+    let agree_text = units::count(agree as u64);
+    let all_text = units::count(all as u64);
+    match (agree, all) {
+        (1, 1) => String::from("The outputs of the only cell agree with the reference's."),
+        _ if agree == all => {
+            format!("The outputs of all {all_text} cells agree with the reference's.")
+        }
+        (1, _) => format!("The outputs of one of {all_text} cells agree with the reference's."),
+        _ => format!("The outputs of {agree_text} of {all_text} cells agree with the reference's."),
+    }
+}
+
+/// Where a cell's outputs stand, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Disagrees,
+    Agrees,
+    /// Not compared, or with nothing that could vouch for the comparison; the outcome says why.
+    Unknown,
+}
+
+fn standing(row: &CellRow) -> Standing {
+    match &row.parity {
+        Some(_) if row.outcome.kind == OutcomeKind::ParityUnverified => Standing::Unknown,
+        None => Standing::Unknown,
+        // A share that is no number has not passed.
+        Some(parity) if parity.worst_share <= 1.0 => Standing::Agrees,
+        Some(_) => Standing::Disagrees,
+    }
+}
+
+/// What stands for these cells; `None` where there are none.
+fn entry(rows: &[&CellRow]) -> Option<Entry> {
+    let share = |row: &CellRow| row.parity.as_ref().map_or(0.0, |parity| parity.worst_share);
+    let worst = rows.iter().min_by(|one, other| {
+        standing(one)
+            .cmp(&standing(other))
+            .then(share(other).total_cmp(&share(one)))
+    })?;
+    let parity = worst.parity.as_ref();
+    let compared = rows
+        .iter()
+        .filter(|row| standing(row) != Standing::Unknown)
+        .count();
+    Some(Entry {
+        href: format!("cells/{}/{}.html", worst.job, worst.id),
+        error: parity.map(|parity| units::error(parity.error)),
+        share: parity.map(|parity| units::percent(parity.worst_share)),
+        badge: match standing(worst) {
+            Standing::Disagrees => DISAGREES,
+            Standing::Agrees => AGREES,
+            Standing::Unknown => words::outcome(worst.outcome.kind),
+        },
+        note: note(rows.len(), compared),
+    })
+}
+
+/// Says which of `all` cells speaks, of which `compared` have an error.
+fn note(all: usize, compared: usize) -> String {
+    let (all_text, compared_text) = (units::count(all as u64), units::count(compared as u64));
+    match (all, compared) {
+        (1, _) => String::new(),
+        (_, 0) => format!("one of {all_text} cells"),
+        _ if all == compared => format!("worst of {all_text} cells"),
+        _ => format!("worst of {compared_text}; {all_text} cells in all"),
+    }
+}

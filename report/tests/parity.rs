@@ -1,0 +1,107 @@
+//! The parity matrix: the worst cell of each network and engine speaks, whatever the others did.
+
+mod fixture;
+mod support;
+
+use schema::{Mode, OutcomeKind, Tables, tables::CellRow};
+
+use fixture::realistic;
+use support::folder::Site;
+
+/// The tables with only the cells of `resnet18` on `pytorch/eager`, in inference, three of them.
+fn three() -> Tables {
+    let mut tables = realistic::tables();
+    let wanted = |row: &CellRow| {
+        row.cell.mode == Mode::Inference
+            && row.cell.engine.to_string() == "pytorch/eager"
+            && row.parity.is_some()
+    };
+    let kept: Vec<CellRow> = tables.cells.iter().filter(|row| wanted(row)).cloned().collect();
+    tables.cells = kept.into_iter().take(3).collect();
+    assert_eq!(tables.cells.len(), 3, "the fixture has three such cells");
+    let job = tables.cells[0].job.clone();
+    tables.jobs.retain(|kept| kept.id == job);
+    tables.jobs[0].comparisons.clear();
+    for row in &mut tables.cells {
+        row.job.clone_from(&job);
+        row.cell.model.name = "resnet18".to_owned();
+    }
+    tables
+}
+
+fn set(row: &mut CellRow, error: f64, share: f64) {
+    let parity = row.parity.as_mut().unwrap();
+    (parity.error, parity.worst_share) = (error, share);
+}
+
+/// The text of the only entry.
+fn entry(tables: &Tables) -> String {
+    let html = Site::of(tables).page("parity.html");
+    let entries: Vec<_> = html.split("<td>").skip(1).collect();
+    assert_eq!(entries.len(), 1, "{html}");
+    entries[0].split("</td>").next().unwrap().to_owned()
+}
+
+#[test]
+fn the_cell_nearest_to_its_bound_speaks() {
+    let mut tables = three();
+    set(&mut tables.cells[0], 3e-7, 0.08);
+    set(&mut tables.cells[1], 2e-7, 0.5);
+    set(&mut tables.cells[2], 9e-7, 0.2);
+    let text = entry(&tables);
+    let page = format!("cells/{}/{}.html", tables.cells[1].job, tables.cells[1].id);
+    for part in ["agrees", "2.0 × 10⁻⁷", "50 % of the bound", "worst of 3 cells", &page] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_cell_that_disagrees_speaks_before_all_others() {
+    for share in [1.5, f64::INFINITY, f64::NAN] {
+        let mut tables = three();
+        set(&mut tables.cells[0], 3e-7, 0.999);
+        set(&mut tables.cells[1], 2e-3, share);
+        tables.cells[1].outcome.kind = OutcomeKind::ParityFailed;
+        tables.cells[1].speed = None;
+        let text = entry(&tables);
+        assert!(text.contains("disagrees") && text.contains(&tables.cells[1].id.0), "{text}");
+    }
+}
+
+#[test]
+fn cells_that_were_not_compared_say_how_they_ended() {
+    let mut tables = three();
+    tables.cells[0].parity = None;
+    tables.cells[0].outcome.kind = OutcomeKind::OutOfMemory;
+    tables.cells[0].speed = None;
+    let text = entry(&tables);
+    assert!(text.contains("agrees") && text.contains("worst of 2; 3 cells in all"), "{text}");
+
+    for row in &mut tables.cells {
+        row.parity = None;
+        row.speed = None;
+        row.outcome.kind = OutcomeKind::OutOfMemory;
+    }
+    let text = entry(&tables);
+    assert!(text.contains("out of memory") && text.contains("one of 3 cells"), "{text}");
+    assert!(!text.contains("of the bound"), "{text}");
+}
+
+#[test]
+fn an_error_that_nothing_vouches_for_is_no_agreement() {
+    let mut tables = three();
+    for row in &mut tables.cells {
+        row.outcome.kind = OutcomeKind::ParityUnverified;
+        row.speed = None;
+    }
+    let site = Site::of(&tables).page("parity.html");
+    assert!(site.contains("parity unverified"), "{site}");
+    assert!(site.contains("The outputs of 0 of 3 cells agree"), "{site}");
+}
+
+#[test]
+fn tables_without_cells_have_a_page_that_says_so() {
+    let mut tables = three();
+    tables.cells.clear();
+    assert!(Site::of(&tables).page("parity.html").contains("There is no cell"));
+}
