@@ -26,6 +26,10 @@ pub mod moment {
     pub const SILU: f64 = 0.3557;
     /// `E[(x·Φ(x))²]`, by numerical integration.
     pub const GELU: f64 = 0.4252;
+    /// Outputs of an LSTM as [`super::GraphBuilder::recurrent`] fills it, by simulation.
+    pub const LSTM: f64 = 0.05;
+    /// Outputs of a GRU as [`super::GraphBuilder::recurrent`] fills it, by simulation.
+    pub const GRU: f64 = 0.2;
 }
 
 /// Half the width of the spread of scales, shifts and running statistics.
@@ -44,8 +48,8 @@ pub struct Conv {
     pub kernel: [u64; 2],
     /// Padding above and below, left and right.
     pub padding: [u64; 2],
-    /// Step along both axes.
-    pub stride: u64,
+    /// Step along height and width.
+    pub strides: [u64; 2],
     /// Number of groups.
     pub group: u64,
     /// Whether it adds a bias.
@@ -69,7 +73,7 @@ impl Conv {
             out,
             kernel,
             padding: [kernel[0] / 2, kernel[1] / 2],
-            stride: 1,
+            strides: [1; 2],
             group: 1,
             bias: false,
             moment: moment::LINEAR,
@@ -88,7 +92,13 @@ impl Conv {
     /// With another step.
     #[must_use]
     pub const fn stride(self, stride: u64) -> Self {
-        Self { stride, ..self }
+        self.strides([stride; 2])
+    }
+
+    /// With other steps along height and width.
+    #[must_use]
+    pub const fn strides(self, strides: [u64; 2]) -> Self {
+        Self { strides, ..self }
     }
 
     /// In groups.
@@ -108,6 +118,28 @@ impl Conv {
     pub const fn after(self, moment: f64) -> Self {
         Self { moment, ..self }
     }
+}
+
+/// What a recurrent layer does at each position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecurrentCell {
+    /// [`Op::Lstm`].
+    Lstm,
+    /// [`Op::Gru`].
+    Gru,
+}
+
+/// A recurrent layer.
+#[derive(Debug, Clone, Copy)]
+pub struct Recurrent {
+    /// What it does at each position.
+    pub cell: RecurrentCell,
+    /// Units of one direction.
+    pub size: u64,
+    /// Whether it reads the sequence from both ends.
+    pub bidirectional: bool,
+    /// Second moment of its input; see [`moment`].
+    pub moment: f64,
 }
 
 /// Collects a graph. The first mistake is kept and comes out of [`GraphBuilder::finish`], so that
@@ -231,7 +263,7 @@ impl GraphBuilder {
             out,
             kernel: [height, width],
             padding: [above, left],
-            stride,
+            strides,
             group,
             bias,
             moment,
@@ -241,7 +273,7 @@ impl GraphBuilder {
         let shape = [out, per_group, height, width];
         let weight = self.weight(&format!("{name}.weight"), &shape, 1.0 / (fan_in * moment));
         let op = Op::Conv {
-            strides: [stride; 2],
+            strides,
             pads: [above, left, above, left],
             dilations: [1; 2],
             group,
@@ -312,6 +344,43 @@ impl GraphBuilder {
         let weight = self.weight(&format!("{name}.weight"), &[width, out], weight_variance);
         let bias = self.shift(&format!("{name}.bias"), out);
         self.node(name, Op::Gemm, &[x, &weight, &bias])
+    }
+
+    /// A layer of long short-term memory or of gated recurrent units, whose parameters have the
+    /// names that they have in PyTorch's module `module` as its layer `layer`. Of the variance of
+    /// what enters a gate, the input (with second moment `moment`) makes 1 and the state ¼: enough
+    /// to matter, too little to turn rounding into chaos.
+    pub fn recurrent(&mut self, x: &Value, module: &str, layer: u64, what: Recurrent) -> Value {
+        let Recurrent {
+            cell,
+            size,
+            bidirectional,
+            moment,
+        } = what;
+        let (gates, state_moment, op) = match cell {
+            RecurrentCell::Lstm => (4, moment::LSTM, Op::Lstm { bidirectional }),
+            RecurrentCell::Gru => (3, moment::GRU, Op::Gru { bidirectional }),
+        };
+        let (rows, features) = (gates * size, self.last(x));
+        let mut reads = vec![x.clone()];
+        let directions: &[&str] = if bidirectional {
+            &["", "_reverse"]
+        } else {
+            &[""]
+        };
+        for direction in directions {
+            let own = |part: &str| format!("{module}.{part}_l{layer}{direction}");
+            let input_variance = 1.0 / (features as f64 * moment);
+            let state_variance = 0.25 / (size as f64 * state_moment);
+            reads.extend([
+                self.weight(&own("weight_ih"), &[rows, features], input_variance),
+                self.weight(&own("weight_hh"), &[rows, size], state_variance),
+                self.shift(&own("bias_ih"), rows),
+                self.shift(&own("bias_hh"), rows),
+            ]);
+        }
+        let reads: Vec<&Value> = reads.iter().collect();
+        self.node(&format!("{module}.l{layer}"), op, &reads)
     }
 
     /// Rows of a table `name.weight` with entries of this variance.

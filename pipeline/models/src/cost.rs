@@ -6,7 +6,7 @@
 //! half of ours). `cost/work.rs` holds the rule of each operator.
 //!
 //! Training counts the forward pass, the backward pass and the optimiser. Backward, an operator
-//! with weights (convolution, linear map, matrix product) costs its forward pass twice, once for the
+//! with weights (convolution, linear map, matrix product, recurrent layer) costs its forward pass twice, once for the
 //! gradient of each factor, and once where the input needs no gradient (the first layer). All
 //! other operators cost their forward pass again per input that needs a gradient. Normalisation
 //! costs twice its forward pass. The optimiser is SGD with momentum: four operations a weight.
@@ -148,7 +148,9 @@ fn node_costs<'a>(
                 let passes = match node.op {
                     Op::BatchNormalization { .. } | Op::LayerNormalization { .. } => 2,
                     // A bias costs nothing worth counting beside the product.
-                    Op::Conv { .. } | Op::Linear | Op::Gemm => count.min(2),
+                    Op::Conv { .. } | Op::Linear | Op::Gemm | Op::Lstm { .. } | Op::Gru { .. } => {
+                        count.min(2)
+                    }
                     _ => count,
                 };
                 flops.add_times(forward, passes);

@@ -17,6 +17,7 @@
 //! * [`Fill::Sinusoids`]: `p, k = divmod(i, width)`; sine (`k < width/2`) or cosine of
 //!   `p·10000^(−2·(k mod width/2)/width)`, computed in binary64 and rounded to binary32. Libraries
 //!   differ in the last bit of such functions, so only here may workers, too.
+//! * [`Fill::CausalMask`]: `p, k = divmod(i, width)`; 0 where `k ≤ p`, −∞ elsewhere.
 //!
 //! Narrower precisions round the binary32 number to nearest, ties to even; fp64 widens it.
 //!
@@ -42,6 +43,9 @@
 //!     p, k = np.divmod(np.arange(count), width)
 //!     angle = p * 10000.0 ** (-2.0 * (k % (width // 2)) / width)
 //!     return np.where(k < width // 2, np.sin(angle), np.cos(angle)).astype(np.float32)
+//! def causal_mask(width, count):
+//!     p, k = np.divmod(np.arange(count), width)
+//!     return np.where(k <= p, np.float32(0), np.float32(-np.inf))
 //! ```
 //!
 //! Golden values:
@@ -99,6 +103,12 @@ pub fn floats(name: &str, fill: &Fill, count: usize) -> Vec<f32> {
         Fill::Constant { value } => (0..count).map(|_| value).collect(),
         Fill::Positions => (0..count).map(|i| i as f32).collect(),
         Fill::Sinusoids { width } => (0..count).map(|i| sinusoid(i, width)).collect(),
+        Fill::CausalMask { width } => {
+            let width = width.max(1);
+            let is_seen = |i: u64| i % width <= i / width;
+            let mask = |i| if is_seen(i) { 0.0 } else { f32::NEG_INFINITY };
+            (0..count).map(mask).collect()
+        }
     }
 }
 
@@ -120,7 +130,7 @@ pub fn integers(name: &str, fill: &Fill, shape: &[u64]) -> Vec<i64> {
             (0..count).map(|i| (i % row) as i64).collect()
         }
         Fill::Constant { value } => (0..count).map(|_| value as i64).collect(),
-        Fill::Uniform { .. } | Fill::Sinusoids { .. } => {
+        Fill::Uniform { .. } | Fill::Sinusoids { .. } | Fill::CausalMask { .. } => {
             let values = floats(name, fill, index(count));
             values.into_iter().map(|value| value as i64).collect()
         }
@@ -289,6 +299,14 @@ mod tests {
             pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>()
         };
         assert!((step(0) - step(1022)).abs() < 1e-3 * step(0));
+    }
+
+    #[test]
+    fn a_causal_mask_hides_what_comes_later() {
+        let hidden = f32::NEG_INFINITY;
+        let values = floats("m", &Fill::CausalMask { width: 3 }, 9);
+        let rows = [[0.0, hidden, hidden], [0.0, 0.0, hidden], [0.0; 3]];
+        assert_eq!(values, rows.concat());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A model is a [`schema::Graph`]: operators, shapes and a recipe for every number. This crate
 //! builds graphs ([`zoo`]), checks them ([`infer`]), says what they cost ([`cost`]), makes their
-//! numbers ([`fill`]) and writes them as ONNX ([`onnx`]).
+//! numbers ([`fill`]), spells operators out in others ([`rewrite`]) and writes them as ONNX
+//! ([`onnx`]).
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ pub mod fill;
 pub mod infer;
 pub mod onnx;
 mod resolve;
+pub mod rewrite;
 pub mod zoo;
 
 pub use error::ModelError;

@@ -7,10 +7,12 @@
 //! Operators that the opset lacks are composed of others: attention always, GELU before opset 20.
 //! A linear map of a matrix is `Gemm`; of anything else `MatMul`, the weight transposed where it
 //! lies as `[out, in]`, and `Add`. A table that is also the weight of such a product is written both
-//! ways, as exporters that fold constants do.
+//! ways, as exporters that fold constants do. The parameters of a recurrent layer are written in
+//! ONNX's order, joined, under names of their own.
 
 mod lower;
 mod proto;
+mod recurrent;
 mod weights;
 
 use std::collections::BTreeMap;
@@ -49,6 +51,14 @@ pub struct WriteOptions {
     pub threshold: u64,
 }
 
+/// Operators beyond ONNX's own that may be written, for a reader that has them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extensions {
+    /// Attention as ONNX Runtime's `MultiHeadAttention` of the domain `com.microsoft`, rather than
+    /// composed.
+    pub multi_head_attention: bool,
+}
+
 /// A model as ONNX.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnnxModel {
@@ -63,6 +73,18 @@ pub struct OnnxModel {
 /// # Errors
 /// A graph that [`infer::shapes`] refuses, or that cannot be said with these options.
 pub fn write(graph: &Graph, options: &WriteOptions) -> Result<OnnxModel, ModelError> {
+    write_with(graph, options, Extensions::default())
+}
+
+/// As [`write`], for a reader that has these extensions.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_with(
+    graph: &Graph,
+    options: &WriteOptions,
+    extensions: Extensions,
+) -> Result<OnnxModel, ModelError> {
     let types = infer::shapes(graph)?;
     let refuse = |reason| ModelError::Write {
         graph: graph.name.clone(),
@@ -76,7 +98,7 @@ pub fn write(graph: &Graph, options: &WriteOptions) -> Result<OnnxModel, ModelEr
         );
         return Err(refuse(reason));
     }
-    let mut writer = Writer::new(graph, &types, options).map_err(refuse)?;
+    let mut writer = Writer::new(graph, &types, options, extensions).map_err(refuse)?;
     for node in &graph.nodes {
         lower::node(&mut writer, node).map_err(|reason| ModelError::Node {
             graph: graph.name.clone(),
@@ -93,6 +115,7 @@ struct Writer<'a> {
     graph: &'a Graph,
     types: &'a BTreeMap<String, ValueType>,
     opset: u32,
+    extensions: Extensions,
     element: DataType,
     nodes: Vec<NodeProto>,
     weights: Weights<'a>,
@@ -100,6 +123,8 @@ struct Writer<'a> {
     aliases: BTreeMap<&'a str, &'a str>,
     /// Causal masks by their number of positions: all layers share one.
     masks: BTreeMap<u64, String>,
+    /// Constant operands by their integers.
+    integers: BTreeMap<Vec<u64>, String>,
 }
 
 impl<'a> Writer<'a> {
@@ -107,17 +132,20 @@ impl<'a> Writer<'a> {
         graph: &'a Graph,
         types: &'a BTreeMap<String, ValueType>,
         options: &WriteOptions,
+        extensions: Extensions,
     ) -> Result<Self, String> {
         let element = DataType::of(options.precision);
         Ok(Self {
             graph,
             types,
             opset: options.opset,
+            extensions,
             element,
             nodes: Vec::new(),
             weights: Weights::new(graph, types, element, options)?,
             aliases: BTreeMap::new(),
             masks: BTreeMap::new(),
+            integers: BTreeMap::new(),
         })
     }
 

@@ -4,17 +4,19 @@
 //! Face Transformers; each family's file says where ours departs from them.
 //!
 //! A graph of the image families serves inference and training alike: its loss and labels are
-//! there for training, and dropout is the identity in inference; so do those of GPT-2 and of the
-//! Transformer. The BERT family and DistilBERT get a classification head, and with it a loss, in
+//! there for training, and dropout is the identity in inference; so do those of GPT-2, of the
+//! Transformer and of the recurrent networks. The BERT family and DistilBERT get a classification head, and with it a loss, in
 //! training only ([`build_for`]): the base model that inference runs has none.
 
 mod bert;
+mod deepspeech2;
 mod dims;
 mod distilbert;
 mod drawing;
 mod efficientnet;
 mod gpt2;
 mod inception;
+mod lstm_lm;
 mod mobilenet;
 mod resnet;
 mod transformer;
@@ -28,6 +30,7 @@ use schema::{Graph, Mode, graph::Op};
 use crate::{
     ModelError,
     infer::{self, ValueType},
+    rewrite,
 };
 pub use dims::resolve_dims;
 pub use drawing::{Drawings, Summary};
@@ -35,6 +38,8 @@ pub use drawing::{Drawings, Summary};
 /// A network's name, its dimensions and where they stand in the graph, and how to build it.
 struct Entry {
     name: &'static str,
+    /// The factors of [`crate::rewrite`] that decide about operators that the network has.
+    factors: &'static [&'static str],
     dims: &'static [dims::Dim],
     sized: &'static [drawing::Sized],
     build: fn(&Sizes<'_>) -> Result<Graph, ModelError>,
@@ -58,81 +63,108 @@ impl Sizes<'_> {
 const ENTRIES: &[Entry] = &[
     Entry {
         name: "resnet18",
+        factors: &[],
         dims: dims::IMAGE_224,
         sized: drawing::IMAGES,
         build: resnet::resnet18,
     },
     Entry {
         name: "resnet50",
+        factors: &[],
         dims: dims::IMAGE_224,
         sized: drawing::IMAGES,
         build: resnet::resnet50,
     },
     Entry {
         name: "resnet152",
+        factors: &[],
         dims: dims::IMAGE_224,
         sized: drawing::IMAGES,
         build: resnet::resnet152,
     },
     Entry {
         name: "vgg16",
+        factors: &[],
         dims: dims::IMAGE_VGG,
         sized: drawing::IMAGES,
         build: vgg::vgg16,
     },
     Entry {
         name: "mobilenet_v2",
+        factors: &[],
         dims: dims::IMAGE_224,
         sized: drawing::IMAGES,
         build: mobilenet::mobilenet_v2,
     },
     Entry {
         name: "efficientnet_b4",
+        factors: &[],
         dims: dims::IMAGE_380,
         sized: drawing::IMAGES,
         build: efficientnet::efficientnet_b4,
     },
     Entry {
         name: "inception_v3",
+        factors: &[],
         dims: dims::IMAGE_299,
         sized: drawing::IMAGES,
         build: inception::inception_v3,
     },
     Entry {
         name: "vit_b16",
+        factors: &[rewrite::ATTENTION],
         dims: dims::IMAGE_VIT,
         sized: drawing::VIT,
         build: vit::vit_b16,
     },
     Entry {
         name: "bert_tiny",
+        factors: &[rewrite::ATTENTION],
         dims: dims::TEXT,
         sized: drawing::TEXT,
         build: bert::bert_tiny,
     },
     Entry {
         name: "bert_base",
+        factors: &[rewrite::ATTENTION],
         dims: dims::TEXT,
         sized: drawing::TEXT,
         build: bert::bert_base,
     },
     Entry {
         name: "distilbert_base",
+        factors: &[rewrite::ATTENTION],
         dims: dims::TEXT,
         sized: drawing::PLAIN_TEXT,
         build: distilbert::distilbert_base,
     },
     Entry {
         name: "gpt2",
+        factors: &[rewrite::ATTENTION],
         dims: dims::LONG_TEXT,
         sized: drawing::GENERATION,
         build: gpt2::gpt2,
     },
     Entry {
         name: "transformer_base",
+        factors: &[rewrite::ATTENTION],
         dims: dims::TRANSLATION,
         sized: drawing::TRANSLATION,
         build: transformer::transformer_base,
+    },
+    Entry {
+        name: "lstm_lm",
+        factors: &[rewrite::RECURRENT],
+        dims: dims::SENTENCES,
+        sized: drawing::SENTENCES,
+        build: lstm_lm::lstm_lm,
+    },
+    Entry {
+        name: "deepspeech2",
+        factors: &[rewrite::RECURRENT],
+        dims: dims::SPEECH,
+        sized: drawing::SPEECH,
+        build: deepspeech2::deepspeech2,
     },
 ];
 
@@ -140,6 +172,15 @@ const ENTRIES: &[Entry] = &[
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     ENTRIES.iter().map(|entry| entry.name).collect()
+}
+
+/// Whether a factor says anything about the network `name`: one that decides about an operator says
+/// nothing about a network without it. Of names that are not in the zoo nothing is known, and so
+/// any factor may.
+#[must_use]
+pub fn is_concerned(name: &str, factor: &str) -> bool {
+    !rewrite::is_about_operators(factor)
+        || entry(name).map_or(true, |entry| entry.factors.contains(&factor))
 }
 
 /// The network `name` for inference. Missing dimensions take their defaults.

@@ -77,6 +77,33 @@ fn cost_follows_batch_and_precision() {
 }
 
 #[test]
+fn a_recurrent_layer_adds_up_by_hand() {
+    let costs = |name: &str, dims: [(&str, u64); 2], node: &str| {
+        let dims = dims.map(|(name, size)| (name.to_owned(), size));
+        let graph = zoo::build(name, &BTreeMap::from(dims)).unwrap();
+        let costs = cost::nodes(&graph, Mode::Inference, Precision::Fp32).unwrap();
+        costs.into_iter().find(|cost| cost.node == node).unwrap()
+    };
+    // Two texts of seven words: at each of 14 positions and for each of 650 units four gates of two
+    // products of 650 with their biases and sum; then 18 more.
+    let lstm = costs("lstm_lm", [("batch", 2), ("seq", 7)], "rnn.l1");
+    assert_eq!(
+        (lstm.op, lstm.flops),
+        ("LSTM", 14 * 650 * (4 * (2 * 1300 + 3) + 18))
+    );
+    // Nine frames leave five; both directions of 800 units read 1312 features.
+    let gru = costs(
+        "deepspeech2",
+        [("batch", 2), ("frames", 9)],
+        "rnns.0.rnn.l0",
+    );
+    assert_eq!(
+        (gru.op, gru.flops),
+        ("GRU", 10 * 1600 * (3 * (2 * 2112 + 3) + 13))
+    );
+}
+
+#[test]
 fn a_weight_costs_the_same_whichever_way_it_lies() {
     let mut graph = small();
     let before = cost::total(&graph, Mode::Training).unwrap();

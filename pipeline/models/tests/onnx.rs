@@ -3,11 +3,7 @@
 
 mod support;
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use photofinish_models::{
     onnx::{self, WriteOptions},
@@ -15,10 +11,13 @@ use photofinish_models::{
 };
 use schema::{
     Graph, Precision,
-    graph::{Approximation, ElementType, Fill, Input, Node, Op, Parameter, Role},
+    graph::{Approximation, Fill, Op, Parameter, Role},
 };
-use support::python;
-use tempfile::TempDir;
+use support::{
+    judge::{Findings, options, reference, save, scratch},
+    networks::{one_op, side_by_side, small},
+    python,
+};
 
 const DATA: &str = "weights.bin";
 
@@ -26,52 +25,10 @@ const GELU_BY_TANH: Op = Op::Gelu {
     approximate: Approximation::Tanh,
 };
 
-fn options(opset: u32, precision: Precision) -> WriteOptions {
-    WriteOptions {
-        opset,
-        precision,
-        external: None,
-        threshold: 0,
-    }
-}
-
-/// The smallest form of a model that still has all its operators.
-fn small(name: &str, batch: u64) -> Graph {
-    let sizes: &[(&str, u64)] = match name {
-        "vgg16" => &[("image", 224)],
-        "inception_v3" => &[("image", 91)],
-        "vit_b16" => &[("image", 32)],
-        "bert_tiny" | "bert_base" | "distilbert_base" | "gpt2" => &[("seq", 12)],
-        "transformer_base" => &[("seq", 12), ("target", 9)],
-        _ => &[("image", 64)],
-    };
-    let sizes = sizes.iter().copied().chain([("batch", batch)]);
-    let dims: BTreeMap<_, _> = sizes.map(|(name, size)| (name.to_owned(), size)).collect();
-    zoo::build(name, &dims).expect("a model of the zoo")
-}
-
-fn save(folder: &Path, graph: &Graph, options: &WriteOptions) -> PathBuf {
-    let written = onnx::write(graph, options).expect("a model that ONNX can say");
-    let stem = format!(
-        "{}-{}-{}.onnx",
-        graph.name, options.opset, options.precision
-    );
-    let path = folder.join(stem);
-    fs::write(&path, written.model).expect("a writable folder");
-    if let (Some(name), Some(data)) = (&options.external, written.data) {
-        fs::write(folder.join(name), data).expect("a writable folder");
-    }
-    path
-}
-
 fn check(graph: &Graph, options: &WriteOptions) {
     let folder = scratch();
     let path = save(folder.path(), graph, options);
     python::run("check.py", &[&path, Path::new(&options.opset.to_string())]);
-}
-
-fn scratch() -> TempDir {
-    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("target can be written")
 }
 
 /// Large models take the way of large models: an external file.
@@ -184,55 +141,6 @@ fn external_tensors_lie_on_pages() {
     assert!(data[second..second + 4].iter().any(|&byte| byte != 0));
 }
 
-/// What `reference.py` found.
-#[derive(serde::Deserialize)]
-struct Findings {
-    /// For each file the largest relative error of an output, and its name.
-    errors: Vec<(f64, String)>,
-    smallest: f64,
-    largest: f64,
-    output: f64,
-    sensitivity: f64,
-}
-
-/// Runs the graph in numpy, and the ONNX files in ONNX Runtime.
-fn reference(graph: &Graph, written: &[WriteOptions]) -> Findings {
-    let folder = scratch();
-    let json = folder.path().join("graph.json");
-    fs::write(&json, serde_json::to_vec(graph).expect("graphs serialize")).expect("a folder");
-    let recipe = folder.path().join("recipe.py");
-    fs::write(&recipe, documented_recipe()).expect("a folder");
-    let models: Vec<PathBuf> = written
-        .iter()
-        .map(|options| save(folder.path(), graph, options))
-        .collect();
-    let arguments: Vec<&Path> = [&json, &recipe]
-        .into_iter()
-        .chain(&models)
-        .map(PathBuf::as_path)
-        .collect();
-    let printed = python::run("reference.py", &arguments);
-    serde_json::from_str(&printed).expect("findings")
-}
-
-/// The numpy recipe from the documentation of `fill`, so that it is held to its word.
-fn documented_recipe() -> String {
-    let documentation = include_str!("../src/fill.rs");
-    let lines = documentation
-        .lines()
-        .skip_while(|line| *line != "//! ```python")
-        .skip(1);
-    let code = lines.take_while(|line| *line != "//! ```");
-    code.map(|line| {
-        line.trim_start_matches("//!")
-            .get(1..)
-            .unwrap_or("")
-            .to_owned()
-            + "\n"
-    })
-    .collect()
-}
-
 #[test]
 fn onnx_runtime_agrees_with_the_reference() {
     for name in [
@@ -246,6 +154,8 @@ fn onnx_runtime_agrees_with_the_reference() {
         "distilbert_base",
         "gpt2",
         "transformer_base",
+        "lstm_lm",
+        "deepspeech2",
     ] {
         let written = [
             options(17, Precision::Fp32),
@@ -274,6 +184,8 @@ fn activations_stay_of_order_one_and_follow_the_input() {
         "distilbert_base",
         "gpt2",
         "transformer_base",
+        "lstm_lm",
+        "deepspeech2",
     ] {
         let Findings {
             smallest,
@@ -287,33 +199,6 @@ fn activations_stay_of_order_one_and_follow_the_input() {
         assert!(smallest > 0.01 && largest < 15.0, "{range}");
         assert!((0.1..10.0).contains(&output), "{range}");
         assert!(sensitivity > 0.03, "{range}");
-    }
-}
-
-/// A graph of one node over inputs in `-1..1`.
-fn one_op(op: Op, inputs: &[(&str, &[u64])], reads: &[&str]) -> Graph {
-    let input = |&(name, shape): &(&str, &[u64])| Input {
-        name: name.into(),
-        element: ElementType::Float,
-        shape: shape.to_vec(),
-        fill: Fill::Uniform {
-            low: -1.0,
-            high: 1.0,
-        },
-    };
-    Graph {
-        name: op.name().to_lowercase(),
-        inputs: inputs.iter().map(input).collect(),
-        parameters: Vec::new(),
-        nodes: vec![Node {
-            name: "node".into(),
-            op,
-            inputs: reads.iter().map(|&name| name.into()).collect(),
-            outputs: vec!["y".into()],
-            in_place: false,
-        }],
-        outputs: vec!["y".into()],
-        loss: None,
     }
 }
 
@@ -445,28 +330,6 @@ fn operators_that_the_zoo_does_not_show_agree_with_the_reference() {
     }
     check(&graph, &written[0]);
     check(&graph, &written[1]);
-}
-
-/// One graph of several, their names kept apart: Python need not start for each.
-fn side_by_side(graphs: impl IntoIterator<Item = Graph>) -> Graph {
-    let mut all = one_op(Op::Relu, &[("x", &[2])], &["x"]);
-    for (index, graph) in graphs.into_iter().enumerate() {
-        let own = |name: &str| format!("{}.{index}.{name}", graph.name);
-        all.inputs.extend(graph.inputs.iter().map(|input| Input {
-            name: own(&input.name),
-            ..input.clone()
-        }));
-        all.nodes.extend(graph.nodes.iter().map(|node| Node {
-            name: own(&node.name),
-            op: node.op.clone(),
-            inputs: node.inputs.iter().map(|name| own(name)).collect(),
-            outputs: node.outputs.iter().map(|name| own(name)).collect(),
-            in_place: node.in_place,
-        }));
-        all.outputs
-            .extend(graph.outputs.iter().map(|name| own(name)));
-    }
-    all
 }
 
 #[test]

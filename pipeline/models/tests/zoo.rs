@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use photofinish_models::{
     ModelError, cost, fill,
     infer::{self, ValueType},
-    resolve, zoo,
+    resolve, rewrite, zoo,
 };
 use schema::{
     Digest, Graph, Mode, Model, ModelSource,
@@ -36,7 +36,7 @@ fn weights(graph: &Graph) -> u64 {
 fn parameter_counts_are_the_published_ones() {
     // torchvision's `num_params`, Inception's without the auxiliary head; Hugging Face's
     // `google/vit-base-patch16-224`, `bert-base-uncased` and `google/bert_uncased_L-2_H-128_A-2`
-    // (both with pooler), `distilbert-base-uncased`, `gpt2`. The last is summed up below.
+    // (both with pooler), `distilbert-base-uncased`, `gpt2`. The others are summed up below.
     let published = [
         ("resnet18", 11_689_512),
         ("resnet50", 25_557_032),
@@ -51,6 +51,8 @@ fn parameter_counts_are_the_published_ones() {
         ("distilbert_base", 66_362_880),
         ("gpt2", 124_439_808),
         ("transformer_base", 63_082_496),
+        ("lstm_lm", 19_780_400),
+        ("deepspeech2", 41_187_968),
     ];
     assert_eq!(published.map(|(name, _)| name).as_slice(), zoo::names());
     for (name, count) in published {
@@ -74,6 +76,43 @@ fn the_transformer_s_parameters_add_up() {
     }
     // What the paper's text has no biases for: 18 attentions of four maps.
     assert_eq!(whole - 18 * 4 * width, 63_045_632);
+}
+
+#[test]
+fn the_parameters_of_the_recurrent_networks_add_up() {
+    let layer = |gates: u64, from: u64, size: u64| gates * (size * from + size * size + 2 * size);
+    let (words, width) = (10_000, 650);
+    let whole = words * width + 2 * layer(4, width, width) + width * words + words;
+    assert_eq!(weights(&build("lstm_lm", &[("seq", 3)])), whole);
+    // With one bias a gate, as the paper has it, still its "20 M" as later papers' tables tell.
+    assert_eq!((whole - 2 * 4 * width) / 100_000, 197);
+
+    let (channels, size, norm) = (32, 800, 2);
+    let heights = 41; // 161 frequencies, halved twice and rounded up
+    let first = channels * 41 * 11 + channels + norm * channels;
+    let second = channels * channels * 21 * 11 + channels + norm * channels;
+    let below = 2 * layer(3, channels * heights, size);
+    let above = 4 * (2 * layer(3, size, size) + norm * size);
+    let whole = first + second + below + above + norm * size + 29 * size;
+    assert_eq!(weights(&build("deepspeech2", &[("frames", 9)])), whole);
+}
+
+/// The table that a plan looks factors up in.
+#[test]
+fn factors_concern_the_networks_that_have_their_operators() {
+    for name in zoo::names() {
+        let graph = build(name, &[]);
+        for factor in [rewrite::RECURRENT, rewrite::ATTENTION] {
+            let mut nodes = graph.nodes.iter();
+            let decides = nodes.any(|node| rewrite::decides(factor, &node.op));
+            assert_eq!(zoo::is_concerned(name, factor), decides, "{name} {factor}");
+        }
+        assert!(zoo::is_concerned(name, "layout"));
+    }
+    assert!(zoo::is_concerned(
+        "a file of the user's",
+        rewrite::ATTENTION
+    ));
 }
 
 #[test]
@@ -110,6 +149,12 @@ fn outputs_have_their_shapes() {
         shape(&build("transformer_base", &lengths), 0),
         [2, 5, 37_000]
     );
+    let words = build("lstm_lm", &[("batch", 2), ("seq", 7)]);
+    assert_eq!(shape(&words, 0), [2, 7, 10_000]);
+    for (frames, left) in [(1, 1), (2, 1), (3, 2), (200, 100)] {
+        let speech = build("deepspeech2", &[("batch", 2), ("frames", frames)]);
+        assert_eq!(shape(&speech, 0), [2, left, 29], "{frames} frames");
+    }
     let vit = build("vit_b16", &[("batch", 2), ("image", 32)]);
     assert_eq!(
         infer::shapes(&vit).unwrap()["embeddings.cat"].shape,
@@ -137,6 +182,8 @@ fn dimensions_are_resolved_and_checked() {
         ("distilbert_base", "seq", 513, "from 1 to 512"),
         ("gpt2", "seq", 1025, "from 1 to 1024"),
         ("transformer_base", "target", 0, "from 1 to 1024"),
+        ("lstm_lm", "seq", 1025, "from 1 to 1024"),
+        ("deepspeech2", "frames", 4001, "from 1 to 4000"),
     ] {
         let error = zoo::build(model, &dims(&[(dim, size)])).unwrap_err();
         assert!(matches!(error, ModelError::Dimension { .. }), "{error}");
@@ -166,7 +213,8 @@ fn drawings_know_of_a_network_what_building_it_tells() {
         let (dim, sizes): (&str, &[u64]) = match name {
             "vgg16" => ("image", &[224, 448, 672, 8064]),
             "bert_tiny" | "bert_base" | "distilbert_base" => ("seq", &[1, 2, 31, 512]),
-            "gpt2" => ("seq", &[1, 2, 31, 1024]),
+            "gpt2" | "lstm_lm" => ("seq", &[1, 2, 31, 1024]),
+            "deepspeech2" => ("frames", &[1, 2, 31, 4000]),
             "transformer_base" => ("target", &[1, 2, 31, 1024]),
             "inception_v3" => ("image", &[75, 76, 299, 8192]),
             "vit_b16" => ("image", &[16, 224, 240, 1024]),
@@ -351,6 +399,18 @@ fn names_are_those_of_published_state_dictionaries() {
                 "shared.weight",
                 "decoder.layers.5.encoder_attn_layer_norm.bias",
                 "encoder.layers.0.self_attn.out_proj.weight",
+            ],
+        ),
+        (
+            "lstm_lm",
+            ["encoder.weight", "rnn.weight_hh_l1", "decoder.bias"],
+        ),
+        (
+            "deepspeech2",
+            [
+                "conv.seq_module.4.running_mean",
+                "rnns.4.rnn.bias_ih_l0_reverse",
+                "fc.0.module.1.weight",
             ],
         ),
     ] {

@@ -5,6 +5,7 @@ use std::{
     rc::Rc,
 };
 
+use models::rewrite;
 use schema::{
     Boundary, Cell, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource, Optimizer,
     Outcome, OutcomeKind, Precision, Strategy, VariantDescription, manifest::OptimizerChoice,
@@ -133,6 +134,9 @@ fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
     for axis in axes {
         let (owner, what) = match axis.kind {
             AxisKind::Dimension => ("a model", "dimension"),
+            AxisKind::Factor if rewrite::is_about_operators(&axis.name) => {
+                ("a model whose engine has it, too,", "factor")
+            }
             AxisKind::Factor => ("an engine", "factor"),
             _ => continue,
         };
@@ -221,6 +225,7 @@ impl Draft {
                 AxisKind::Dimension => networks::has_dimension(&draft.model, &axis.name),
                 AxisKind::Factor => {
                     variant.is_some_and(|variant| variant.factors.contains_key(&axis.name))
+                        && models::zoo::is_concerned(&draft.model, &axis.name)
                 }
                 _ => true,
             };
@@ -231,7 +236,8 @@ impl Draft {
             }
         }
         for (factor, description) in variant.into_iter().flat_map(|variant| &variant.factors) {
-            if let Some(default) = description.values.first() {
+            let is_concerned = models::zoo::is_concerned(&draft.model, factor);
+            if let Some(default) = description.values.first().filter(|_| is_concerned) {
                 draft
                     .factors
                     .entry(factor.clone())

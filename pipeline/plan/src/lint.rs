@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use models::rewrite;
 use schema::{
-    Cell, CellId, Fingerprint, Plan,
+    CellId, Fingerprint, Plan,
     plan::{Comparison, PlannedCell, PlannedHeat, PlannedJob, Warning},
 };
 
@@ -26,7 +27,8 @@ pub(crate) fn lint<'a>(
         .flat_map(|heat| &heat.cells)
         .filter(|cell| cell.twin_of.is_none())
         .collect();
-    let by_id: BTreeMap<&CellId, &Cell> = cells.iter().map(|cell| (&cell.id, &cell.cell)).collect();
+    let by_id: BTreeMap<&CellId, &PlannedCell> =
+        cells.iter().map(|&cell| (&cell.id, cell)).collect();
     for comparison in &job.comparisons {
         notes.extend(unfair(comparison, &by_id));
     }
@@ -62,12 +64,21 @@ pub(crate) fn over_budget(job: &PlannedJob, plan: &Plan) -> Option<Warning> {
 }
 
 /// Differences between compared cells that are not the compared axis.
-fn unfair(comparison: &Comparison, cells: &BTreeMap<&CellId, &Cell>) -> Vec<String> {
+fn unfair(comparison: &Comparison, cells: &BTreeMap<&CellId, &PlannedCell>) -> Vec<String> {
     let mut found: BTreeSet<String> = BTreeSet::new();
     for pair in &comparison.pairs {
-        let (Some(a), Some(b)) = (cells.get(&pair.baseline), cells.get(&pair.contender)) else {
+        let (Some(first), Some(second)) = (cells.get(&pair.baseline), cells.get(&pair.contender))
+        else {
             continue;
         };
+        // An operator is a kernel of the engine's where it has one, unless the manifest says
+        // otherwise: that is what its users get, not another setting of a switch.
+        let is_of_the_engine = |factor: &String| {
+            let mut both = [first, second].into_iter();
+            rewrite::is_about_operators(factor)
+                && both.all(|cell| !cell.coordinates.contains_key(factor))
+        };
+        let (a, b) = (&first.cell, &second.cell);
         let mut differ = |what: &str, a: &str, b: &str| {
             if what != comparison.axis && a != b {
                 found.insert(format!(
@@ -83,7 +94,7 @@ fn unfair(comparison: &Comparison, cells: &BTreeMap<&CellId, &Cell>) -> Vec<Stri
         );
         differ("precision", a.precision.word(), b.precision.word());
         differ("threads", &a.threads.to_string(), &b.threads.to_string());
-        for (factor, value) in &a.factors {
+        for (factor, value) in a.factors.iter().filter(|it| !is_of_the_engine(it.0)) {
             if let Some(other) = b.factors.get(factor) {
                 differ(factor, value, other);
             }

@@ -141,8 +141,10 @@ fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
         engine: "pytorch".to_owned(),
         variant: "eager".to_owned(),
     };
+    let mut factors = context.workers.factors(&engine);
+    factors.retain(|factor, _| models::zoo::is_concerned(&cell.model.name, factor));
     Cell {
-        factors: context.workers.factors(&engine),
+        factors,
         engine,
         host_language: HostLanguage::Rust,
         strategy: Strategy::Single,

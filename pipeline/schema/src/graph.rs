@@ -108,6 +108,12 @@ pub enum Fill {
         /// Length of a row; even.
         width: u64,
     },
+    /// What is added to attention scores so that a position sees only earlier ones and itself: for
+    /// the element `p·width + k` 0 where `k ≤ p`, −∞ elsewhere.
+    CausalMask {
+        /// Length of a row.
+        width: u64,
+    },
 }
 
 /// What training minimises.
@@ -226,6 +232,27 @@ pub enum Op {
         /// Whether a position sees only earlier ones and itself.
         causal: bool,
     },
+    /// One layer of long short-term memory (Hochreiter and Schmidhuber 1997, with the forget gate of
+    /// Gers et al. 2000) over a whole sequence, from states of zeros: inputs `x [batch, position,
+    /// feature]`, and for each direction `weight_ih [4·size, feature]`, `weight_hh [4·size, size]`,
+    /// `bias_ih [4·size]`, `bias_hh [4·size]`; output `[batch, position, directions·size]`, what goes
+    /// backward behind what goes forward. Parameters are PyTorch's, their rows those of the gates
+    /// i, f, g, o; the other names and the meaning are ONNX's, which orders them i, o, f, c:
+    /// `c ← σ(f)·c + σ(i)·tanh(g)`, `h ← σ(o)·tanh(c)`.
+    #[serde(rename = "LSTM")]
+    Lstm {
+        /// Whether a second set of parameters reads the sequence from its end.
+        bidirectional: bool,
+    },
+    /// One layer of gated recurrent units (Cho et al. 2014) over a whole sequence; inputs and output
+    /// as [`Op::Lstm`], with three gates in PyTorch's order r, z, n (ONNX's is z, r, h). The reset
+    /// gate acts behind the matrix product (ONNX's `linear_before_reset`):
+    /// `n ← tanh(x_n + σ(r)·h_n)`, `h ← (1 − σ(z))·n + σ(z)·h`.
+    #[serde(rename = "GRU")]
+    Gru {
+        /// Whether a second set of parameters reads the sequence from its end.
+        bidirectional: bool,
+    },
     /// Largest value of a window.
     MaxPool {
         /// Window.
@@ -321,6 +348,8 @@ impl Op {
             Self::Linear => "Linear",
             Self::Gemm => "Gemm",
             Self::Attention { .. } => "Attention",
+            Self::Lstm { .. } => "LSTM",
+            Self::Gru { .. } => "GRU",
             Self::MaxPool { .. } => "MaxPool",
             Self::AveragePool { .. } => "AveragePool",
             Self::GlobalAveragePool => "GlobalAveragePool",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use models::rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT};
 use ort::session::builder::GraphOptimizationLevel;
 use schema::{Boundary, Cell, HostLanguage, Mode, Outcome, Precision};
 
@@ -16,6 +17,9 @@ const OPTIMIZATION: &str = "optimization";
 /// The factor that decides whether idle threads spin.
 const SPIN: &str = "spin";
 
+/// Every factor. Whether recurrent layers are spelt out is decided in the graph that comes.
+const FACTORS: [&str; 4] = [ATTENTION, OPTIMIZATION, RECURRENT, SPIN];
+
 /// A cell, understood.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Configuration {
@@ -29,6 +33,8 @@ pub(crate) struct Configuration {
     pub(crate) optimization: Optimization,
     /// Whether idle threads spin between operators.
     pub(crate) spins: bool,
+    /// Whether attention is an operator of ONNX Runtime's own, rather than composed.
+    pub(crate) fuses_attention: bool,
 }
 
 /// A level of graph optimisation.
@@ -103,6 +109,7 @@ impl Configuration {
             threads,
             optimization: optimization(&cell.factors)?,
             spins: spins(&cell.factors)?,
+            fuses_attention: fuses_attention(&cell.factors)?,
         })
     }
 }
@@ -110,10 +117,11 @@ impl Configuration {
 fn optimization(factors: &BTreeMap<String, String>) -> Result<Optimization, Outcome> {
     if let Some(name) = factors
         .keys()
-        .find(|name| ![OPTIMIZATION, SPIN].contains(&name.as_str()))
+        .find(|name| !FACTORS.contains(&name.as_str()))
     {
         return Err(unsupported(format!(
-            "factor `{name}` is not known to {ENGINE}; known: `{OPTIMIZATION}`, `{SPIN}`"
+            "factor `{name}` is not known to {ENGINE}; known: `{}`",
+            FACTORS.join("`, `")
         )));
     }
     let levels = [
@@ -145,6 +153,16 @@ fn spins(factors: &BTreeMap<String, String>) -> Result<bool, Outcome> {
     }
 }
 
+fn fuses_attention(factors: &BTreeMap<String, String>) -> Result<bool, Outcome> {
+    match factors.get(ATTENTION).map(String::as_str) {
+        None | Some(PLAIN) => Ok(false),
+        Some(FUSED) => Ok(true),
+        Some(other) => Err(unsupported(format!(
+            "{ATTENTION} is `{other}`; known: `{PLAIN}`, `{FUSED}`"
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +183,8 @@ mod tests {
         assert!(optimization(&factors(OPTIMIZATION, "most")).is_err());
         assert!(optimization(&factors("layout", "nchw")).is_err());
         assert!(spins(&factors(SPIN, "on")).is_err());
+        assert_eq!(fuses_attention(&BTreeMap::new()), Ok(false));
+        assert_eq!(fuses_attention(&factors(ATTENTION, FUSED)), Ok(true));
+        assert!(fuses_attention(&factors(ATTENTION, "flash")).is_err());
     }
 }

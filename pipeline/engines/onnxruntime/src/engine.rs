@@ -77,7 +77,7 @@ impl Engine for OnnxRuntime {
             .map(|input| tensors::input(input, configuration.precision))
             .collect::<Result<Vec<_>, _>>()?;
         let filled = Instant::now();
-        let model = model::write(&load.graph, configuration.precision, &load.scratch)?;
+        let model = model::write(&load.graph, &configuration, &load.scratch)?;
         let written = Instant::now();
         let session = model::commit(&model, &configuration, library)?;
         let compiled = Instant::now();
@@ -112,7 +112,16 @@ fn settings(configuration: &Configuration) -> BTreeMap<String, String> {
         (Provider::Cpu, Precision::Fp16) => "stored as fp16, computed in fp32".to_owned(),
         (_, precision) => precision.to_string(),
     };
+    let attention = if configuration.fuses_attention {
+        "MultiHeadAttention (com.microsoft)"
+    } else {
+        "composed of products and a softmax"
+    };
     BTreeMap::from([
+        (
+            "attention, where there is any".to_owned(),
+            attention.to_owned(),
+        ),
         ("arithmetic".to_owned(), arithmetic),
         ("execution".to_owned(), "sequential".to_owned()),
         (

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use models::onnx::{self, WriteOptions};
+use models::onnx::{self, Extensions, WriteOptions};
 use ort::session::{Session, builder::SessionBuilder};
 use schema::{
     Graph, Outcome, OutcomeKind, Precision,
@@ -37,14 +37,23 @@ pub(crate) enum Model {
 }
 
 /// Writes `graph` as ONNX: in memory, or to `scratch` where it is too large for one message.
-pub(crate) fn write(graph: &Graph, precision: Precision, scratch: &Path) -> Result<Model, Outcome> {
-    write_within(LARGEST_MESSAGE_BYTES, graph, precision, scratch)
+pub(crate) fn write(
+    graph: &Graph,
+    configuration: &Configuration,
+    scratch: &Path,
+) -> Result<Model, Outcome> {
+    let extensions = Extensions {
+        multi_head_attention: configuration.fuses_attention,
+    };
+    let precision = configuration.precision;
+    write_within(LARGEST_MESSAGE_BYTES, graph, precision, extensions, scratch)
 }
 
 fn write_within(
     largest_bytes: u64,
     graph: &Graph,
     precision: Precision,
+    extensions: Extensions,
     scratch: &Path,
 ) -> Result<Model, Outcome> {
     let large = weight_bytes(graph, precision) > largest_bytes;
@@ -54,7 +63,8 @@ fn write_within(
         external: large.then(|| DATA_FILE.to_owned()),
         threshold: SMALLEST_EXTERNAL_BYTES,
     };
-    let written = onnx::write(graph, &options).map_err(|error| unsupported(error.to_string()))?;
+    let written = onnx::write_with(graph, &options, extensions)
+        .map_err(|error| unsupported(error.to_string()))?;
     let Some(data) = written.data else {
         return Ok(Model::Bytes(written.model));
     };
@@ -137,9 +147,13 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let graph = small();
         let bytes = weight_bytes(&graph, Precision::Fp32);
-        let within = write_within(bytes, &graph, Precision::Fp32, scratch.path()).unwrap();
+        let write = |bytes| {
+            let extensions = Extensions::default();
+            write_within(bytes, &graph, Precision::Fp32, extensions, scratch.path()).unwrap()
+        };
+        let within = write(bytes);
         assert!(matches!(within, Model::Bytes(message) if message.len() as u64 > bytes));
-        let beyond = write_within(bytes - 1, &graph, Precision::Fp32, scratch.path()).unwrap();
+        let beyond = write(bytes - 1);
         let Model::File(path) = beyond else {
             panic!("one message");
         };
@@ -152,7 +166,7 @@ mod tests {
     fn a_scratch_folder_that_is_gone_is_named() {
         let graph = small();
         let gone = Path::new("/nonexistent/scratch");
-        let outcome = write_within(0, &graph, Precision::Fp32, gone)
+        let outcome = write_within(0, &graph, Precision::Fp32, Extensions::default(), gone)
             .err()
             .unwrap();
         assert!(

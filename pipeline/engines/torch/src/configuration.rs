@@ -1,5 +1,6 @@
 //! What a cell asks of PyTorch, checked and in its words.
 
+use models::rewrite;
 use schema::{Boundary, Cell, HostLanguage, Mode, Optimizer, Outcome, Precision};
 use tch::Kind;
 
@@ -13,6 +14,9 @@ pub(crate) const VARIANT: &str = "eager";
 
 /// The factor that decides how images lie in memory.
 const LAYOUT: &str = "layout";
+
+/// Every factor. What is fused and what is spelt out is decided in the graph that comes.
+const FACTORS: [&str; 3] = [rewrite::ATTENTION, LAYOUT, rewrite::RECURRENT];
 
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,9 +85,11 @@ fn kind(cell: &Cell) -> Result<Kind, Outcome> {
 }
 
 fn channels_last(cell: &Cell) -> Result<bool, Outcome> {
-    if let Some(name) = cell.factors.keys().find(|name| *name != LAYOUT) {
+    let is_unknown = |name: &&String| !FACTORS.contains(&name.as_str());
+    if let Some(name) = cell.factors.keys().find(is_unknown) {
         return Err(unsupported(format!(
-            "factor `{name}` is not known to {ENGINE}/{VARIANT}; known: `{LAYOUT}`"
+            "factor `{name}` is not known to {ENGINE}/{VARIANT}; known: `{}`",
+            FACTORS.join("`, `")
         )));
     }
     match cell.factors.get(LAYOUT).map(String::as_str) {

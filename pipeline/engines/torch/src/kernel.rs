@@ -2,7 +2,7 @@
 
 use tch::{Kind, TchError, Tensor};
 
-use crate::{failure::Fault, geometry::Padding, shim};
+use crate::{failure::Fault, geometry::Padding, recurrent::Recurrent, shim};
 
 /// What a run is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,7 @@ pub(crate) enum Kernel {
         output: Box<[i64]>,
     },
     Attention(Attention),
+    Recurrent(Recurrent),
     MaxPool {
         window: [i64; 2],
         strides: [i64; 2],
@@ -135,6 +136,11 @@ impl<'a> Operands<'a> {
         self.optional(position).ok_or(Fault::Missing)
     }
 
+    /// The operands from `position` on.
+    pub(crate) fn rest(&self, position: usize) -> Result<Vec<&'a Tensor>, Fault> {
+        (position..self.indices.len()).map(|i| self.at(i)).collect()
+    }
+
     /// The operand at `position`, which a step may lack.
     pub(crate) fn optional(&self, position: usize) -> Option<&'a Tensor> {
         let index = *self.indices.get(position)?;
@@ -196,6 +202,7 @@ impl Kernel {
                 .f_view(&**output)
             }
             Self::Attention(attention) => attention.apply(x, operands.at(1)?, operands.at(2)?),
+            Self::Recurrent(layer) => layer.apply(x, &operands.rest(1)?, pass.trains()),
             Self::MaxPool {
                 window,
                 strides,
@@ -218,12 +225,7 @@ impl Kernel {
             Self::Reshape { shape } => x.f_reshape(&**shape),
             Self::Transpose { axes } => x.f_permute(&**axes),
             Self::Expand { shape } => x.f_expand(&**shape, false),
-            Self::Concat { axis } => {
-                let parts: Vec<&Tensor> = (0..operands.indices.len())
-                    .map(|i| operands.at(i))
-                    .collect::<Result<_, _>>()?;
-                Tensor::f_cat(&parts, *axis)
-            }
+            Self::Concat { axis } => Tensor::f_cat(&operands.rest(0)?, *axis),
             Self::Slice { axis, start, end } => x.f_slice(*axis, *start, *end, 1),
             Self::Gather => Tensor::f_embedding(x, operands.at(1)?, -1, false, false),
             Self::Squeeze { axis } => x.f_squeeze_dim(*axis),

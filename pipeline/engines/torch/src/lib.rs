@@ -18,6 +18,7 @@ mod optimizer;
 mod overwrite;
 mod parity;
 mod program;
+mod recurrent;
 mod shim;
 mod training;
 mod values;

@@ -15,6 +15,7 @@ use crate::{
     kernel::{Attention, Kernel},
     overwrite::Overwrites,
     program::{Program, Step},
+    recurrent::Recurrent,
 };
 
 /// A program and where its values are.
@@ -126,6 +127,7 @@ const fn arity(op: &Op) -> (usize, usize) {
         Op::Conv { .. } | Op::Linear | Op::Gemm => (2, 3),
         Op::BatchNormalization { .. } => (5, 5),
         Op::LayerNormalization { .. } | Op::Attention { .. } => (3, 3),
+        Op::Lstm { .. } | Op::Gru { .. } => (5, 9),
         Op::Add | Op::Mul | Op::MatMul | Op::Gather => (2, 2),
         Op::Concat { .. } => (1, usize::MAX),
         _ => (1, 1),
@@ -201,6 +203,9 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
             }
         }
         Op::Attention { heads, causal } => attention(node, wide(heads)?, *causal, types)?,
+        Op::Lstm { .. } | Op::Gru { .. } => Recurrent::of(node, types)
+            .map(Kernel::Recurrent)
+            .ok_or_else(|| refused(node, "has other shapes than a layer"))?,
         Op::MaxPool {
             kernel,
             strides,

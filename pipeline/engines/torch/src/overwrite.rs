@@ -76,8 +76,10 @@ const fn owns_its_memory(op: &Op) -> bool {
         | Op::Squeeze { .. }
         | Op::Expand { .. }
         | Op::Dropout { .. }
-        // Joining the heads may be a view.
-        | Op::Attention { .. } => false,
+        // Joining the heads may be a view, as may turning time and batch.
+        | Op::Attention { .. }
+        | Op::Lstm { .. }
+        | Op::Gru { .. } => false,
         Op::Conv { .. }
         | Op::BatchNormalization { .. }
         | Op::LayerNormalization { .. }
@@ -102,7 +104,7 @@ const fn owns_its_memory(op: &Op) -> bool {
 }
 
 /// Whether autograd computes an operator's gradient from its output (`derivatives.yaml` of
-/// PyTorch: formulas that name `result`; `clip` when it ran in place).
+/// PyTorch: formulas that name `result`; `clip` when it ran in place), or its kernel keeps it.
 const fn gradient_reads_output(op: &Op) -> bool {
     matches!(
         op,
@@ -112,6 +114,8 @@ const fn gradient_reads_output(op: &Op) -> bool {
             | Op::Tanh
             | Op::Softmax { .. }
             | Op::Attention { .. }
+            | Op::Lstm { .. }
+            | Op::Gru { .. }
     )
 }
 

@@ -10,12 +10,22 @@ use std::collections::BTreeMap;
 
 use common::{Array, arrays, cell, load};
 use library::library;
+use models::rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT, Rewriting, UNROLLED};
 use photofinish_worker_onnxruntime::OnnxRuntime;
 use schema::{EngineVariant, Graph, Outcome, OutcomeKind, Precision, protocol::Load};
 use worker::{Engine as _, Session};
 
 fn onnx_session(graph: &Graph, precision: Precision) -> Result<Box<dyn Session>, Outcome> {
+    onnx_session_with(graph, precision, BTreeMap::new())
+}
+
+fn onnx_session_with(
+    graph: &Graph,
+    precision: Precision,
+    factors: BTreeMap<String, String>,
+) -> Result<Box<dyn Session>, Outcome> {
     let mut cell = cell(graph, precision, None);
+    cell.factors = factors;
     cell.engine = EngineVariant {
         engine: "onnxruntime".to_owned(),
         variant: "cpu".to_owned(),
@@ -61,6 +71,8 @@ fn small(name: &str) -> Graph {
     let dims: &[(&str, u64)] = match name {
         "bert_tiny" | "bert_base" | "distilbert_base" | "gpt2" => &[("batch", 2), ("seq", 16)],
         "transformer_base" => &[("batch", 2), ("seq", 16), ("target", 11)],
+        "lstm_lm" => &[("batch", 2), ("seq", 8)],
+        "deepspeech2" => &[("batch", 2), ("frames", 16)],
         "vgg16" => &[("batch", 1), ("image", 224)],
         "vit_b16" => &[("batch", 2), ("image", 48)],
         "inception_v3" => &[("batch", 2), ("image", 75)],
@@ -115,7 +127,59 @@ macro_rules! agreements {
 
 agreements! {
     resnet18 resnet50 resnet152 vgg16 mobilenet_v2 efficientnet_b4 inception_v3 vit_b16
-    bert_tiny bert_base distilbert_base gpt2 transformer_base
+    bert_tiny bert_base distilbert_base gpt2 transformer_base lstm_lm deepspeech2
+}
+
+/// The graph with everything spelt out that can be.
+fn spelt_out(graph: &Graph) -> Graph {
+    let factors = [(RECURRENT, UNROLLED), (ATTENTION, PLAIN)];
+    let factors = factors.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Rewriting::asked_by(&BTreeMap::from(factors))
+        .apply(graph.clone())
+        .unwrap()
+}
+
+#[test]
+fn networks_compute_the_same_in_their_long_form() {
+    for name in ["lstm_lm", "deepspeech2", "bert_tiny", "vit_b16", "gpt2"] {
+        let graph = small(name);
+        let long = spelt_out(&graph);
+        assert!(long.nodes.len() > graph.nodes.len(), "{name}");
+        let reference = torch_outputs(&graph, Precision::Fp64, "nchw");
+        let exact = torch_outputs(&long, Precision::Fp64, "nchw");
+        let error = relative_l2(&exact[0], &reference[0]);
+        assert!(error < 1e-12, "{name}: relative L2 error {error:e}");
+        let onnx = onnx_outputs(&long, Precision::Fp32);
+        let error = relative_l2(&onnx[0], &reference[0]);
+        assert!(
+            error < 1e-5,
+            "{name} in onnxruntime: relative L2 error {error:e}"
+        );
+    }
+}
+
+/// ONNX Runtime's own operator for attention, in both precisions that its CPU provider takes.
+#[test]
+fn onnx_runtime_s_fused_attention_agrees() {
+    for (name, precision, bound) in [
+        ("bert_tiny", Precision::Fp32, 1e-5),
+        ("gpt2", Precision::Fp32, 1e-5),
+        ("transformer_base", Precision::Fp32, 1e-5),
+        ("bert_tiny", Precision::Fp16, 2e-2),
+    ] {
+        let graph = small(name);
+        let reference = torch_outputs(&graph, Precision::Fp64, "nchw");
+        let factors = BTreeMap::from([(ATTENTION.to_owned(), FUSED.to_owned())]);
+        let mut session = onnx_session_with(&graph, precision, factors).unwrap();
+        let outputs = arrays(&session.parity(1).unwrap().tensors);
+        for (output, reference) in outputs.iter().zip(&reference) {
+            let error = relative_l2(output, reference);
+            assert!(
+                error < bound,
+                "{name} {precision}: relative L2 error {error:e}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Array, SGD, arrays, assert_close, cell, load, operand, single};
+use models::rewrite::{ATTENTION, PLAIN, RECURRENT, Rewriting, UNROLLED};
 use schema::{
     Graph, Mode, Optimizer, OutcomeKind, Precision,
     graph::{ElementType, Fill, Input, Loss, Op, Role},
@@ -258,6 +259,9 @@ fn small(name: &str) -> Graph {
         "vit_b16" => &[("image", 32)],
         "distilbert_base" | "gpt2" => &[("seq", 6)],
         "transformer_base" => &[("seq", 6), ("target", 5)],
+        "lstm_lm" => &[("seq", 6)],
+        "deepspeech2" => &[("frames", 9)],
+        "bert_tiny" => &[("seq", 6)],
         _ => &[("image", 64)],
     };
     let sizes = sizes.iter().copied().chain([("batch", 2)]);
@@ -307,6 +311,8 @@ fn every_kind_of_network_trains() {
         "distilbert_base",
         "gpt2",
         "transformer_base",
+        "lstm_lm",
+        "deepspeech2",
     ] {
         let graph = small(name);
         let (mut session, _) = load(&graph, cell(&graph, Precision::Fp32, Some(GENTLE))).unwrap();
@@ -318,5 +324,56 @@ fn every_kind_of_network_trains() {
             losses.iter().all(|loss| loss.is_finite()),
             "{name}: {losses:?}"
         );
+    }
+}
+
+/// In binary64 both forms take the same steps, under either optimiser: the gradients of the fused
+/// kernels are those of their long form.
+#[test]
+fn long_forms_train_alike() {
+    let factors = [(RECURRENT, UNROLLED), (ATTENTION, PLAIN)];
+    let factors = factors.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let long_form = Rewriting::asked_by(&BTreeMap::from(factors));
+    for (name, optimizer) in [
+        ("lstm_lm", GENTLE),
+        ("lstm_lm", ADAM),
+        ("deepspeech2", GENTLE),
+        ("bert_tiny", ADAM),
+    ] {
+        let graph = small(name);
+        let trained = |graph: &Graph| {
+            let cell = cell(graph, Precision::Fp64, Some(optimizer));
+            let (mut session, _) = load(graph, cell).unwrap();
+            session.parity(2).unwrap()
+        };
+        let (fused, long) = (
+            trained(&graph),
+            trained(&long_form.apply(graph.clone()).unwrap()),
+        );
+        for (fused, long) in fused.losses.iter().zip(&long.losses) {
+            assert!((fused - long).abs() < 1e-9, "{name}: {fused} {long}");
+        }
+        let gradients = |parity: &worker::ParityData| {
+            let tensors = parity.tensors.iter();
+            let gradients = tensors.filter(|tensor| tensor.quantity == Quantity::Gradient);
+            gradients.cloned().collect::<Vec<_>>()
+        };
+        let (fused, long) = (gradients(&fused), gradients(&long));
+        let names = |tensors: &[worker::Tensor]| tensors.iter().map(self::name).collect::<Vec<_>>();
+        assert_eq!(names(&fused), names(&long), "{name}");
+        for ((fused, long), tensor) in arrays(&fused).iter().zip(arrays(&long)).zip(&fused) {
+            let largest = fused.data.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+            let off = fused
+                .data
+                .iter()
+                .zip(&long.data)
+                .map(|(a, b)| (a - b).abs());
+            let off = off.fold(0.0, f64::max);
+            assert!(
+                off <= 1e-9 * (1.0 + largest),
+                "{name}, {}: {off:e}",
+                tensor.name
+            );
+        }
     }
 }

@@ -35,6 +35,12 @@ pub(super) fn flops(op: &Op, inputs: &[&ValueType], output: Option<&ValueType>) 
             sum.add_product(&[4, made, keys]);
             sum.add_product(&[SOFTMAX + 1, queries, rows, keys, heads]);
         }
+        (Op::Lstm { .. }, [_, input, hidden, ..]) => {
+            recurrent(&mut sum, made, [input, hidden], 4, LSTM);
+        }
+        (Op::Gru { .. }, [_, input, hidden, ..]) => {
+            recurrent(&mut sum, made, [input, hidden], 3, GRU);
+        }
         (Op::MaxPool { kernel, .. } | Op::AveragePool { kernel, .. }, _) => {
             sum.add_product(&[made, kernel[0], kernel[1]]);
         }
@@ -43,6 +49,24 @@ pub(super) fn flops(op: &Op, inputs: &[&ValueType], output: Option<&ValueType>) 
     }
     sum
 }
+
+/// Both products of every gate with their biases, their sum, and what follows for each number.
+fn recurrent(sum: &mut Sum, made: u64, weights: [&ValueType; 2], gates: u64, pointwise: u64) {
+    for weight in weights {
+        let width = weight.shape.last().copied().unwrap_or(0);
+        sum.add_product(&[2, gates, made, width]);
+    }
+    // Two biases and the sum of both products.
+    sum.add_product(&[3, gates, made]);
+    sum.add_product(&[pointwise, made]);
+}
+
+/// Three sigmoids, two hyperbolic tangents, three products and a sum.
+const LSTM: u64 = 3 * 4 + 2 + 4;
+
+/// Two sigmoids, a hyperbolic tangent, the reset, and `n + z·(h − n)`. The candidate's two halves are
+/// summed behind the reset, which [`recurrent`] has counted.
+const GRU: u64 = 2 * 4 + 1 + 1 + 3;
 
 /// Maximum, difference, exponential, sum, quotient.
 const SOFTMAX: u64 = 5;

@@ -27,6 +27,10 @@ pub(super) fn check(element: ElementType, fill: &Fill) -> Result<(), String> {
                 ))
             }
         }
+        (ElementType::Float, Fill::CausalMask { width: 0 }) => {
+            Err("a causal mask of width 0 hides nothing".to_owned())
+        }
+        (ElementType::Float, Fill::CausalMask { .. }) => Ok(()),
         (ElementType::Int64, Fill::Constant { value }) if value.fract() != 0.0 => {
             Err(format!("the constant {value} is not an integer"))
         }
@@ -46,7 +50,10 @@ pub(super) fn check_below(fill: &Fill, shape: &[u64], bound: u64) -> Result<(), 
         Fill::Integers { bound } => bound.saturating_sub(1),
         Fill::Positions => shape.last().copied().unwrap_or(1).saturating_sub(1),
         Fill::Constant { value } if value >= 0.0 => value as u64,
-        Fill::Constant { .. } | Fill::Uniform { .. } | Fill::Sinusoids { .. } => {
+        Fill::Constant { .. }
+        | Fill::Uniform { .. }
+        | Fill::Sinusoids { .. }
+        | Fill::CausalMask { .. } => {
             return Err(format!(
                 "must be integers from 0 to {}",
                 bound.saturating_sub(1)

@@ -10,7 +10,7 @@ use super::{
 type Shape = Vec<u64>;
 
 /// Most values that an operator other than a concatenation reads.
-const MOST_INPUTS: usize = 5;
+const MOST_INPUTS: usize = 9;
 
 /// The type that `op` makes of `inputs`, or what is wrong with them.
 pub(super) fn output(op: &Op, inputs: &[&ValueType]) -> Result<ValueType, String> {
@@ -46,6 +46,10 @@ const fn arity(op: &Op) -> (usize, usize) {
         Op::Conv { .. } | Op::Linear | Op::Gemm => (2, 3),
         Op::BatchNormalization { .. } => (5, 5),
         Op::LayerNormalization { .. } | Op::Attention { .. } => (3, 3),
+        &Op::Lstm { bidirectional } | &Op::Gru { bidirectional } => {
+            let inputs = if bidirectional { 9 } else { 5 };
+            (inputs, inputs)
+        }
         Op::Add | Op::Mul | Op::MatMul | Op::Gather => (2, 2),
         Op::Concat { .. } => (1, usize::MAX),
         Op::Relu
@@ -170,6 +174,8 @@ fn shape(op: &Op, inputs: &[&[u64]]) -> Result<Shape, String> {
         }
         (Op::Gemm, [x, weight, bias @ ..]) => linear(x, weight, two(weight)?, bias),
         (&Op::Attention { heads, causal }, [q, k, v]) => attention(q, k, v, heads, causal),
+        (Op::Lstm { .. }, [x, parameters @ ..]) => recurrent(x, parameters, 4),
+        (Op::Gru { .. }, [x, parameters @ ..]) => recurrent(x, parameters, 3),
         (
             &Op::MaxPool {
                 kernel,
@@ -313,6 +319,34 @@ fn attention(q: &[u64], k: &[u64], v: &[u64], heads: u64, causal: bool) -> Resul
         ));
     }
     Ok(q.to_vec())
+}
+
+/// A recurrent layer: four parameters a direction, whose rows are those of the gates.
+fn recurrent(x: &[u64], parameters: &[&[u64]], gates: u64) -> Result<Shape, String> {
+    let [batch, positions, features] = *x else {
+        return Err(format!("shape {x:?} must be [batch, position, feature]"));
+    };
+    let hidden = parameters.get(1).ok_or("reads no parameters")?;
+    let [_, size] = two(hidden)?;
+    let rows = gates
+        .checked_mul(size)
+        .ok_or_else(|| format!("{size} units are too many"))?;
+    let wanted: [&[u64]; 4] = [&[rows, features], &[rows, size], &[rows], &[rows]];
+    let mut directions = 0;
+    for direction in parameters.chunks(wanted.len()) {
+        for (shape, wanted) in direction.iter().zip(wanted) {
+            if *shape != wanted {
+                return Err(format!(
+                    "a parameter has shape {shape:?}; {features} features and {size} units want {wanted:?}"
+                ));
+            }
+        }
+        directions += 1;
+    }
+    let width = size
+        .checked_mul(directions)
+        .ok_or_else(|| format!("{size} units are too many"))?;
+    Ok(vec![batch, positions, width])
 }
 
 /// Numpy's broadcasting, as ONNX has it: axes align at the end; sizes are equal or 1.

@@ -5,6 +5,7 @@ use schema::graph::{Approximation, Node, Op};
 use super::{
     Writer,
     proto::{DataType, NodeProto},
+    recurrent,
 };
 
 /// Most elements of a mask that is written out.
@@ -31,9 +32,19 @@ pub(super) fn node<'a>(writer: &mut Writer<'a>, node: &'a Node) -> Result<(), St
         Op::Linear | Op::Gemm if writer.shape(first).len() != 2 => {
             return linear(writer, node, output);
         }
+        &Op::Attention { heads, causal } if writer.extensions.multi_head_attention => {
+            let inputs = inputs(writer, node);
+            let op = "MultiHeadAttention";
+            let fused = NodeProto::new(op, node.name.clone(), inputs, output.clone())
+                .int("num_heads", heads as i64)
+                .int("unidirectional", i64::from(causal));
+            writer.push(fused.extension());
+            return Ok(());
+        }
         &Op::Attention { heads, causal } => {
             return Attention::new(writer, node, heads, causal)?.write(writer, node, output);
         }
+        Op::Lstm { .. } | Op::Gru { .. } => return recurrent::write(writer, node, output),
         _ => {}
     }
     let inputs = inputs(writer, node);
@@ -156,9 +167,14 @@ fn with_operands<const N: usize>(mut node: NodeProto, operands: [String; N]) -> 
     node
 }
 
-/// A constant operand of integers.
-fn integers(writer: &mut Writer<'_>, node: &Node, part: &str, values: &[u64]) -> String {
+/// A constant operand of integers. Equal ones are written once: a sequence that is spelt out
+/// slices the same gates at every position.
+pub(super) fn integers(writer: &mut Writer<'_>, node: &Node, part: &str, values: &[u64]) -> String {
+    if let Some(name) = writer.integers.get(values) {
+        return name.clone();
+    }
     let name = writer.fresh(node, part);
+    writer.integers.insert(values.to_vec(), name.clone());
     let values: Vec<i64> = values.iter().map(|&value| value as i64).collect();
     writer
         .weights
@@ -174,7 +190,12 @@ fn inputs<'a>(writer: &mut Writer<'a>, node: &'a Node) -> Vec<String> {
 fn check_element(writer: &Writer<'_>, op: &Op) -> Result<(), String> {
     let late = matches!(
         op,
-        Op::Conv { .. } | Op::MaxPool { .. } | Op::AveragePool { .. } | Op::GlobalAveragePool
+        Op::Conv { .. }
+            | Op::MaxPool { .. }
+            | Op::AveragePool { .. }
+            | Op::GlobalAveragePool
+            | Op::Lstm { .. }
+            | Op::Gru { .. }
     );
     if late && writer.element == DataType::BFloat16 && writer.opset < 22 {
         return Err(format!(
@@ -374,7 +395,7 @@ impl Attention {
         let scale = scalar(writer, node, "scale", (1.0 / (size as f64).sqrt()) as f32);
         let q = step(writer, node, "Mul", "query_scaled", vec![self.query, scale]);
         let q = step(writer, node, "Reshape", "query_split", vec![q, query_shape]);
-        let q = transpose(writer, node, "query_heads", q, [0, 2, 1, 3]);
+        let q = transpose(writer, node, "query_heads", q, &[0, 2, 1, 3]);
         let k = step(
             writer,
             node,
@@ -382,7 +403,7 @@ impl Attention {
             "key_split",
             vec![self.key, key_shape.clone()],
         );
-        let k = transpose(writer, node, "key_heads", k, [0, 2, 3, 1]);
+        let k = transpose(writer, node, "key_heads", k, &[0, 2, 3, 1]);
         let v = step(
             writer,
             node,
@@ -390,7 +411,7 @@ impl Attention {
             "value_split",
             vec![self.value, key_shape],
         );
-        let v = transpose(writer, node, "value_heads", v, [0, 2, 1, 3]);
+        let v = transpose(writer, node, "value_heads", v, &[0, 2, 1, 3]);
 
         let mut scores = step(writer, node, "MatMul", "scores", vec![q, k]);
         if self.causal {
@@ -401,7 +422,7 @@ impl Attention {
         let softmax = NodeProto::new("Softmax", name.clone(), vec![scores], name.clone());
         writer.push(softmax.int("axis", -1));
         let mixed = step(writer, node, "MatMul", "mixed", vec![name, v]);
-        let mixed = transpose(writer, node, "mixed_positions", mixed, [0, 2, 1, 3]);
+        let mixed = transpose(writer, node, "mixed_positions", mixed, &[0, 2, 1, 3]);
         let inputs = vec![mixed, merged_shape];
         writer.push(NodeProto::new(
             "Reshape",
@@ -444,16 +465,17 @@ fn step(writer: &mut Writer<'_>, node: &Node, op: &str, part: &str, inputs: Vec<
     name
 }
 
-fn transpose(
+/// Another order of axes, between.
+pub(super) fn transpose(
     writer: &mut Writer<'_>,
     node: &Node,
     part: &str,
     input: String,
-    perm: [u64; 4],
+    perm: &[u64],
 ) -> String {
     let name = writer.fresh(node, part);
     writer.push(
-        NodeProto::new("Transpose", name.clone(), vec![input], name.clone()).ints("perm", &perm),
+        NodeProto::new("Transpose", name.clone(), vec![input], name.clone()).ints("perm", perm),
     );
     name
 }

@@ -3,6 +3,9 @@
 use prost::Message;
 use schema::Precision;
 
+/// The domain of ONNX Runtime's own operators.
+pub(super) const MICROSOFT: &str = "com.microsoft";
+
 /// `TensorProto.DataType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DataType {
@@ -52,6 +55,20 @@ pub(super) struct ModelProto {
 
 impl ModelProto {
     pub(super) fn new(opset: u32, graph: GraphProto, graph_hash: &str) -> Self {
+        let is_extended = graph
+            .node
+            .iter()
+            .any(|node| node.domain.as_deref() == Some(MICROSOFT));
+        let domains = [
+            OperatorSetIdProto {
+                domain: String::new(),
+                version: i64::from(opset),
+            },
+            OperatorSetIdProto {
+                domain: MICROSOFT.to_owned(),
+                version: 1,
+            },
+        ];
         // The first IR version that allows the opset: ONNX's Versioning.md.
         let ir_version = match opset {
             ..=18 => 8,
@@ -67,10 +84,10 @@ impl ModelProto {
                 StringStringEntryProto::new("photofinish.graph", graph_hash),
             ],
             graph: Some(graph),
-            opset_import: vec![OperatorSetIdProto {
-                domain: String::new(),
-                version: i64::from(opset),
-            }],
+            opset_import: domains
+                .into_iter()
+                .take(if is_extended { 2 } else { 1 })
+                .collect(),
         }
     }
 }
@@ -126,6 +143,9 @@ pub(super) struct NodeProto {
     pub(super) op_type: String,
     #[prost(message, repeated, tag = "5")]
     pub(super) attribute: Vec<AttributeProto>,
+    /// ONNX's own where absent.
+    #[prost(string, optional, tag = "7")]
+    pub(super) domain: Option<String>,
 }
 
 impl NodeProto {
@@ -136,6 +156,15 @@ impl NodeProto {
             name,
             op_type: op.to_owned(),
             attribute: Vec::new(),
+            domain: None,
+        }
+    }
+
+    /// As an operator of [`MICROSOFT`]'s.
+    pub(super) fn extension(self) -> Self {
+        Self {
+            domain: Some(MICROSOFT.to_owned()),
+            ..self
         }
     }
 

@@ -100,6 +100,11 @@ impl<'a> Weights<'a> {
         name
     }
 
+    /// The parameter of this name.
+    pub(super) fn parameter(&self, name: &str) -> Option<&'a Parameter> {
+        self.parameters.get(name).copied()
+    }
+
     /// Writes the parameter of this name if there is one and it is not written yet.
     pub(super) fn used(&mut self, name: &str) {
         let Some(&parameter) = self.parameters.get(name) else {

@@ -75,6 +75,12 @@ pub(super) const LONG_TEXT: &[Dim] = &[BATCH, dim("seq", 128, 1, 1024)];
 pub(super) const TRANSLATION: &[Dim] =
     &[BATCH, dim("seq", 128, 1, 1024), dim("target", 128, 1, 1024)];
 
+/// The paper of the LSTM language model learns on stretches of 35 words; the limit is that of GPT-2.
+pub(super) const SENTENCES: &[Dim] = &[BATCH, dim("seq", 35, 1, 1024)];
+
+/// Steps of 10 ms: two seconds, and up to forty.
+pub(super) const SPEECH: &[Dim] = &[BATCH, dim("frames", 200, 1, 4000)];
+
 /// All dimensions of the network `name`, missing ones by their defaults.
 ///
 /// # Errors

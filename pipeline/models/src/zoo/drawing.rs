@@ -12,7 +12,9 @@ use schema::{
     graph::{Loss, Node, Op},
 };
 
-use super::{build_for, dims, entry, has_one_value_a_channel, resolve_dims};
+use super::{
+    build_for, deepspeech2::FREQUENCIES, dims, entry, has_one_value_a_channel, resolve_dims,
+};
 use crate::{
     cost::{self, Cost},
     infer::{ValueType, Wires},
@@ -49,6 +51,8 @@ enum Size {
     Fixed(u64),
     /// That of a dimension of the network.
     Dim(&'static str),
+    /// Half of that, rounded up.
+    Half(&'static str),
 }
 
 const fn sized(place: Place, shape: &'static [Size]) -> Sized {
@@ -114,6 +118,26 @@ pub(super) const TRANSLATION: &[Sized] = &[
     sized(Place::Labels, &[BATCH, TARGET]),
 ];
 
+/// Sizes in networks that go on writing a sentence.
+pub(super) const SENTENCES: &[Sized] = &[
+    sized(Place::Input("input_ids"), &[BATCH, SEQ]),
+    sized(Place::Labels, &[BATCH, SEQ]),
+];
+
+/// Sizes in networks that listen.
+pub(super) const SPEECH: &[Sized] = &[
+    sized(
+        Place::Input("input"),
+        &[
+            BATCH,
+            Size::Fixed(1),
+            Size::Fixed(FREQUENCIES),
+            Size::Dim("frames"),
+        ],
+    ),
+    sized(Place::Labels, &[BATCH, Size::Half("frames")]),
+];
+
 /// Sizes in networks that read text.
 pub(super) const TEXT: &[Sized] = &[
     sized(Place::Input("input_ids"), &[BATCH, SEQ]),
@@ -130,6 +154,7 @@ impl Sized {
         let size = |size: &Size| match size {
             Size::Fixed(size) => Some(*size),
             Size::Dim(dim) => dims.get(*dim).copied(),
+            Size::Half(dim) => dims.get(*dim).map(|size| size.div_ceil(2)),
         };
         self.shape.iter().map(size).collect()
     }

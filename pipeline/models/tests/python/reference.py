@@ -23,6 +23,8 @@ def numbers(tensor, salt=""):
         values = np.arange(count, dtype=np.int64) % shape[-1]
     elif "sinusoids" in fill:
         values = recipe["sinusoids"](fill["sinusoids"]["width"], count)
+    elif "causal_mask" in fill:
+        values = recipe["causal_mask"](fill["causal_mask"]["width"], count)
     elif "integers" in fill:
         values = recipe["integers"](tensor["name"] + salt, fill["integers"]["bound"], count)
     elif "uniform" in fill:
@@ -80,6 +82,36 @@ def attention(q, k, v, heads, causal):
     return mixed.reshape(*mixed.shape[:2], -1)
 
 
+def recurrent(x, parameters, step):
+    """Both directions of a layer; `step` makes the next output and memory of what enters the gates."""
+    outputs = []
+    for first in range(0, len(parameters), 4):
+        w, u, b, c = parameters[first : first + 4]
+        h = m = np.zeros((x.shape[0], u.shape[1]))
+        rows = {}
+        for t in range(x.shape[1])[:: -1 if first else 1]:
+            h, m = step(x[:, t] @ w.T + b, h @ u.T + c, h, m)
+            rows[t] = h
+        outputs.append(np.stack([rows[t] for t in sorted(rows)], 1))
+    return np.concatenate(outputs, 2)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm(x, h, _, memory):
+    i, f, g, o = np.split(x + h, 4, 1)
+    memory = sigmoid(f) * memory + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(memory), memory
+
+
+def gru(x, h, last, _):
+    (r, z, n), (hr, hz, hn) = np.split(x, 3, 1), np.split(h, 3, 1)
+    z = sigmoid(z + hz)
+    return (1 - z) * np.tanh(n + sigmoid(r + hr) * hn) + z * last, None
+
+
 def apply(op, inputs, training):
     name, a = (op, {}) if isinstance(op, str) else next(iter(op.items()))
     x = inputs[0]
@@ -101,7 +133,7 @@ def apply(op, inputs, training):
         case "Clip":
             return np.clip(x, a["min"], a["max"])
         case "Sigmoid":
-            return 1 / (1 + np.exp(-x))
+            return sigmoid(x)
         case "Silu":
             return x / (1 + np.exp(-x))
         case "Tanh":
@@ -126,6 +158,10 @@ def apply(op, inputs, training):
             return y + inputs[2] if len(inputs) > 2 else y
         case "Attention":
             return attention(*inputs, a["heads"], a["causal"])
+        case "LSTM":
+            return recurrent(x, inputs[1:], lstm)
+        case "GRU":
+            return recurrent(x, inputs[1:], gru)
         case "MaxPool":
             taps = windows(x, a["kernel"], a["strides"], a["pads"], -np.inf, a["ceil_mode"])
             return np.max([seen for _, _, seen in taps], axis=0)

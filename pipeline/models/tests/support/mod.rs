@@ -1,3 +1,7 @@
-//! Python with ONNX's own tools, in an environment of its own below `target`.
+//! Python with ONNX's own tools, in an environment of its own below `target`; graphs and files for it.
 
+#![allow(dead_code, reason = "each test is a program and uses a part of it")]
+
+pub(crate) mod judge;
+pub(crate) mod networks;
 pub(crate) mod python;

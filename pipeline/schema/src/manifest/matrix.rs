@@ -457,6 +457,7 @@ impl JsonSchema for Matrix {
                 "image": axis(&size, "Height and width of images."),
                 "seq": axis(&size, "Length of sequences."),
                 "target": axis(&size, "Length of the sequences that a translation writes."),
+                "frames": axis(&size, "Length of spectrograms, in steps of 10 ms."),
             },
             "required": ["model", "engine"],
             "additionalProperties": axis(&scalar, "A dimension of a model or a factor of an engine."),

@@ -1,0 +1,124 @@
+//! Factors that are decided in the graph: an operator as one kernel of the engine, or spelt out in
+//! elementary operators, which every engine has.
+//!
+//! `recurrent: unrolled` makes an LSTM or GRU a chain of products and gates, position by position;
+//! `attention: plain` makes attention products, a mask and a softmax. A cell's graph is rewritten
+//! where it is resolved; the plan names the graph as the model has it, and the reference of parity
+//! runs that one, so that each rewriting is verified with the cell that uses it.
+//!
+//! Other words (`fused`, or whatever an engine of the user's may know) leave the graph to the engine.
+
+mod attention;
+mod recurrent;
+mod sheet;
+
+use std::collections::BTreeMap;
+
+use schema::{
+    Graph,
+    graph::{Node, Op},
+};
+
+use crate::{ModelError, infer};
+use sheet::Sheet;
+
+/// The factor that decides about [`Op::Lstm`] and [`Op::Gru`].
+pub const RECURRENT: &str = "recurrent";
+
+/// The factor that decides about [`Op::Attention`].
+pub const ATTENTION: &str = "attention";
+
+/// The value of [`RECURRENT`] that spells out.
+pub const UNROLLED: &str = "unrolled";
+
+/// The value of [`ATTENTION`] that spells out.
+pub const PLAIN: &str = "plain";
+
+/// Either factor's value that leaves the operator to a kernel of the engine's.
+pub const FUSED: &str = "fused";
+
+/// Whether a factor is about operators that only some networks have.
+#[must_use]
+pub fn is_about_operators(factor: &str) -> bool {
+    [RECURRENT, ATTENTION].contains(&factor)
+}
+
+/// Whether a factor decides about an operator.
+#[must_use]
+pub fn decides(factor: &str, op: &Op) -> bool {
+    match op {
+        Op::Lstm { .. } | Op::Gru { .. } => factor == RECURRENT,
+        Op::Attention { .. } => factor == ATTENTION,
+        _ => false,
+    }
+}
+
+/// What is spelt out of a graph.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rewriting {
+    recurrent: bool,
+    attention: bool,
+}
+
+impl Rewriting {
+    /// What a cell's factors ask for.
+    #[must_use]
+    pub fn asked_by(factors: &BTreeMap<String, String>) -> Self {
+        let asks = |factor, value| factors.get(factor).is_some_and(|asked| asked == value);
+        Self {
+            recurrent: asks(RECURRENT, UNROLLED),
+            attention: asks(ATTENTION, PLAIN),
+        }
+    }
+
+    /// The graph with these operators spelt out. All other values, inputs, outputs and parameters
+    /// keep their names; constants are added behind the parameters.
+    ///
+    /// # Errors
+    /// A graph that [`infer::shapes`] refuses, or one that becomes too large: see the message.
+    pub fn apply(self, graph: Graph) -> Result<Graph, ModelError> {
+        if !graph.nodes.iter().any(|node| self.spells_out(&node.op)) {
+            return Ok(graph);
+        }
+        let types = infer::shapes(&graph)?;
+        let shape = |name: &str| types.get(name).map_or(&[][..], |value| &value.shape);
+        let mut sheet = Sheet::new(types.keys(), &graph.nodes);
+        for node in &graph.nodes {
+            let refused = |reason| refused(&graph.name, node, reason);
+            match node.op {
+                Op::Lstm { .. } | Op::Gru { .. } if self.recurrent => {
+                    recurrent::unroll(&mut sheet, node, shape).map_err(refused)?;
+                }
+                Op::Attention { heads, causal } if self.attention => {
+                    attention::spell_out(&mut sheet, node, heads, causal, shape)
+                        .map_err(refused)?;
+                }
+                _ => sheet.nodes.push(node.clone()),
+            }
+        }
+        let mut parameters = graph.parameters;
+        parameters.append(&mut sheet.parameters);
+        Ok(Graph {
+            parameters,
+            nodes: sheet.nodes,
+            ..graph
+        })
+    }
+
+    const fn spells_out(self, op: &Op) -> bool {
+        match op {
+            Op::Lstm { .. } | Op::Gru { .. } => self.recurrent,
+            Op::Attention { .. } => self.attention,
+            _ => false,
+        }
+    }
+}
+
+fn refused(graph: &str, node: &Node, reason: String) -> ModelError {
+    ModelError::Node {
+        graph: graph.to_owned(),
+        node: node.name.clone(),
+        op: node.op.name(),
+        reason,
+    }
+}

@@ -1,0 +1,123 @@
+//! Factors that decide in which form an engine gets an operator.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use photofinish_plan::{ManifestFile, World, plan};
+use schema::{FactorDescription, plan::Warning};
+
+#[path = "support/plans.rs"]
+#[allow(dead_code, reason = "each test is a program and uses a part of it")]
+mod plans;
+mod support;
+
+use plans::planned;
+
+/// What the plan of these jobs complains of.
+fn refusal(jobs: &str, world: &World) -> String {
+    let text = format!("version: 1\njobs:\n{jobs}");
+    let file = ManifestFile::from_text("test.yaml", &text).expect("sound YAML");
+    let found = plan(&[file], world).expect_err("a refusal");
+    found[0].render(false)
+}
+
+/// The world with engines that can spell operators out.
+fn world_of_forms() -> World {
+    let mut world = support::world();
+    let values = [
+        ("pytorch", ["fused", "plain"]),
+        ("onnxruntime", ["plain", "fused"]),
+    ];
+    for (name, attention) in values {
+        let mut engines = world.engines.iter_mut();
+        let engine = engines
+            .find(|engine| engine.name == name)
+            .expect("an engine of the world");
+        for variant in &mut engine.variants {
+            for (factor, values) in [
+                ("attention", attention),
+                ("recurrent", ["fused", "unrolled"]),
+            ] {
+                let description = FactorDescription {
+                    values: values.map(str::to_owned).to_vec(),
+                    summary: String::new(),
+                };
+                variant.factors.insert(factor.to_owned(), description);
+            }
+        }
+    }
+    world
+}
+
+/// What decides about an operator says nothing about a network without it.
+#[test]
+fn a_factor_of_an_operator_multiplies_only_the_networks_that_have_it() {
+    let world = world_of_forms();
+    let plan = planned(
+        "  - id: a
+    matrix: { model: [resnet18, lstm_lm, bert_tiny], recurrent: [fused, unrolled], engine: pytorch/eager }
+    compare: { axis: recurrent, baseline: fused }
+",
+        &world,
+    );
+    let cells: Vec<_> = plan.heats.iter().flat_map(|heat| &heat.cells).collect();
+    let mut told: Vec<_> = cells
+        .iter()
+        .filter(|cell| cell.twin_of.is_none())
+        .map(|cell| (cell.cell.model.name.as_str(), cell.cell.factors.clone()))
+        .collect();
+    told.sort();
+    let factors = |pairs: &[(&str, &str)]| {
+        let pairs = pairs
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        pairs.collect::<BTreeMap<String, String>>()
+    };
+    let layout = ("layout", "nchw");
+    assert_eq!(
+        told,
+        [
+            ("bert_tiny", factors(&[("attention", "fused"), layout])),
+            ("lstm_lm", factors(&[layout, ("recurrent", "fused")])),
+            ("lstm_lm", factors(&[layout, ("recurrent", "unrolled")])),
+            ("resnet18", factors(&[layout])),
+        ]
+    );
+    let comparison = &plan.jobs[0].comparisons[0];
+    assert_eq!(comparison.pairs.len(), 1);
+    // Both forms are the same network.
+    let graphs: BTreeSet<_> = cells
+        .iter()
+        .filter(|cell| cell.cell.model.name == "lstm_lm")
+        .map(|cell| cell.cell.model.graph)
+        .collect();
+    assert_eq!(graphs.len(), 1);
+}
+
+#[test]
+fn a_factor_of_an_operator_that_no_network_has_is_refused() {
+    let job = "  - id: a
+    matrix: { model: resnet18, attention: [fused, plain], engine: pytorch/eager }
+";
+    let complaint = refusal(job, &world_of_forms());
+    assert!(complaint.contains("lacks a model"), "{complaint}");
+    assert!(complaint.contains("`attention`"), "{complaint}");
+}
+
+/// PyTorch has a kernel for attention, ONNX has none: that is what each one's users get. Who asks
+/// for a form gets both engines in it, or is told.
+#[test]
+fn an_engine_s_own_form_of_an_operator_is_no_unfairness() {
+    let job = |more: &str| {
+        format!(
+            "  - id: a
+    matrix: {{ model: bert_tiny, {more}engine: [pytorch/eager, onnxruntime/cpu] }}
+    compare: {{ axis: engine }}
+"
+        )
+    };
+    for more in ["", "attention: plain, "] {
+        let plan = planned(&job(more), &world_of_forms());
+        let unfair = |warning: &&Warning| warning.message.contains("not fair");
+        assert_eq!(plan.warnings.iter().find(unfair), None);
+    }
+}
