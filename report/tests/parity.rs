@@ -16,7 +16,12 @@ fn three() -> Tables {
             && row.cell.engine.to_string() == "pytorch/eager"
             && row.parity.is_some()
     };
-    let kept: Vec<CellRow> = tables.cells.iter().filter(|row| wanted(row)).cloned().collect();
+    let kept: Vec<CellRow> = tables
+        .cells
+        .iter()
+        .filter(|row| wanted(row))
+        .cloned()
+        .collect();
     tables.cells = kept.into_iter().take(3).collect();
     assert_eq!(tables.cells.len(), 3, "the fixture has three such cells");
     let job = tables.cells[0].job.clone();
@@ -50,7 +55,13 @@ fn the_cell_nearest_to_its_bound_speaks() {
     set(&mut tables.cells[2], 9e-7, 0.2);
     let text = entry(&tables);
     let page = format!("cells/{}/{}.html", tables.cells[1].job, tables.cells[1].id);
-    for part in ["agrees", "2.0 × 10⁻⁷", "50 % of the bound", "worst of 3 cells", &page] {
+    for part in [
+        "agrees",
+        "2.0 × 10⁻⁷",
+        "50 % of the bound",
+        "worst of 3 cells",
+        &page,
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
@@ -64,7 +75,10 @@ fn a_cell_that_disagrees_speaks_before_all_others() {
         tables.cells[1].outcome.kind = OutcomeKind::ParityFailed;
         tables.cells[1].speed = None;
         let text = entry(&tables);
-        assert!(text.contains("disagrees") && text.contains(&tables.cells[1].id.0), "{text}");
+        assert!(
+            text.contains("disagrees") && text.contains(&tables.cells[1].id.0),
+            "{text}"
+        );
     }
 }
 
@@ -75,7 +89,10 @@ fn cells_that_were_not_compared_say_how_they_ended() {
     tables.cells[0].outcome.kind = OutcomeKind::OutOfMemory;
     tables.cells[0].speed = None;
     let text = entry(&tables);
-    assert!(text.contains("agrees") && text.contains("worst of 2; 3 cells in all"), "{text}");
+    assert!(
+        text.contains("agrees") && text.contains("worst of 2; 3 cells in all"),
+        "{text}"
+    );
 
     for row in &mut tables.cells {
         row.parity = None;
@@ -83,7 +100,10 @@ fn cells_that_were_not_compared_say_how_they_ended() {
         row.outcome.kind = OutcomeKind::OutOfMemory;
     }
     let text = entry(&tables);
-    assert!(text.contains("out of memory") && text.contains("one of 3 cells"), "{text}");
+    assert!(
+        text.contains("out of memory") && text.contains("one of 3 cells"),
+        "{text}"
+    );
     assert!(!text.contains("of the bound"), "{text}");
 }
 
@@ -103,5 +123,9 @@ fn an_error_that_nothing_vouches_for_is_no_agreement() {
 fn tables_without_cells_have_a_page_that_says_so() {
     let mut tables = three();
     tables.cells.clear();
-    assert!(Site::of(&tables).page("parity.html").contains("There is no cell"));
+    assert!(
+        Site::of(&tables)
+            .page("parity.html")
+            .contains("There is no cell")
+    );
 }

@@ -2,8 +2,8 @@
 //!
 //! A model is a [`schema::Graph`]: operators, shapes and a recipe for every number. This crate
 //! builds graphs ([`zoo`]), checks them ([`infer`]), says what they cost ([`cost`]), makes their
-//! numbers ([`fill`]), spells operators out in others ([`rewrite`]) and writes them as ONNX
-//! ([`onnx`]).
+//! numbers ([`fill`], [`Numbers`]), spells operators out in others ([`rewrite`]), and writes and
+//! reads ONNX ([`onnx`]).
 
 #![forbid(unsafe_code)]
 
@@ -12,10 +12,12 @@ pub mod cost;
 mod error;
 pub mod fill;
 pub mod infer;
+mod numbers;
 pub mod onnx;
 mod resolve;
 pub mod rewrite;
 pub mod zoo;
 
 pub use error::ModelError;
+pub use numbers::Numbers;
 pub use resolve::resolve;

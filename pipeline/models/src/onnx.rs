@@ -12,6 +12,7 @@
 
 mod lower;
 mod proto;
+mod read;
 mod recurrent;
 mod weights;
 
@@ -24,9 +25,11 @@ use schema::{
 };
 
 use crate::{
-    ModelError,
+    ModelError, Numbers,
     infer::{self, ValueType},
 };
+pub use read::{File, ReadError, Reading};
+
 use proto::{DataType, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use weights::Weights;
 
@@ -73,17 +76,19 @@ pub struct OnnxModel {
 /// # Errors
 /// A graph that [`infer::shapes`] refuses, or that cannot be said with these options.
 pub fn write(graph: &Graph, options: &WriteOptions) -> Result<OnnxModel, ModelError> {
-    write_with(graph, options, Extensions::default())
+    write_with(graph, options, Extensions::default(), &Numbers::default())
 }
 
-/// As [`write`], for a reader that has these extensions.
+/// As [`write()`], for a reader that has these extensions, with the numbers of parameters that are
+/// stored.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`]; or stored numbers that cannot be had.
 pub fn write_with(
     graph: &Graph,
     options: &WriteOptions,
     extensions: Extensions,
+    numbers: &Numbers,
 ) -> Result<OnnxModel, ModelError> {
     let types = infer::shapes(graph)?;
     let refuse = |reason| ModelError::Write {
@@ -98,7 +103,7 @@ pub fn write_with(
         );
         return Err(refuse(reason));
     }
-    let mut writer = Writer::new(graph, &types, options, extensions).map_err(refuse)?;
+    let mut writer = Writer::new(graph, &types, options, extensions, numbers).map_err(refuse)?;
     for node in &graph.nodes {
         lower::node(&mut writer, node).map_err(|reason| ModelError::Node {
             graph: graph.name.clone(),
@@ -133,6 +138,7 @@ impl<'a> Writer<'a> {
         types: &'a BTreeMap<String, ValueType>,
         options: &WriteOptions,
         extensions: Extensions,
+        numbers: &'a Numbers,
     ) -> Result<Self, String> {
         let element = DataType::of(options.precision);
         Ok(Self {
@@ -142,7 +148,7 @@ impl<'a> Writer<'a> {
             extensions,
             element,
             nodes: Vec::new(),
-            weights: Weights::new(graph, types, element, options)?,
+            weights: Weights::new(graph, types, element, options, numbers)?,
             aliases: BTreeMap::new(),
             masks: BTreeMap::new(),
             integers: BTreeMap::new(),
@@ -208,13 +214,14 @@ impl<'a> Writer<'a> {
             .iter()
             .map(|name| described(name))
             .collect();
-        let (initializer, data) = self.weights.finish();
+        let (initializer, data) = self.weights.finish()?;
         let graph = GraphProto {
             node: self.nodes,
             name: self.graph.name.clone(),
             initializer,
             input,
             output,
+            sparse_initializer: Vec::new(),
         };
         let graph_hash = Digest::of_value(self.graph).to_string();
         let model = ModelProto::new(self.opset, graph, &graph_hash);

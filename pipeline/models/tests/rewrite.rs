@@ -5,7 +5,7 @@ mod support;
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use photofinish_models::{
-    infer,
+    Numbers, infer,
     onnx::{self, Extensions},
     rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT, Rewriting, UNROLLED},
     zoo,
@@ -90,7 +90,12 @@ fn save(folder: &std::path::Path, name: &str, graph: &Graph, opset: u32, fused: 
     let extensions = Extensions {
         multi_head_attention: fused,
     };
-    let written = onnx::write_with(graph, &options(opset, Precision::Fp32), extensions);
+    let written = onnx::write_with(
+        graph,
+        &options(opset, Precision::Fp32),
+        extensions,
+        &Numbers::default(),
+    );
     let path = folder.join(format!("{name}-{opset}.onnx"));
     fs::write(&path, written.expect("a model that ONNX can say").model).expect("a folder");
     path

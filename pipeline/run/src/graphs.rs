@@ -1,34 +1,65 @@
 //! The graphs of a heat's cells, each built once.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    fs::File,
+    io::{BufWriter, Write as _},
+    path::Path,
+};
 
-use models::rewrite::Rewriting;
-use schema::{Cell, Digest, Graph, Outcome, OutcomeKind, plan::PlannedCell};
+use models::{onnx, rewrite::Rewriting};
+use schema::{
+    Cell, Digest, Graph, ModelSource, Outcome, OutcomeKind,
+    plan::{ManifestSource, PlannedCell},
+    protocol::ModelFiles,
+};
+use tempfile::TempDir;
+
+use crate::{context::Context, error::Stop};
 
 /// A network at its sizes, and what is spelt out of it.
 type Key = (Digest, Rewriting);
 
-/// The graphs of a heat's cells.
-pub(crate) struct Graphs(BTreeMap<Key, Result<Graph, Outcome>>);
+/// The graphs of a heat's cells, and the weights of models of the user's, which are removed with
+/// them.
+pub(crate) struct Graphs {
+    prepared: BTreeMap<Key, Result<Prepared, Outcome>>,
+    _folder: Option<TempDir>,
+}
+
+/// What a worker needs to build a network.
+pub(crate) struct Prepared {
+    pub(crate) graph: Graph,
+    pub(crate) files: Option<ModelFiles>,
+}
 
 impl Graphs {
-    pub(crate) fn of(cells: &[PlannedCell]) -> Self {
-        let mut graphs = BTreeMap::new();
-        for PlannedCell { cell, .. } in cells {
-            // The reference runs the network as the model has it.
-            for rewriting in [Rewriting::default(), asked(cell)] {
-                graphs
-                    .entry((network(cell), rewriting))
-                    .or_insert_with(|| build(cell, rewriting));
-            }
+    pub(crate) fn of(
+        context: &Context<'_>,
+        manifests: &[ManifestSource],
+        cells: &[PlannedCell],
+    ) -> Result<Self, Stop> {
+        let has_file = |planned: &PlannedCell| planned.cell.model.source == ModelSource::Onnx;
+        let folder = match cells.iter().any(has_file) {
+            true => Some(context.store.scratch()?),
+            false => None,
+        };
+        let prepared = prepare(manifests, cells, folder.as_ref().map(TempDir::path));
+        if folder.is_some() {
+            // A disk that is full now is no fault of the model's.
+            context.store.check_room()?;
         }
-        Self(graphs)
+        Ok(Self {
+            prepared,
+            _folder: folder,
+        })
     }
 
-    /// The graph of a cell, or of the reference for a cell.
-    pub(crate) fn get(&self, cell: &Cell) -> Result<&Graph, Outcome> {
-        match self.0.get(&(network(cell), asked(cell))) {
-            Some(Ok(graph)) => Ok(graph),
+    /// The network of a cell, or of the reference for a cell.
+    pub(crate) fn get(&self, cell: &Cell) -> Result<&Prepared, Outcome> {
+        match self.prepared.get(&(network(cell), asked(cell))) {
+            Some(Ok(prepared)) => Ok(prepared),
             Some(Err(outcome)) => Err(outcome.clone()),
             None => Err(Outcome::new(
                 OutcomeKind::Unsupported,
@@ -36,6 +67,31 @@ impl Graphs {
             )),
         }
     }
+}
+
+/// Every network that the cells and their references run; weights of users go to files in `folder`.
+fn prepare(
+    manifests: &[ManifestSource],
+    cells: &[PlannedCell],
+    folder: Option<&Path>,
+) -> BTreeMap<Key, Result<Prepared, Outcome>> {
+    let mut prepared = BTreeMap::new();
+    for PlannedCell { cell, .. } in cells {
+        // The reference runs the network as the model has it.
+        for rewriting in [Rewriting::default(), asked(cell)] {
+            let count = prepared.len();
+            prepared
+                .entry((network(cell), rewriting))
+                .or_insert_with(|| match (cell.model.source, folder) {
+                    (ModelSource::Onnx, Some(folder)) => {
+                        let weights = folder.join(format!("weights-{count}"));
+                        from_file(cell, rewriting, manifests, &weights)
+                    }
+                    _ => from_zoo(cell, rewriting),
+                });
+        }
+    }
+    prepared
 }
 
 fn network(cell: &Cell) -> Digest {
@@ -46,10 +102,66 @@ fn asked(cell: &Cell) -> Rewriting {
     Rewriting::asked_by(&cell.factors)
 }
 
-fn build(cell: &Cell, rewriting: Rewriting) -> Result<Graph, Outcome> {
-    models::resolve(&cell.model, &cell.dims, cell.mode)
+fn from_zoo(cell: &Cell, rewriting: Rewriting) -> Result<Prepared, Outcome> {
+    let graph = models::resolve(&cell.model, &cell.dims, cell.mode)
         .and_then(|graph| rewriting.apply(graph))
-        .map_err(|error| Outcome::new(OutcomeKind::Unsupported, error.to_string()))
+        .map_err(|error| Outcome::new(OutcomeKind::Unsupported, error.to_string()))?;
+    Ok(Prepared { graph, files: None })
+}
+
+/// Reads the user's file once more, and puts its weights where workers find them.
+fn from_file(
+    cell: &Cell,
+    rewriting: Rewriting,
+    manifests: &[ManifestSource],
+    weights: &Path,
+) -> Result<Prepared, Outcome> {
+    let model = &cell.model;
+    let file = find(cell, manifests)?;
+    let unsupported = |error: &dyn Display| {
+        let reason = format!("`{}`: {error}", model.name);
+        Outcome::new(OutcomeKind::Unsupported, reason)
+    };
+    let reading = file.read(&cell.dims).map_err(|error| unsupported(&error))?;
+    let unavailable = |what: &str, error: std::io::Error| {
+        let reason = format!("`{}`: {what}: {error}", model.name);
+        Outcome::new(OutcomeKind::Unavailable, reason)
+    };
+    let written = File::create_new(weights).and_then(|out| {
+        let mut out = BufWriter::new(out);
+        reading.write_weights(&mut out)?;
+        out.flush()
+    });
+    written
+        .map_err(|error| unavailable("its weights cannot be put down for the workers", error))?;
+    let onnx = std::path::absolute(file.path())
+        .map_err(|error| unavailable("its place is not known", error))?;
+    Ok(Prepared {
+        graph: rewriting
+            .apply(reading.graph)
+            .map_err(|error| unsupported(&error))?,
+        files: Some(ModelFiles {
+            weights: weights.to_owned(),
+            onnx,
+            precision: file.precision(),
+        }),
+    })
+}
+
+/// The file that the plan was made for: beside one of its manifests, by the name that it has there,
+/// with the content that it had.
+fn find(cell: &Cell, manifests: &[ManifestSource]) -> Result<onnx::File, Outcome> {
+    let model = &cell.model;
+    let mut reason = "the plan has no manifest that is a file".to_owned();
+    for folder in manifests.iter().filter_map(ManifestSource::folder) {
+        match onnx::File::open(folder, &model.name) {
+            Ok(file) if file.digest() == model.graph => return Ok(file),
+            Ok(_) => reason = "it has changed since the plan was made; plan again".to_owned(),
+            Err(error) => reason = error.to_string(),
+        }
+    }
+    let reason = format!("the model `{}` is not there: {reason}", model.name);
+    Err(Outcome::new(OutcomeKind::Unavailable, reason))
 }
 
 #[cfg(test)]
@@ -102,13 +214,20 @@ mod tests {
         }
     }
 
+    fn of(planned: &PlannedCell) -> Graphs {
+        Graphs {
+            prepared: prepare(&[], std::slice::from_ref(planned), None),
+            _folder: None,
+        }
+    }
+
     #[test]
     fn a_cell_gets_the_form_it_asks_for_and_the_reference_the_model_s_own() {
         let [long, own] = ["unrolled", "fused"].map(planned);
         // The heat has nothing but the spelt-out form; its reference is the model's own.
-        let graphs = Graphs::of(std::slice::from_ref(&long));
+        let graphs = of(&long);
         let layers = |cell: &Cell| {
-            let nodes = graphs.get(cell).unwrap().nodes.iter();
+            let nodes = graphs.get(cell).unwrap().graph.nodes.iter();
             nodes
                 .filter(|node| rewrite::decides(rewrite::RECURRENT, &node.op))
                 .count()
@@ -124,8 +243,8 @@ mod tests {
             zoo::resolve_dims("deepspeech2", &[("frames".to_owned(), 4000)].into()).unwrap();
         let graph = zoo::build("deepspeech2", &planned.cell.dims).unwrap();
         planned.cell.model.graph = Digest::of_value(&graph);
-        let graphs = Graphs::of(std::slice::from_ref(&planned));
-        let outcome = graphs.get(&planned.cell).unwrap_err();
+        let graphs = of(&planned);
+        let outcome = graphs.get(&planned.cell).err().unwrap();
         assert_eq!(outcome.kind, OutcomeKind::Unsupported);
         assert!(outcome.reason.contains("shorter sequence"), "{outcome:?}");
     }

@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::{
-    EngineVariant, Mode, OutcomeKind, Precision, Tables, tables::CellRow,
-};
+use schema::{EngineVariant, Mode, OutcomeKind, Precision, Tables, tables::CellRow};
 use serde::Serialize;
 
 use super::chrome::{Chrome, link};

@@ -1,12 +1,19 @@
 //! From a graph to a session.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use models::onnx::{self, Extensions, WriteOptions};
+use models::{
+    Numbers,
+    onnx::{self, Extensions, WriteOptions},
+};
 use ort::session::{Session, builder::SessionBuilder};
 use schema::{
     Graph, Outcome, OutcomeKind, Precision,
     graph::{ElementType, Parameter},
+    protocol::Load,
 };
 
 use crate::{
@@ -32,28 +39,48 @@ const DATA_FILE: &str = "model.data";
 pub(crate) enum Model {
     /// All of it.
     Bytes(Vec<u8>),
-    /// The folder where it lies, weights beside it.
-    File(std::path::PathBuf),
+    /// The file where it lies, weights beside it.
+    File(PathBuf),
 }
 
-/// Writes `graph` as ONNX: in memory, or to `scratch` where it is too large for one message.
-pub(crate) fn write(
-    graph: &Graph,
-    configuration: &Configuration,
-    scratch: &Path,
-) -> Result<Model, Outcome> {
+/// What a session is made from: the user's own file where the cell wants it as it is, the graph
+/// otherwise.
+pub(crate) fn of(load: &Load, configuration: &Configuration) -> Result<Model, Outcome> {
+    let precision = configuration.precision;
+    if let Some(own) = own_file(load, precision) {
+        return Ok(Model::File(own.to_owned()));
+    }
+    let weights = load.files.as_ref().map(|files| files.weights.as_path());
+    let numbers = Numbers::open(weights).map_err(|error| {
+        let reason = format!("the file of weights cannot be opened: {error}");
+        Outcome::new(OutcomeKind::Crashed, reason)
+    })?;
     let extensions = Extensions {
         multi_head_attention: configuration.fuses_attention,
     };
-    let precision = configuration.precision;
-    write_within(LARGEST_MESSAGE_BYTES, graph, precision, extensions, scratch)
+    write_within(
+        LARGEST_MESSAGE_BYTES,
+        &load.graph,
+        precision,
+        extensions,
+        &numbers,
+        &load.scratch,
+    )
 }
 
+/// The user's own file, if it is run as it is: its floats have the cell's precision.
+pub(crate) fn own_file(load: &Load, precision: Precision) -> Option<&Path> {
+    let files = load.files.as_ref()?;
+    (files.precision == precision).then_some(files.onnx.as_path())
+}
+
+/// Writes `graph` as ONNX: in memory, or to `scratch` where it is too large for one message.
 fn write_within(
     largest_bytes: u64,
     graph: &Graph,
     precision: Precision,
     extensions: Extensions,
+    numbers: &Numbers,
     scratch: &Path,
 ) -> Result<Model, Outcome> {
     let large = weight_bytes(graph, precision) > largest_bytes;
@@ -63,7 +90,7 @@ fn write_within(
         external: large.then(|| DATA_FILE.to_owned()),
         threshold: SMALLEST_EXTERNAL_BYTES,
     };
-    let written = onnx::write_with(graph, &options, extensions)
+    let written = onnx::write_with(graph, &options, extensions, numbers)
         .map_err(|error| unsupported(error.to_string()))?;
     let Some(data) = written.data else {
         return Ok(Model::Bytes(written.model));
@@ -148,8 +175,17 @@ mod tests {
         let graph = small();
         let bytes = weight_bytes(&graph, Precision::Fp32);
         let write = |bytes| {
-            let extensions = Extensions::default();
-            write_within(bytes, &graph, Precision::Fp32, extensions, scratch.path()).unwrap()
+            let (extensions, numbers) = (Extensions::default(), Numbers::default());
+            let precision = Precision::Fp32;
+            write_within(
+                bytes,
+                &graph,
+                precision,
+                extensions,
+                &numbers,
+                scratch.path(),
+            )
+            .unwrap()
         };
         let within = write(bytes);
         assert!(matches!(within, Model::Bytes(message) if message.len() as u64 > bytes));
@@ -166,7 +202,8 @@ mod tests {
     fn a_scratch_folder_that_is_gone_is_named() {
         let graph = small();
         let gone = Path::new("/nonexistent/scratch");
-        let outcome = write_within(0, &graph, Precision::Fp32, Extensions::default(), gone)
+        let (extensions, numbers) = (Extensions::default(), Numbers::default());
+        let outcome = write_within(0, &graph, Precision::Fp32, extensions, &numbers, gone)
             .err()
             .unwrap();
         assert!(

@@ -34,6 +34,7 @@ fn onnx_session_with(
     let load = Load {
         cell,
         graph: graph.clone(),
+        files: None,
         scratch: scratch.path().to_owned(),
     };
     OnnxRuntime::at(library())

@@ -350,7 +350,7 @@ fn recurrent(x: &[u64], parameters: &[&[u64]], gates: u64) -> Result<Shape, Stri
 }
 
 /// Numpy's broadcasting, as ONNX has it: axes align at the end; sizes are equal or 1.
-fn broadcast(a: &[u64], b: &[u64]) -> Result<Shape, String> {
+pub(crate) fn broadcast(a: &[u64], b: &[u64]) -> Result<Shape, String> {
     let rank = a.len().max(b.len());
     let size = |shape: &[u64], axis: usize| {
         (axis + shape.len())
