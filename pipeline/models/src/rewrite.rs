@@ -14,10 +14,7 @@ mod sheet;
 
 use std::collections::BTreeMap;
 
-use schema::{
-    Graph,
-    graph::{Node, Op},
-};
+use schema::{Graph, graph::Op};
 
 use crate::{ModelError, infer};
 use sheet::Sheet;
@@ -84,17 +81,24 @@ impl Rewriting {
         let shape = |name: &str| types.get(name).map_or(&[][..], |value| &value.shape);
         let mut sheet = Sheet::new(types.keys(), &graph.nodes);
         for node in &graph.nodes {
-            let refused = |reason| refused(&graph.name, node, reason);
-            match node.op {
-                Op::Lstm { .. } | Op::Gru { .. } if self.recurrent => {
-                    recurrent::unroll(&mut sheet, node, shape).map_err(refused)?;
-                }
+            let written = match node.op {
                 Op::Attention { heads, causal } if self.attention => {
                     attention::spell_out(&mut sheet, node, heads, causal, shape)
-                        .map_err(refused)?;
                 }
-                _ => sheet.nodes.push(node.clone()),
-            }
+                Op::Lstm { .. } | Op::Gru { .. } if self.recurrent => {
+                    recurrent::unroll(&mut sheet, node, shape)
+                }
+                _ => {
+                    sheet.nodes.push(node.clone());
+                    Ok(())
+                }
+            };
+            written.map_err(|reason| ModelError::Node {
+                graph: graph.name.clone(),
+                node: node.name.clone(),
+                op: node.op.name(),
+                reason,
+            })?;
         }
         let mut parameters = graph.parameters;
         parameters.append(&mut sheet.parameters);
@@ -111,14 +115,5 @@ impl Rewriting {
             Op::Attention { .. } => self.attention,
             _ => false,
         }
-    }
-}
-
-fn refused(graph: &str, node: &Node, reason: String) -> ModelError {
-    ModelError::Node {
-        graph: graph.to_owned(),
-        node: node.name.clone(),
-        op: node.op.name(),
-        reason,
     }
 }
