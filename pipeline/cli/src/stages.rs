@@ -7,7 +7,7 @@ use std::{
 
 use plan::{Diagnostic, World};
 use schema::{
-    Digest, Plan, RunRecord, Tables,
+    Digest, EngineVariant, Plan, RunRecord, Tables,
     plan::{KnownHeat, PlannedHeat, Status},
     record::{self, HeatEntry, HeatResult},
     tables::Download,
@@ -101,23 +101,23 @@ pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
     check_name(session.store.path())?;
     let catalog = session.catalog()?;
     let availability = catalog.availability();
-    let usable = |name: &str| {
+    let usable = |engine: &EngineVariant| {
         availability
-            .get(name)
+            .get(engine)
             .is_some_and(|found| found.missing.is_none())
     };
-    let mut names: Vec<String> = plan
+    let [engine, variant] = REFERENCE.map(str::to_owned);
+    let engines: BTreeSet<EngineVariant> = plan
         .heats
         .iter()
         .filter(|heat| !matches!(heat.status, Status::Cached { .. }))
         .flat_map(|heat| &heat.cells)
         .filter(|cell| cell.obstacle.is_none())
-        .map(|cell| cell.cell.engine.engine.clone())
-        .chain(std::iter::once(REFERENCE_ENGINE.to_owned()))
-        .filter(|name| usable(name))
+        .map(|cell| cell.cell.engine.clone())
+        .chain(std::iter::once(EngineVariant { engine, variant }))
+        .filter(usable)
         .collect();
-    names.sort();
-    names.dedup();
+    let names: Vec<String> = engines.iter().map(ToString::to_string).collect();
     let mut progress = InstallProgress::new(session.printer, session.interrupt.clone());
     catalog
         .install(&names, &mut progress)
@@ -350,8 +350,8 @@ fn downloads(tables: &Tables) -> Result<Vec<Download>, Failure> {
     aggregate::downloads(tables).map_err(Failure::lacking)
 }
 
-/// The engine whose outputs decide on parity.
-const REFERENCE_ENGINE: &str = "pytorch";
+/// Engine and variant whose outputs decide on parity.
+const REFERENCE: [&str; 2] = ["pytorch", "eager"];
 
 /// How many heats a record has; one that several jobs share counts once.
 pub(crate) fn heats(record: &RunRecord) -> usize {

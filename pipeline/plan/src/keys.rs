@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    Digest, Fingerprint, Measure,
+    Digest, EngineVariant, Fingerprint, Measure,
     plan::{KnownHeat, KnownState, PlannedCell, Status},
     record,
 };
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::World;
 
-/// The engine that outputs are held against.
-const REFERENCE: &str = "pytorch";
+/// The variant that outputs are held against, as `engine` and `variant`.
+const REFERENCE: [&str; 2] = ["pytorch", "eager"];
 
 /// Most changes named of one part of a key.
 const SHOWN: usize = 4;
@@ -38,10 +38,12 @@ impl<'a> Common<'a> {
             gpus: Vec::new(),
             ..world.fingerprint.clone()
         };
+        let [engine, variant] = REFERENCE.map(str::to_owned);
+        let reference = EngineVariant { engine, variant };
         Self {
             world,
             measure: settings(measure),
-            reference: format!("{} {}", lock(world, REFERENCE), worker(world, REFERENCE)),
+            reference: format!("{} {}", lock(world, &reference), worker(world, &reference)),
             schema: format!(
                 "heat {}, protocol {}, procedure {}",
                 record::VERSION,
@@ -70,8 +72,9 @@ impl<'a> Common<'a> {
             ("reference".to_owned(), self.reference.clone()),
             ("schema".to_owned(), self.schema.clone()),
         ]);
-        let engines: BTreeSet<&String> =
-            cells.iter().map(|cell| &cell.cell.engine.engine).collect();
+        // By variant, since those of one engine may have workers and installations of their own.
+        let engines: BTreeSet<&EngineVariant> =
+            cells.iter().map(|cell| &cell.cell.engine).collect();
         for engine in engines {
             parts.insert(format!("engine {engine}"), lock(self.world, engine));
             parts.insert(format!("worker {engine}"), worker(self.world, engine));
@@ -120,7 +123,7 @@ fn json<T: serde::Serialize>(value: &T) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
-fn lock(world: &World, engine: &str) -> String {
+fn lock(world: &World, engine: &EngineVariant) -> String {
     match world.availability.get(engine) {
         None => "unknown".to_owned(),
         Some(availability) => match (&availability.missing, &availability.lock) {
@@ -131,7 +134,7 @@ fn lock(world: &World, engine: &str) -> String {
     }
 }
 
-fn worker(world: &World, engine: &str) -> String {
+fn worker(world: &World, engine: &EngineVariant) -> String {
     world.availability.get(engine).map_or_else(
         || "unknown".to_owned(),
         |availability| availability.worker.to_string(),
