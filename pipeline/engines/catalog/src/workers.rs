@@ -71,9 +71,13 @@ pub(crate) fn build(
     settings: &Settings,
     observer: &mut dyn InstallObserver,
 ) -> Result<(), CatalogError> {
+    let home = kit.lock().map(|lock| Place::of(kit, lock, settings).home());
+    if let (Some(checkout), Some(home)) = (&settings.checkout, &home) {
+        link(checkout, &built_in.folder, home)?;
+    }
     match &built_in.program {
         Program::Python(python) => python::put(kit, python, settings, observer),
-        Program::Rust(rust) => build_rust(kit, built_in, rust, settings, observer),
+        Program::Rust(rust) => build_rust(kit, built_in, rust, home, settings, observer),
     }
 }
 
@@ -81,16 +85,13 @@ fn build_rust(
     kit: &Kit,
     built_in: &BuiltIn,
     rust: &RustProgram,
+    home: Option<PathBuf>,
     settings: &Settings,
     observer: &mut dyn InstallObserver,
 ) -> Result<(), CatalogError> {
     let ready = InstallEvent::Ready {
         engine: kit.label(),
     };
-    let home = kit.lock().map(|lock| Place::of(kit, lock, settings).home());
-    if let (Some(checkout), Some(home)) = (&settings.checkout, &home) {
-        link(checkout, &built_in.folder, home)?;
-    }
     let parts = (
         &settings.checkout,
         Target::of(settings),
@@ -136,10 +137,11 @@ fn build_rust(
     Ok(())
 }
 
-/// Points `.engines/<folder>` of the checkout at an installation, so that plain cargo finds it.
+/// Points `.engines/<folder>` of the checkout at an installation, so that plain cargo finds it, and
+/// the tools that look at Python.
 fn link(checkout: &Path, folder: &str, home: &Path) -> Result<(), CatalogError> {
-    let links = checkout.join(".engines");
-    let path = links.join(folder);
+    let path = checkout.join(".engines").join(folder);
+    let links = path.parent().unwrap_or(checkout).to_owned();
     if fs::read_link(&path).is_ok_and(|target| target == home) {
         return Ok(());
     }
