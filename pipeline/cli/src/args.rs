@@ -182,7 +182,7 @@ pub(crate) enum Engines {
     /// Packages are pinned, and their hashes checked. What is complete is left alone; what was
     /// interrupted goes on; what is broken is mended.
     Install {
-        /// Engines [default: all]
+        /// Engines, or `engine/variant` for no more than that variant needs [default: all]
         #[arg(value_name = "ENGINE")]
         engines: Vec<String>,
         /// Check the content of every installed file, not only names and sizes

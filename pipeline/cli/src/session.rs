@@ -116,9 +116,9 @@ impl Session {
                 "what is installed and wheels that are whole are kept, and the same command fetches \
                  the rest",
             ),
-            CatalogError::UnknownEngine { .. } | CatalogError::Settings { .. } => {
-                Failure::usage(error)
-            }
+            CatalogError::UnknownEngine { .. }
+            | CatalogError::UnknownVariant { .. }
+            | CatalogError::Settings { .. } => Failure::usage(error),
             _ => Failure::lacking(error),
         }
     }
@@ -132,10 +132,10 @@ impl run::Workers for Workers<'_> {
         self.0.command(engine)
     }
 
-    fn built_from(&self, engine: &str) -> Option<Digest> {
-        let mut engines = self.0.engines().iter();
-        let built_in = engines.find(|known| known.name() == engine && known.lock().is_some());
-        built_in.map(catalog::Engine::worker)
+    fn built_from(&self, engine: &EngineVariant) -> Option<Digest> {
+        let kit = self.0.kit(engine);
+        kit.filter(|kit| kit.lock().is_some())
+            .map(catalog::Kit::worker)
     }
 
     fn factors(&self, engine: &EngineVariant) -> BTreeMap<String, String> {

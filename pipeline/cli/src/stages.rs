@@ -7,7 +7,7 @@ use std::{
 
 use plan::{Diagnostic, World};
 use schema::{
-    Digest, ModelSource, Plan, RunRecord, Tables,
+    Digest, EngineVariant, ModelSource, Plan, RunRecord, Tables,
     plan::{KnownHeat, PlannedHeat, Status},
     record::{self, HeatEntry, HeatResult},
     tables::Download,
@@ -101,9 +101,9 @@ pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
     check_name(session.store.path())?;
     let catalog = session.catalog()?;
     let availability = catalog.availability();
-    let usable = |name: &str| {
+    let usable = |engine: &EngineVariant| {
         availability
-            .get(name)
+            .get(engine)
             .is_some_and(|found| found.missing.is_none())
     };
     let cells = || {
@@ -113,15 +113,18 @@ pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
             .flat_map(|heat| &heat.cells)
             .filter(|cell| cell.obstacle.is_none())
     };
+    let variant = |[engine, variant]: [&str; 2]| EngineVariant {
+        engine: engine.to_owned(),
+        variant: variant.to_owned(),
+    };
     let has_file = cells().any(|cell| cell.cell.model.source == ModelSource::Onnx);
-    let mut names: Vec<String> = cells()
-        .map(|cell| cell.cell.engine.engine.clone())
-        .chain(has_file.then(|| WITNESS_ENGINE.to_owned()))
-        .chain(std::iter::once(REFERENCE_ENGINE.to_owned()))
-        .filter(|name| usable(name))
+    let engines: BTreeSet<EngineVariant> = cells()
+        .map(|cell| cell.cell.engine.clone())
+        .chain(has_file.then(|| variant(WITNESS)))
+        .chain(std::iter::once(variant(REFERENCE)))
+        .filter(usable)
         .collect();
-    names.sort();
-    names.dedup();
+    let names: Vec<String> = engines.iter().map(ToString::to_string).collect();
     let mut progress = InstallProgress::new(session.printer, session.interrupt.clone());
     catalog
         .install(&names, &mut progress)
@@ -354,11 +357,11 @@ fn downloads(tables: &Tables) -> Result<Vec<Download>, Failure> {
     aggregate::downloads(tables).map_err(Failure::lacking)
 }
 
-/// The engine whose outputs decide on parity.
-const REFERENCE_ENGINE: &str = "pytorch";
+/// Engine and variant whose outputs decide on parity.
+const REFERENCE: [&str; 2] = ["pytorch", "eager"];
 
-/// The engine that runs the user's own files, so that our reading of them is verified.
-const WITNESS_ENGINE: &str = "onnxruntime";
+/// Engine and variant that run the user's own files, so that our reading of them is verified.
+const WITNESS: [&str; 2] = ["onnxruntime", "cpu"];
 
 /// How many heats a record has; one that several jobs share counts once.
 pub(crate) fn heats(record: &RunRecord) -> usize {

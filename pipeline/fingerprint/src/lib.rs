@@ -9,6 +9,7 @@
 //! catalogue, which expects it: a worker from other sources is never measured by mistake.
 #![forbid(unsafe_code)]
 
+mod python;
 mod workspace;
 
 use std::{
@@ -23,6 +24,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 use walkdir::WalkDir;
 
+pub use python::{PythonSources, python_sources};
 use workspace::Workspace;
 
 /// Files and folders of a package that are not part of what it is built from: `engine.toml`

@@ -352,9 +352,9 @@ fn unsupported(variant: &VariantDescription, cell: &Cell) -> Option<String> {
 }
 
 fn unavailable(world: &World, cell: &Cell) -> Option<String> {
-    let name = &cell.engine.engine;
-    let Some(availability) = world.availability.get(name) else {
-        return Some(format!("nothing is known about {name} on this machine"));
+    let engine = &cell.engine;
+    let Some(availability) = world.availability.get(engine) else {
+        return Some(format!("nothing is known about {engine} on this machine"));
     };
     if let Some(reason) = &availability.missing {
         return Some(reason.clone());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    Digest, Fingerprint, Measure, ModelSource,
+    Digest, EngineVariant, Fingerprint, Measure, ModelSource,
     plan::{KnownHeat, KnownState, PlannedCell, Status},
     record,
 };
@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::World;
 
-/// The engine that outputs are held against.
-const REFERENCE: &str = "pytorch";
+/// The variant that outputs are held against, as `engine` and `variant`.
+const REFERENCE: [&str; 2] = ["pytorch", "eager"];
 
-/// The engine that runs the user's own files, so that our reading of them is verified.
-const WITNESS: &str = "onnxruntime";
+/// The variant that runs the user's own files, so that our reading of them is verified.
+const WITNESS: [&str; 2] = ["onnxruntime", "cpu"];
 
 /// Most changes named of one part of a key.
 const SHOWN: usize = 4;
@@ -44,7 +44,7 @@ impl<'a> Common<'a> {
         Self {
             world,
             measure: settings(measure),
-            reference: format!("{} {}", lock(world, REFERENCE), worker(world, REFERENCE)),
+            reference: software(world, REFERENCE),
             schema: format!(
                 "heat {}, protocol {}, procedure {}",
                 record::VERSION,
@@ -75,15 +75,11 @@ impl<'a> Common<'a> {
         ]);
         let has_file = |cell: &PlannedCell| cell.cell.model.source == ModelSource::Onnx;
         if cells.iter().any(has_file) {
-            let witness = format!(
-                "{} {}",
-                lock(self.world, WITNESS),
-                worker(self.world, WITNESS)
-            );
-            parts.insert("witness".to_owned(), witness);
+            parts.insert("witness".to_owned(), software(self.world, WITNESS));
         }
-        let engines: BTreeSet<&String> =
-            cells.iter().map(|cell| &cell.cell.engine.engine).collect();
+        // By variant, since those of one engine may have workers and installations of their own.
+        let engines: BTreeSet<&EngineVariant> =
+            cells.iter().map(|cell| &cell.cell.engine).collect();
         for engine in engines {
             parts.insert(format!("engine {engine}"), lock(self.world, engine));
             parts.insert(format!("worker {engine}"), worker(self.world, engine));
@@ -132,7 +128,14 @@ fn json<T: serde::Serialize>(value: &T) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
-fn lock(world: &World, engine: &str) -> String {
+/// What a variant is made of: its installation and its worker.
+fn software(world: &World, variant: [&str; 2]) -> String {
+    let [engine, variant] = variant.map(str::to_owned);
+    let variant = EngineVariant { engine, variant };
+    format!("{} {}", lock(world, &variant), worker(world, &variant))
+}
+
+fn lock(world: &World, engine: &EngineVariant) -> String {
     match world.availability.get(engine) {
         None => "unknown".to_owned(),
         Some(availability) => match (&availability.missing, &availability.lock) {
@@ -143,7 +146,7 @@ fn lock(world: &World, engine: &str) -> String {
     }
 }
 
-fn worker(world: &World, engine: &str) -> String {
+fn worker(world: &World, engine: &EngineVariant) -> String {
     world.availability.get(engine).map_or_else(
         || "unknown".to_owned(),
         |availability| availability.worker.to_string(),

@@ -12,8 +12,8 @@ use schema::{
 pub struct World {
     /// The engines that manifests may name.
     pub engines: Vec<EngineDescription>,
-    /// Whether each can be used here, by its name.
-    pub availability: BTreeMap<String, Availability>,
+    /// Whether each of their variants can be used here.
+    pub availability: BTreeMap<EngineVariant, Availability>,
     /// The machine.
     pub fingerprint: Fingerprint,
     /// What the user set that changes how fast it is, by name: governor, environment variables.

@@ -1,6 +1,7 @@
 //! What `plan --explain` says changed in a group's key.
 
-use schema::{Digest, Plan, machine::Gpu, plan::Status};
+use photofinish_plan::World;
+use schema::{Availability, Digest, Plan, machine::Gpu, plan::Status};
 
 #[path = "support/plans.rs"]
 mod plans;
@@ -54,6 +55,40 @@ fn what_changed_of_cells_is_told_once_and_by_its_own_words() {
     );
 }
 
+/// Whether a variant can be used, to be changed.
+fn available<'a>(world: &'a mut World, engine: &str) -> &'a mut Availability {
+    let found = world
+        .availability
+        .iter_mut()
+        .find(|(known, _)| known.to_string() == engine);
+    found.expect("the engine is in the world").1
+}
+
+#[test]
+fn another_worker_of_the_same_engine_changes_no_key() {
+    let mut world = support::world();
+    let mut compiled = world.engines[0].variants[0].clone();
+    compiled.name = "compiled".to_owned();
+    world.engines[0].variants.push(compiled);
+    let eager = available(&mut world, "pytorch/eager").clone();
+    world
+        .availability
+        .insert("pytorch/compiled".parse().unwrap(), eager);
+    let both = RACE.replace("onnxruntime/cpu", "pytorch/compiled");
+    let keys = |text: &str, world: &World| -> Vec<Digest> {
+        let plan = planned(text, world);
+        plan.heats.iter().map(|heat| heat.key).collect()
+    };
+    let (apart, together) = (keys(RACE, &world), keys(&both, &world));
+    available(&mut world, "pytorch/compiled").worker = Digest::of_bytes(b"another");
+    assert_eq!(keys(RACE, &world), apart);
+    assert!(
+        keys(&both, &world)
+            .iter()
+            .all(|key| !together.contains(key))
+    );
+}
+
 #[test]
 fn what_changed_in_a_key_is_told_in_words() {
     let mut world = support::world();
@@ -91,16 +126,16 @@ fn what_changed_in_a_key_is_told_in_words() {
     assert_eq!(changed(&threads), "cells: 4 threads became 2 threads");
 
     let mut other = world.clone();
-    other.availability.get_mut("onnxruntime").unwrap().worker = Digest::of_bytes(b"another");
+    available(&mut other, "onnxruntime/cpu").worker = Digest::of_bytes(b"another");
     assert_eq!(
         changed(&planned(RACE, &other)),
-        "worker onnxruntime changed"
+        "worker onnxruntime/cpu changed"
     );
     other = world.clone();
-    other.availability.get_mut("pytorch").unwrap().lock = None;
+    available(&mut other, "pytorch/eager").lock = None;
     assert_eq!(
         changed(&planned(RACE, &other)),
-        "engine pytorch changed\nreference changed"
+        "engine pytorch/eager changed\nreference changed"
     );
     other = world.clone();
     other.fingerprint.cpu_model = "Another processor".into();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use photofinish_plan::{ManifestFile, World, explain, plan};
 use schema::{
-    Availability, Digest, OutcomeKind,
+    Availability, Digest, EngineVariant, OutcomeKind,
     machine::Gpu,
     plan::{KnownState, PlannedHeat, Relation, Status},
 };
@@ -224,11 +224,12 @@ fn what_cannot_run_is_planned_with_its_reason() {
         driver: "1".into(),
         memory_bytes: 1 << 34,
     });
+    let onnxruntime: EngineVariant = "onnxruntime/cpu".parse().unwrap();
     let missing = Availability {
         missing: Some("it is not installed".into()),
-        ..world.availability["onnxruntime"].clone()
+        ..world.availability[&onnxruntime].clone()
     };
-    world.availability.insert("onnxruntime".into(), missing);
+    world.availability.insert(onnxruntime, missing);
     let plan = planned(jobs, &world);
     let mut outcomes: BTreeMap<String, OutcomeKind> = BTreeMap::new();
     for cell in plan

@@ -63,7 +63,7 @@ impl Worker {
             began,
             left: Duration::from_nanos(setting.header.measure.timeout_ns),
             scratch,
-            built_from: context.workers.built_from(&cell.engine.engine),
+            built_from: context.workers.built_from(&cell.engine),
         })
     }
 

@@ -19,9 +19,9 @@ pub trait Workers {
         BTreeMap::new()
     }
 
-    /// What the worker of an engine must have been built from, as it says itself; `None` where
-    /// that is not known. A worker from other sources would be measured under a wrong key.
-    fn built_from(&self, engine: &str) -> Option<Digest> {
+    /// What the worker of a variant must have been built from, as it says itself; `None` where that
+    /// is not known. A worker from other sources would be measured under a wrong key.
+    fn built_from(&self, engine: &EngineVariant) -> Option<Digest> {
         let _ = engine;
         None
     }

@@ -10,6 +10,7 @@ mod bench;
 mod browser;
 mod command;
 mod ledger;
+mod python;
 mod quickstart;
 mod screenshots;
 mod suites;

@@ -6,7 +6,7 @@ use crate::{
     browser,
     command::{cargo, photofinish, program, run},
     ledger::Ledger,
-    quickstart,
+    python, quickstart,
 };
 
 /// Says to tests that they should run their long forms.
@@ -51,6 +51,7 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
                 .env("RUSTDOCFLAGS", "-D warnings"),
         )
     });
+    suite("python", &|| python::check());
     suite("conformance", &|| {
         run(program(photofinish()).args(["engines", "check"]))
     });

@@ -10,8 +10,8 @@ use worker::{
 
 use crate::{failure::Failure, session::Session};
 
-/// How long a worker may take for one answer; loading a runtime from a cold disk is the longest.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a worker may take for one answer; compiling a network for the first time is the longest.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Checks the workers of engines, or of single variants; without any, of all that can run here.
 pub(crate) fn check(session: &Session, wanted: &[String]) -> Result<(), Failure> {

@@ -185,7 +185,7 @@ fn text(diagnosis: &Diagnosis) -> String {
         text.push_str("  none are known\n");
     }
     for row in &diagnosis.engines {
-        let _ = writeln!(text, "  {:<14} {}", row.name, row.state);
+        let _ = writeln!(text, "  {:<16} {}", row.label, row.state);
     }
     text.push_str("\nNoise\n");
     if diagnosis.findings.is_empty() {

@@ -8,12 +8,16 @@ use serde::Serialize;
 
 use crate::{failure::Failure, progress::InstallProgress, session::Session};
 
-/// An engine as `engines list` and `doctor` show it.
+/// An engine as `engines list` and `doctor` show it; where its variants are installed apart from
+/// each other, one of its kits.
 #[derive(Debug, Serialize)]
 pub(crate) struct EngineRow {
     pub(crate) name: String,
+    /// The name, and which of its kits.
+    pub(crate) label: String,
     title: String,
     version: String,
+    summary: String,
     variants: Vec<VariantRow>,
     /// Where it stands, in words.
     pub(crate) state: String,
@@ -31,39 +35,42 @@ struct VariantRow {
 pub(crate) fn rows(catalog: &Catalog) -> Vec<EngineRow> {
     let availability = catalog.availability();
     catalog
-        .engines()
+        .kits()
         .iter()
-        .map(|engine| {
-            let description = engine.description();
-            let state = catalog.state(engine.name());
-            let missing = availability
-                .get(engine.name())
-                .and_then(|found| found.missing.clone());
+        .map(|kit| {
+            let description = kit.description();
+            let state = catalog.state(kit);
+            // All variants of a kit stand or fall together.
+            let found = kit
+                .variants()
+                .find_map(|variant| availability.get(&variant));
+            let missing = found.and_then(|found| found.missing.clone());
             let variant = |variant: &schema::VariantDescription| VariantRow {
                 name: variant.name.clone(),
                 summary: variant.summary.clone(),
                 devices: variant.devices.clone(),
             };
             EngineRow {
-                name: engine.name().to_owned(),
+                name: kit.name().to_owned(),
+                label: kit.label(),
                 title: description.title.clone(),
                 version: description.version.clone(),
+                summary: description.summary.clone(),
                 variants: description.variants.iter().map(variant).collect(),
-                installed: is_ready(state.as_ref().ok()) && missing.is_none(),
-                state: match (missing, state) {
-                    (Some(reason), _) => format!("unavailable: {reason}"),
-                    (None, Ok(state)) => words(&state),
-                    (None, Err(error)) => error.to_string(),
+                installed: is_ready(&state) && missing.is_none(),
+                state: match missing {
+                    Some(reason) => format!("unavailable: {reason}"),
+                    None => words(&state),
                 },
             }
         })
         .collect()
 }
 
-fn is_ready(state: Option<&EngineState>) -> bool {
+fn is_ready(state: &EngineState) -> bool {
     matches!(
         state,
-        Some(EngineState::Installed { .. } | EngineState::Registered { .. } | EngineState::Bundled)
+        EngineState::Installed { .. } | EngineState::Registered { .. } | EngineState::Bundled
     )
 }
 
@@ -91,8 +98,8 @@ pub(crate) fn list(session: &Session) -> Result<(), Failure> {
     for row in &rows {
         let _ = writeln!(
             text,
-            "{} {} ({})\n  {}",
-            row.title, row.version, row.name, row.state
+            "{} {} ({}): {}\n  {}",
+            row.title, row.version, row.name, row.summary, row.state
         );
         for variant in &row.variants {
             let name = format!("{}/{}", row.name, variant.name);
@@ -108,11 +115,8 @@ pub(crate) fn list(session: &Session) -> Result<(), Failure> {
 pub(crate) fn install(session: &Session, engines: &[String], verify: bool) -> Result<(), Failure> {
     let catalog = session.catalog()?;
     let names: Vec<String> = if engines.is_empty() {
-        catalog
-            .engines()
-            .iter()
-            .map(|engine| engine.name().to_owned())
-            .collect()
+        let engines = catalog.descriptions().into_iter();
+        engines.map(|engine| engine.name).collect()
     } else {
         engines.to_vec()
     };

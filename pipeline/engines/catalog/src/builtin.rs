@@ -1,37 +1,42 @@
-//! The engines that ship with photofinish, as the build script found them.
+//! The kits that ship with photofinish, as the build script found them.
 
-use crate::{CatalogError, Engine};
+use crate::{CatalogError, Kit, kit::Sources};
 
-/// An engine's files, and what its worker is built from.
+/// A kit's files, and what its worker is made from.
 pub(crate) struct Embedded {
     folder: &'static str,
     engine: &'static str,
     lock: Option<&'static str>,
     worker: &'static str,
+    sources: Sources,
 }
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
-/// All of them, sorted by folder.
-pub(crate) fn engines() -> Result<Vec<Engine>, CatalogError> {
-    EMBEDDED
-        .iter()
-        .map(|engine| Engine::built_in(engine.folder, engine.engine, engine.lock, engine.worker))
-        .collect()
+/// All of them, those of folders in folders last: the first kit of an engine is the one that its
+/// folder is named after.
+pub(crate) fn kits() -> Result<Vec<Kit>, CatalogError> {
+    let kit = |embedded: &Embedded| {
+        Kit::built_in(
+            embedded.folder,
+            embedded.engine,
+            embedded.lock,
+            embedded.worker,
+            embedded.sources,
+        )
+    };
+    EMBEDDED.iter().map(kit).collect()
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn every_engine_that_ships_is_described_rightly() {
-        let engines = super::engines().unwrap();
-        let names: Vec<_> = engines
-            .iter()
-            .map(|e| e.description().name.clone())
-            .collect();
-        assert_eq!(names, ["onnxruntime", "pytorch"]);
-        for engine in &engines {
-            assert!(engine.lock().is_some(), "{}", engine.description().name);
+    fn every_kit_that_ships_is_described_rightly() {
+        let kits = super::kits().unwrap();
+        let labels: Vec<_> = kits.iter().map(crate::Kit::label).collect();
+        assert_eq!(labels, ["onnxruntime", "pytorch", "pytorch (python)"]);
+        for kit in &kits {
+            assert!(kit.lock().is_some(), "{}", kit.label());
         }
     }
 }

@@ -9,10 +9,11 @@ use schema::{Availability, EngineDescription, EngineVariant, Outcome, OutcomeKin
 use worker::WorkerCommand;
 
 use crate::{
-    CatalogError, Engine, InstallObserver, Settings, builtin,
+    CatalogError, InstallObserver, Kit, Settings, builtin,
     complete::{self, Depth, Found},
-    engine::{BuiltIn, Origin, Recipe},
     install,
+    kit::{BuiltIn, Origin, Program, Recipe},
+    merge,
     place::Place,
     python, registered,
     registered::Registered,
@@ -23,11 +24,14 @@ use crate::{
 /// The engines of this machine's user.
 #[derive(Debug, Clone)]
 pub struct Catalog {
-    engines: Vec<Engine>,
+    /// What each engine can do, sorted by name.
+    engines: Vec<EngineDescription>,
+    /// Sorted by the engine's name.
+    kits: Vec<Kit>,
     settings: Settings,
 }
 
-/// Where an engine stands.
+/// Where a kit stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineState {
     /// Nothing of it is here.
@@ -66,99 +70,101 @@ impl Catalog {
     /// # Errors
     /// When `engines.toml` is wrong: with line and column.
     pub fn load(settings: &Settings) -> Result<Self, CatalogError> {
-        Self::with_engines(builtin::engines()?, settings)
+        Self::with_kits(builtin::kits()?, settings)
     }
 
-    /// The same with other engines than the built-in ones.
+    /// The same with other kits than the built-in ones.
     ///
     /// # Errors
-    /// When `engines.toml` is wrong: with line and column.
-    pub fn with_engines(
-        mut engines: Vec<Engine>,
-        settings: &Settings,
-    ) -> Result<Self, CatalogError> {
-        registered::register(&mut engines, settings)?;
-        engines.sort_by(|one, other| one.name().cmp(other.name()));
+    /// When `engines.toml` is wrong: with line and column; when kits of the same engine do not fit
+    /// together.
+    pub fn with_kits(mut kits: Vec<Kit>, settings: &Settings) -> Result<Self, CatalogError> {
+        registered::register(&mut kits, settings)?;
+        kits.sort_by(|one, other| one.name().cmp(other.name()));
         Ok(Self {
-            engines,
+            engines: merge::engines(&kits)?,
+            kits,
             settings: settings.clone(),
         })
     }
 
-    /// The engines, sorted by name.
+    /// The kits, sorted by their engine's name.
     #[must_use]
-    pub fn engines(&self) -> &[Engine] {
-        &self.engines
+    pub fn kits(&self) -> &[Kit] {
+        &self.kits
+    }
+
+    /// The kit that runs a variant of an engine.
+    #[must_use]
+    pub fn kit(&self, wanted: &EngineVariant) -> Option<&Kit> {
+        self.kits.iter().find(|kit| {
+            kit.name() == wanted.engine && kit.description().variant(&wanted.variant).is_some()
+        })
     }
 
     /// What each engine can do, sorted by name.
     #[must_use]
     pub fn descriptions(&self) -> Vec<EngineDescription> {
-        self.engines
-            .iter()
-            .map(|engine| engine.description().clone())
-            .collect()
+        self.engines.clone()
     }
 
-    /// Whether each engine can be used here, by name. An engine that can be installed is not
-    /// missing. Starts no process and reads no large file of a built-in engine.
+    /// Whether each variant of each engine can be used here. What can be installed is not missing.
+    /// Starts no process and reads no large file of a built-in engine.
     #[must_use]
-    pub fn availability(&self) -> BTreeMap<String, Availability> {
-        let one = |engine: &Engine| Availability {
-            lock: engine.lock().map(|lock| lock.digest),
-            worker: engine.worker(),
-            missing: self.missing(engine),
+    pub fn availability(&self) -> BTreeMap<EngineVariant, Availability> {
+        let one = |kit: &Kit| Availability {
+            lock: kit.lock().map(|lock| lock.digest),
+            worker: kit.worker(),
+            missing: self.missing(kit),
         };
-        self.engines
+        self.kits
             .iter()
-            .map(|engine| (engine.name().to_owned(), one(engine)))
+            .flat_map(|kit| {
+                let found = one(kit);
+                kit.variants().map(move |variant| (variant, found.clone()))
+            })
             .collect()
     }
 
-    fn missing(&self, engine: &Engine) -> Option<String> {
-        match engine.origin() {
-            Origin::Registered(command) => missing_program(engine.name(), command),
+    fn missing(&self, kit: &Kit) -> Option<String> {
+        match kit.origin() {
+            Origin::Registered(command) => missing_program(kit.name(), command),
             Origin::BuiltIn(built_in) => install::foreign_platform()
                 .map(|platform| {
-                    let engine = engine.name().to_owned();
+                    let engine = kit.label();
                     CatalogError::Platform { engine, platform }.to_string()
                 })
                 .or_else(|| {
-                    let installed = matches!(self.look(engine, Depth::Quick), Found::Whole);
+                    let installed = matches!(self.look(kit, Depth::Quick), Found::Whole);
                     (!installed)
                         .then(|| python::missing(&self.settings))
                         .flatten()
                 })
-                .or_else(|| workers::missing(engine, built_in, &self.settings)),
+                .or_else(|| workers::missing(kit, built_in, &self.settings)),
         }
     }
 
-    /// Where an engine stands, by the sizes of its files. What an installation would take depends
-    /// on the Python at hand, which is asked for its version.
-    ///
-    /// # Errors
-    /// When there is no such engine.
-    pub fn state(&self, name: &str) -> Result<EngineState, CatalogError> {
-        let engine = self.engine(name)?;
-        let lock = match engine.origin() {
+    /// Where a kit stands, by the sizes of its files. What an installation would take depends on the
+    /// Python at hand, which is asked for its version.
+    #[must_use]
+    pub fn state(&self, kit: &Kit) -> EngineState {
+        let lock = match kit.origin() {
             Origin::Registered(Registered { program, args, .. }) => {
                 let program = program.to_string_lossy().into_owned();
                 let command = [program].into_iter().chain(args.iter().cloned()).collect();
-                return Ok(EngineState::Registered { command });
+                return EngineState::Registered { command };
             }
-            Origin::BuiltIn(BuiltIn { recipe: None, .. }) => return Ok(EngineState::Bundled),
+            Origin::BuiltIn(BuiltIn { recipe: None, .. }) => return EngineState::Bundled,
             Origin::BuiltIn(BuiltIn {
                 recipe: Some(recipe),
                 ..
             }) => &recipe.lock,
         };
-        Ok(match self.look(engine, Depth::Sizes) {
-            Found::Whole => EngineState::Installed {
-                path: Place::of(engine, lock, &self.settings).home(),
-            },
+        let place = Place::of(kit, lock, &self.settings);
+        match self.look(kit, Depth::Sizes) {
+            Found::Whole => EngineState::Installed { path: place.home() },
             Found::Broken(what) => EngineState::Broken { what },
             Found::Nothing => {
-                let place = Place::of(engine, lock, &self.settings);
                 let (download_bytes, disk_bytes) =
                     install::sizes_ahead(lock, &place, &self.settings);
                 EngineState::NotInstalled {
@@ -166,20 +172,21 @@ impl Catalog {
                     disk_bytes,
                 }
             }
-        })
+        }
     }
 
-    /// Installs engines that are not installed, and mends those of whose files one is missing or
-    /// of the wrong size. Does nothing where all is in place.
+    /// Installs what is not installed, and mends that of whose files one is missing or of the wrong
+    /// size. Does nothing where all is in place. Each word names an engine, with all of its kits
+    /// (`pytorch`), or a variant, with the kit that runs it (`pytorch/eager`).
     ///
     /// # Errors
-    /// The first engine's that could not be installed; the others before it are in place.
+    /// The first kit's that could not be installed; the others before it are in place.
     pub fn install(
         &self,
-        names: &[String],
+        words: &[String],
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        self.install_to(names, Depth::Sizes, observer)
+        self.install_to(words, Depth::Sizes, observer)
     }
 
     /// The same after a check of every file's hash, which reads all of an installation.
@@ -188,44 +195,66 @@ impl Catalog {
     /// As [`Catalog::install`].
     pub fn verify(
         &self,
-        names: &[String],
+        words: &[String],
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        self.install_to(names, Depth::Hashes, observer)
+        self.install_to(words, Depth::Hashes, observer)
     }
 
     fn install_to(
         &self,
-        names: &[String],
+        words: &[String],
         depth: Depth,
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        let engines = names
-            .iter()
-            .map(|name| self.engine(name))
-            .collect::<Result<Vec<_>, _>>()?;
-        engines
+        self.named(words)?
             .into_iter()
-            .try_for_each(|engine| install::install(engine, &self.settings, depth, observer))
+            .try_for_each(|kit| install::install(kit, &self.settings, depth, observer))
     }
 
-    /// Builds the workers of installed engines when photofinish runs from its checkout. Cargo is
-    /// not even started for a worker that is up to date.
+    /// Builds the workers of installed kits when photofinish runs from its checkout. Cargo is not
+    /// even started for a worker that is up to date.
     ///
     /// # Errors
     /// When a worker is missing and cannot be built.
     pub fn build_workers(
         &self,
-        names: &[String],
+        words: &[String],
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        for name in names {
-            let engine = self.engine(name)?;
-            if let Origin::BuiltIn(built_in) = engine.origin() {
-                workers::build(engine, built_in, &self.settings, observer)?;
+        for kit in self.named(words)? {
+            if let Origin::BuiltIn(built_in) = kit.origin() {
+                workers::build(kit, built_in, &self.settings, observer)?;
             }
         }
         Ok(())
+    }
+
+    /// The kits that words name, each once, in the words' order.
+    fn named(&self, words: &[String]) -> Result<Vec<&Kit>, CatalogError> {
+        let mut named: Vec<&Kit> = Vec::new();
+        for word in words {
+            let (name, variant) = match word.split_once('/') {
+                Some((name, variant)) => (name, Some(variant)),
+                None => (word.as_str(), None),
+            };
+            let engine = self.engine(name)?;
+            if let Some(variant) = variant.filter(|variant| engine.variant(variant).is_none()) {
+                let known: Vec<_> = engine.variants.iter().map(|it| it.name.as_str()).collect();
+                return Err(CatalogError::UnknownVariant {
+                    engine: name.to_owned(),
+                    variant: variant.to_owned(),
+                    known: known.join(", "),
+                });
+            }
+            for kit in self.kits.iter().filter(|kit| kit.name() == name) {
+                let runs = variant.is_none_or(|it| kit.description().variant(it).is_some());
+                if runs && !named.iter().any(|&known| std::ptr::eq(known, kit)) {
+                    named.push(kit);
+                }
+            }
+        }
+        Ok(named)
     }
 
     /// How the worker of an engine and variant is started.
@@ -235,18 +264,17 @@ impl Catalog {
     /// is missing; the reason says what to run.
     pub fn command(&self, wanted: &EngineVariant) -> Result<WorkerCommand, Outcome> {
         let unavailable = |reason: String| Outcome::new(OutcomeKind::Unavailable, reason);
-        let engine = self
-            .engine(&wanted.engine)
+        self.engine(&wanted.engine)
             .map_err(|error| unavailable(error.to_string()))?;
-        if engine.description().variant(&wanted.variant).is_none() {
+        let kit = self.kit(wanted).ok_or_else(|| {
             let reason = format!(
                 "engine `{}` has no variant `{}`",
                 wanted.engine, wanted.variant
             );
-            return Err(Outcome::new(OutcomeKind::Unsupported, reason));
-        }
-        match engine.origin() {
-            Origin::Registered(command) => match missing_program(engine.name(), command) {
+            Outcome::new(OutcomeKind::Unsupported, reason)
+        })?;
+        match kit.origin() {
+            Origin::Registered(command) => match missing_program(kit.name(), command) {
                 Some(reason) => Err(unavailable(reason)),
                 None => {
                     let mut env = command.env.clone();
@@ -259,53 +287,67 @@ impl Catalog {
                     })
                 }
             },
-            Origin::BuiltIn(built_in) => {
-                self.built_in_command(engine, built_in).map_err(unavailable)
-            }
+            Origin::BuiltIn(built_in) => self
+                .built_in_command(kit, wanted, built_in)
+                .map_err(unavailable),
         }
     }
 
     fn built_in_command(
         &self,
-        engine: &Engine,
+        kit: &Kit,
+        wanted: &EngineVariant,
         built_in: &BuiltIn,
     ) -> Result<WorkerCommand, String> {
-        let name = engine.name();
-        let remedy = format!("run `photofinish engines install {name}`");
-        match self.look(engine, Depth::Quick) {
+        let name = kit.name();
+        // Where an engine has several kits, only one of them may be needed.
+        let word = match self.kits.iter().filter(|kit| kit.name() == name).count() {
+            0 | 1 => name.to_owned(),
+            _ => wanted.to_string(),
+        };
+        let remedy = format!("run `photofinish engines install {word}`");
+        match self.look(kit, Depth::Quick) {
             Found::Whole => {}
-            Found::Nothing => return Err(format!("engine `{name}` is not installed: {remedy}")),
+            Found::Nothing => return Err(format!("engine `{word}` is not installed: {remedy}")),
             Found::Broken(what) => {
-                return Err(format!("engine `{name}` is damaged ({what}): {remedy}"));
+                return Err(format!("engine `{word}` is damaged ({what}): {remedy}"));
             }
         }
-        let program = workers::program(built_in, &self.settings).ok_or_else(|| {
-            workers::missing(engine, built_in, &self.settings)
-                .unwrap_or_else(|| format!("the worker of engine `{name}` is not built: {remedy}"))
-        })?;
-        let packages = built_in
+        let place = built_in
             .recipe
             .as_ref()
-            .map(|recipe| Place::of(engine, &recipe.lock, &self.settings).packages());
-        let env = packages
-            .map(|packages| self.environment(built_in, &packages))
-            .unwrap_or_default();
-        Ok(WorkerCommand {
-            program,
-            args: Vec::new(),
-            env,
-        })
+            .map(|recipe| Place::of(kit, &recipe.lock, &self.settings));
+        let unbuilt = || format!("the worker of engine `{word}` is not built: {remedy}");
+        let env = match &place {
+            Some(place) => self.environment(built_in, &place.packages()),
+            None => BTreeMap::new(),
+        };
+        match (&built_in.program, &place) {
+            (Program::Python(program), Some(place)) => {
+                workers::python::command(program, kit.worker(), place, env).ok_or_else(unbuilt)
+            }
+            (Program::Python(_), None) => Err(unbuilt()),
+            (Program::Rust(program), _) => {
+                let missing = || workers::missing(kit, built_in, &self.settings);
+                Ok(WorkerCommand {
+                    program: workers::program(program, &self.settings)
+                        .ok_or_else(|| missing().unwrap_or_else(unbuilt))?,
+                    args: Vec::new(),
+                    env,
+                })
+            }
+        }
     }
 
-    fn look(&self, engine: &Engine, depth: Depth) -> Found {
+    fn look(&self, kit: &Kit, depth: Depth) -> Found {
         let Origin::BuiltIn(BuiltIn {
             recipe: Some(Recipe { lock, .. }),
             ..
-        }) = engine.origin()
+        }) = kit.origin()
         else {
             return Found::Whole;
         };
-        let home = Place::of(engine, lock, &self.settings).home();
+        let home = Place::of(kit, lock, &self.settings).home();
         complete::look(&home, lock.digest, depth, &mut |_| true).unwrap_or(Found::Nothing)
     }
 
@@ -313,11 +355,11 @@ impl Catalog {
     /// linker looks.
     fn environment(&self, built_in: &BuiltIn, packages: &Path) -> BTreeMap<String, String> {
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
-        let paths = built_in.worker.paths.iter();
+        let paths = built_in.paths.iter();
         let mut env: BTreeMap<_, _> = paths
             .map(|(name, path)| (name.clone(), text(packages.join(path))))
             .collect();
-        let folders = built_in.worker.library_path.iter();
+        let folders = built_in.library_path.iter();
         let folders: Vec<_> = folders.map(|folder| text(packages.join(folder))).collect();
         env.insert(LIBRARY_PATH.to_owned(), self.library_path(&folders));
         env
@@ -331,17 +373,15 @@ impl Catalog {
         all.join(":")
     }
 
-    fn engine(&self, name: &str) -> Result<&Engine, CatalogError> {
-        self.engines
-            .iter()
-            .find(|engine| engine.name() == name)
-            .ok_or_else(|| {
-                let names: Vec<_> = self.engines.iter().map(Engine::name).collect();
-                CatalogError::UnknownEngine {
-                    name: name.to_owned(),
-                    known: names.join(", "),
-                }
-            })
+    fn engine(&self, name: &str) -> Result<&EngineDescription, CatalogError> {
+        let mut engines = self.engines.iter();
+        engines.find(|engine| engine.name == name).ok_or_else(|| {
+            let names: Vec<_> = self.engines.iter().map(|it| it.name.as_str()).collect();
+            CatalogError::UnknownEngine {
+                name: name.to_owned(),
+                known: names.join(", "),
+            }
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     fs::{self, File},
     io::{self, Read as _, Write as _},
     os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use schema::Digest;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 use walkdir::WalkDir;
 
-use crate::CatalogError;
+use crate::{CatalogError, settings::is_program};
 
 const VERSION: u32 = 1;
 const COMPLETE: &str = "complete.json";
@@ -36,6 +36,9 @@ pub(crate) struct Complete {
     lock: Digest,
     /// The Python whose wheels were taken, for example `cp312`.
     python: String,
+    /// Where that Python is, where it runs the worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    interpreter: Option<PathBuf>,
     /// Size of all files together.
     bytes: u64,
     /// Hash of `files.json`.
@@ -102,6 +105,12 @@ pub(crate) fn total_bytes(home: &Path) -> u64 {
     read::<Complete>(&home.join(COMPLETE)).map_or(0, |(complete, _)| complete.bytes)
 }
 
+/// The Python that runs the worker of the installation in `home`, where its record names one.
+pub(crate) fn interpreter(home: &Path) -> Option<PathBuf> {
+    let (complete, _) = read::<Complete>(&home.join(COMPLETE)).ok()?;
+    complete.interpreter
+}
+
 /// Why an installation did not pass.
 enum Flaw {
     What(String),
@@ -113,6 +122,10 @@ fn check(home: &Path, lock: Digest, depth: Depth, progress: &mut Progress<'_>) -
     let (complete, _) = read::<Complete>(&home.join(COMPLETE)).map_err(flaw)?;
     if complete.version != VERSION || complete.lock != lock {
         return Err(flaw(format!("{COMPLETE} speaks of another installation")));
+    }
+    let interpreter = complete.interpreter.as_ref();
+    if let Some(python) = interpreter.filter(|python| !is_program(python)) {
+        return Err(flaw(format!("its Python, {}, is gone", python.display())));
     }
     for link in complete.links.keys() {
         if !home.join(link).exists() {
@@ -178,13 +191,23 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<(T, Digest), String> {
     Ok((value, Digest::of_bytes(&bytes)))
 }
 
+/// What the record of an installation says of where it came from.
+pub(crate) struct Installed<'a> {
+    /// What is installed.
+    pub(crate) engine: &'a str,
+    /// Hash of the lock file.
+    pub(crate) lock: Digest,
+    /// The tag of the Python whose wheels were taken.
+    pub(crate) python: &'a str,
+    /// That Python, where it runs the worker.
+    pub(crate) interpreter: Option<PathBuf>,
+}
+
 /// Lists every file in `home` and writes the record that it is complete. Everything is on the
 /// disk when this returns.
 pub(crate) fn seal(
     home: &Path,
-    engine: &str,
-    lock: Digest,
-    python: &str,
+    installed: Installed<'_>,
     progress: &mut Progress<'_>,
 ) -> Result<(), CatalogError> {
     let (listing, links) = list(home, progress)?;
@@ -194,9 +217,10 @@ pub(crate) fn seal(
     };
     let complete = Complete {
         version: VERSION,
-        engine: engine.to_owned(),
-        lock,
-        python: python.to_owned(),
+        engine: installed.engine.to_owned(),
+        lock: installed.lock,
+        python: installed.python.to_owned(),
+        interpreter: installed.interpreter,
         bytes: listing.values().map(|entry| entry.bytes).sum(),
         listing: listing_digest,
         large: listing.iter().filter_map(large).collect(),

@@ -39,6 +39,16 @@ pub enum CatalogError {
         /// The names there are.
         known: String,
     },
+    /// The engine has no such variant.
+    #[error("engine `{engine}` has no variant `{variant}`; its variants: {known}")]
+    UnknownVariant {
+        /// The engine.
+        engine: String,
+        /// The variant that was given.
+        variant: String,
+        /// The variants there are.
+        known: String,
+    },
     /// The operating system refused something.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {

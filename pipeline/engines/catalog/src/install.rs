@@ -1,4 +1,4 @@
-//! Brings an engine into the user's cache.
+//! Brings a kit into the user's cache.
 //!
 //! Everything is made in a staging folder and moved to its place as the last act, so that an
 //! installation is complete or not there. Wheels that were downloaded stay for the next attempt.
@@ -8,36 +8,37 @@ use std::{fs, io, path::Path, thread, time::Duration};
 use nix::sys::statvfs::statvfs;
 
 use crate::{
-    CatalogError, Engine, InstallEvent, InstallObserver, Python, Settings,
-    complete::{self, Depth, Found},
+    CatalogError, InstallEvent, InstallObserver, Kit, Python, Settings,
+    complete::{self, Depth, Found, Installed},
     download::Downloads,
-    engine::{BuiltIn, Origin, Recipe},
     guard::Guard,
+    kit::{BuiltIn, Origin, Program, Recipe},
     lock::{Lock, Pin, Wheel},
     place::Place,
     unpack,
 };
 
-/// Sees to it that an engine is in place and passes the check of this depth.
+/// Sees to it that a kit is in place and passes the check of this depth.
 pub(crate) fn install(
-    engine: &Engine,
+    kit: &Kit,
     settings: &Settings,
     depth: Depth,
     observer: &mut dyn InstallObserver,
 ) -> Result<(), CatalogError> {
-    let name = engine.name();
+    let name = &kit.label();
     let ready = InstallEvent::Ready {
         engine: name.to_owned(),
     };
     let Origin::BuiltIn(BuiltIn {
         recipe: Some(recipe),
+        program,
         ..
-    }) = engine.origin()
+    }) = kit.origin()
     else {
         observer.event(ready);
         return Ok(());
     };
-    let place = Place::of(engine, &recipe.lock, settings);
+    let place = Place::of(kit, &recipe.lock, settings);
     if is_whole(name, recipe, &place, depth, observer)? {
         observer.event(ready);
         return Ok(());
@@ -70,6 +71,7 @@ pub(crate) fn install(
         recipe,
         place: &place,
         settings,
+        runs_python: matches!(program, Program::Python(_)),
     }
     .make(observer)?;
     observer.event(InstallEvent::Installed {
@@ -179,12 +181,14 @@ impl InstallObserver for Quiet {
     }
 }
 
-/// One attempt to install an engine.
+/// One attempt to install a kit.
 struct Installation<'a> {
     name: &'a str,
     recipe: &'a Recipe,
     place: &'a Place,
     settings: &'a Settings,
+    /// Whether its worker needs the Python whose wheels are taken.
+    runs_python: bool,
 }
 
 impl Installation<'_> {
@@ -275,16 +279,24 @@ impl Installation<'_> {
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
         let total_bytes = wheels.iter().map(|(_, wheel)| wheel.unpacked_bytes).sum();
+        let interpreter = if self.runs_python {
+            Some(python.executable(observer)?)
+        } else {
+            None
+        };
         let mut checked = Checked {
             name: self.name,
             done_bytes: 0,
             total_bytes,
             observer,
         };
-        let lock = self.recipe.lock.digest;
-        complete::seal(home, self.name, lock, &python.tag, &mut |bytes| {
-            checked.add(bytes)
-        })
+        let sealed = Installed {
+            engine: self.name,
+            lock: self.recipe.lock.digest,
+            python: &python.tag,
+            interpreter,
+        };
+        complete::seal(home, sealed, &mut |bytes| checked.add(bytes))
     }
 
     /// Moves the finished installation to its place; a broken one makes room first.

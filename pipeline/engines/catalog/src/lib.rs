@@ -1,11 +1,13 @@
 //! Which engines exist, what they can do, and how they are installed.
 //!
 //! An engine is a folder beside this crate with an `engine.toml`, or a table in the user's
-//! `engines.toml`. [`Catalog`] answers every question about them: what they can do
+//! `engines.toml`. Several folders may name the same engine, each with variants of its own: each is
+//! a [`Kit`], with a worker and an installation of its own. [`Catalog`] answers every question about them: what they can do
 //! ([`Catalog::descriptions`]), whether they can be used here ([`Catalog::availability`]), where
 //! they stand ([`Catalog::state`]), and how their worker is started ([`Catalog::command`]).
 //! [`Catalog::install`] brings the runtime into the user's cache, and [`Catalog::build_workers`]
-//! builds the workers when photofinish runs from its checkout.
+//! builds the workers when photofinish runs from its checkout; workers written in Python come with
+//! the program and are put in place.
 //!
 //! To add an engine, add a folder with a worker's package and an `engine.toml`, and write its lock
 //! file: `cargo run -p photofinish-catalog --example lock -- <folder>`. The same command updates a
@@ -18,6 +20,8 @@
 //! │   ├── site-packages/                       the unpacked wheels
 //! │   └── libtorch/                            links and files of engine.toml
 //! ├── pytorch-4f722f1ac838.lock                held by who installs it
+//! ├── workers/photofinish_pytorch-2b8c1d90ef34/  files of a Python worker, by their hash
+//! ├── cache/pytorch-91d2c7a04e5b/              what workers may keep: compiled modules and kernels
 //! ├── downloads/                               whole wheels, until they are unpacked
 //! └── staging/                                 attempts under way
 //! ```
@@ -28,12 +32,13 @@ mod catalog;
 mod child;
 mod complete;
 mod download;
-mod engine;
 mod error;
 mod excerpt;
 mod guard;
 mod install;
+mod kit;
 pub mod lock;
+mod merge;
 mod observe;
 mod pip;
 mod place;
@@ -46,8 +51,8 @@ mod user_file;
 mod workers;
 
 pub use catalog::{Catalog, EngineState};
-pub use engine::Engine;
 pub use error::CatalogError;
+pub use kit::{Kit, Sources};
 pub use observe::{InstallEvent, InstallObserver};
 pub use python::{Python, SUPPORTED_PYTHONS};
 pub use settings::{Pip, Settings};

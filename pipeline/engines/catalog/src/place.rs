@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Engine, Settings, lock::Lock};
+use crate::{Kit, Settings, lock::Lock};
 
 /// The installed packages, below an installation.
 pub(crate) const PACKAGES: &str = "site-packages";
 
-/// The paths of one engine's installation.
+/// The paths of one kit's installation.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     /// The folder of all engines.
@@ -17,10 +17,10 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn of(engine: &Engine, lock: &Lock, settings: &Settings) -> Self {
+    pub(crate) fn of(kit: &Kit, lock: &Lock, settings: &Settings) -> Self {
         Self {
             root: settings.engines.clone(),
-            name: format!("{}-{}", engine.name(), lock.digest.short()),
+            name: format!("{}-{}", kit.name(), lock.digest.short()),
         }
     }
 
@@ -29,9 +29,14 @@ impl Place {
         self.root.join(&self.name)
     }
 
-    /// Held by who installs this engine; names them.
+    /// Held by who installs this kit; names them.
     pub(crate) fn guard(&self) -> PathBuf {
         self.root.join(format!("{}.lock", self.name))
+    }
+
+    /// What the kit's worker may keep from one launch to the next.
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.root.join("cache").join(&self.name)
     }
 
     /// Where unfinished installations are.

@@ -34,6 +34,9 @@ print('photofinish', sys.implementation.name, '%d.%d' % sys.version_info[:2],
       sysconfig.get_config_var('Py_GIL_DISABLED') or 0, found)
 ";
 
+/// Prints where the interpreter is: what a search path names may be a script that starts it.
+const EXECUTABLE: &str = "import sys; print('photofinish', sys.executable)";
+
 /// A Python that can install wheels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Python {
@@ -62,6 +65,35 @@ impl Python {
             }
         }
         Err(CatalogError::Python(advice(settings, &reasons)))
+    }
+
+    /// The interpreter itself, behind whatever script or link the search path led to.
+    ///
+    /// # Errors
+    /// When it does not say, or the user asked to stop.
+    pub(crate) fn executable(
+        &self,
+        observer: &mut dyn InstallObserver,
+    ) -> Result<PathBuf, CatalogError> {
+        let mut answer = Answer {
+            observer,
+            line: None,
+        };
+        let mut command = self.command();
+        command.args(["-c", EXECUTABLE]);
+        match child::run(&mut command, &mut answer) {
+            Err(error) => return Err(CatalogError::io("start", &self.program)(error)),
+            Ok(Ended::Interrupted) => return Err(CatalogError::Interrupted),
+            Ok(Ended::Exited { .. }) => {}
+        }
+        let path = answer.line.as_deref().and_then(|line| line.split_once(' '));
+        let path = path.map(|(_, path)| PathBuf::from(path));
+        path.filter(|path| path.is_absolute() && is_program(path))
+            .ok_or_else(|| {
+                let program = self.program.display();
+                let reason = format!("{program} does not say where its interpreter is");
+                CatalogError::Python(advice_for(&reason))
+            })
     }
 
     /// A command that runs Python without reading modules from the current folder.
@@ -97,11 +129,6 @@ fn candidates(settings: &Settings) -> Vec<PathBuf> {
 }
 
 fn advice(settings: &Settings, reasons: &[String]) -> String {
-    let versions = format!(
-        "{} or {}",
-        SUPPORTED_PYTHONS[..2].join(", "),
-        SUPPORTED_PYTHONS[2]
-    );
     let found = match (&settings.python, reasons) {
         (Some(chosen), []) => format!(
             "PHOTOFINISH_PYTHON names {}, which is no program",
@@ -110,6 +137,15 @@ fn advice(settings: &Settings, reasons: &[String]) -> String {
         (None, []) => String::from("no python3 is on the search path"),
         (_, reasons) => reasons.join("; "),
     };
+    advice_for(&found)
+}
+
+fn advice_for(found: &str) -> String {
+    let versions = format!(
+        "{} or {}",
+        SUPPORTED_PYTHONS[..2].join(", "),
+        SUPPORTED_PYTHONS[2]
+    );
     format!(
         "{found}: engines are installed by pip of Python {versions}; install one (on Debian: \
          apt install python3 python3-pip), or name one with PHOTOFINISH_PYTHON"

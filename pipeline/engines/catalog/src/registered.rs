@@ -11,7 +11,7 @@ use schema::{Digest, EngineDescription, VariantDescription};
 use serde::Deserialize;
 use toml::{Spanned, de::DeTable};
 
-use crate::{CatalogError, Engine, Settings, engine, text, user_file};
+use crate::{CatalogError, Kit, Settings, kit, text, user_file};
 
 /// A command of the user's that starts a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ struct Entry {
 }
 
 /// Adds the engines of `engines.toml` to the built-in ones.
-pub(crate) fn register(engines: &mut Vec<Engine>, settings: &Settings) -> Result<(), CatalogError> {
+pub(crate) fn register(kits: &mut Vec<Kit>, settings: &Settings) -> Result<(), CatalogError> {
     let path = settings.config.join("engines.toml");
     let Some(text) = user_file::read(&path)? else {
         return Ok(());
@@ -68,31 +68,26 @@ pub(crate) fn register(engines: &mut Vec<Engine>, settings: &Settings) -> Result
             let message = format!("engine `{}`: {message}", name.get_ref());
             CatalogError::settings(&path, &text, &at, &message)
         };
-        let shadowed = engines
-            .iter()
-            .position(|engine| engine.name() == name.get_ref());
-        if let Some(index) = shadowed {
-            if !entry.replace {
-                return Err(wrong(
-                    at,
-                    String::from(
-                        "this name is a built-in engine's: choose another, or say `replace = true`",
-                    ),
-                ));
-            }
-            engines.remove(index);
+        let is_shadowed = |kit: &Kit| kit.name() == name.get_ref();
+        if kits.iter().any(is_shadowed) && !entry.replace {
+            return Err(wrong(
+                at,
+                String::from(
+                    "this name is a built-in engine's: choose another, or say `replace = true`",
+                ),
+            ));
         }
+        kits.retain(|kit| !is_shadowed(kit));
         let description = describe(name.get_ref(), &entry);
-        engine::check(&description).map_err(|message| {
+        kit::check(&description).map_err(|message| {
             let mut variants = entry.variants.iter();
-            let variant =
-                variants.find(|variant| engine::check_variant(variant.get_ref()).is_err());
+            let variant = variants.find(|variant| kit::check_variant(variant.get_ref()).is_err());
             wrong(variant.map_or(at, Spanned::span), message)
         })?;
         let command =
             command(&entry, settings).map_err(|message| wrong(entry.command.span(), message))?;
         let worker = digest(&command, &entry.files, &settings.config);
-        engines.push(Engine::registered(description, worker, command));
+        kits.push(Kit::registered(description, worker, command));
     }
     Ok(())
 }

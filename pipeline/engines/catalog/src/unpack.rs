@@ -12,7 +12,7 @@ use crate::{
     CatalogError, InstallEvent, InstallObserver, Python, Settings,
     child::{self, Ended, Follow},
     download::folder_bytes,
-    engine::Recipe,
+    kit::Recipe,
     lock::{Pin, Wheel},
     pip,
     place::{PACKAGES, packages},

@@ -5,7 +5,7 @@ mod common;
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use common::{Demo, LIBRARY, Watcher, engine, tree, wheel};
+use common::{Demo, LIBRARY, Watcher, kit, tree, wheel};
 use photofinish_catalog::{Catalog, CatalogError, EngineState, InstallEvent};
 use schema::OutcomeKind;
 
@@ -25,7 +25,7 @@ fn an_engine_is_installed_once_and_then_needs_nothing() {
         download_bytes,
         disk_bytes,
     };
-    assert_eq!(catalog.state("demo").unwrap(), state);
+    assert_eq!(catalog.state(&catalog.kits()[0]), state);
 
     let mut first = Watcher::default();
     catalog.install(&demo(), &mut first).unwrap();
@@ -39,7 +39,7 @@ fn an_engine_is_installed_once_and_then_needs_nothing() {
     };
     assert_eq!(first.events[0], begin);
     assert_eq!(
-        catalog.state("demo").unwrap(),
+        catalog.state(&catalog.kits()[0]),
         EngineState::Installed { path }
     );
     assert_eq!(fs::read(case.home().join(LIBRARY)).unwrap(), b"the library");
@@ -56,8 +56,8 @@ fn an_engine_is_installed_once_and_then_needs_nothing() {
     fs::remove_dir_all(case.folder.path().join("index")).unwrap();
     case.settings.python = Some("/nonexistent/python".into());
     let before = tree(&case.settings.engines);
-    let engine = engine(&lock, &"ab".repeat(32));
-    let catalog = Catalog::with_engines(vec![engine], &case.settings).unwrap();
+    let kit = kit(&lock, &"ab".repeat(32));
+    let catalog = Catalog::with_kits(vec![kit], &case.settings).unwrap();
     let mut second = Watcher::default();
     catalog.install(&demo(), &mut second).unwrap();
     catalog.verify(&demo(), &mut second).unwrap();
@@ -165,7 +165,7 @@ fn an_interrupted_unpacking_leaves_nothing_half_written() {
     // With the wheels kept, the network is not needed.
     let mut offline = case.settings.clone();
     offline.pip.find_links.clear();
-    let catalog = Catalog::with_engines(vec![case.engine()], &offline).unwrap();
+    let catalog = Catalog::with_kits(vec![case.kit()], &offline).unwrap();
     catalog.install(&demo(), &mut Watcher::default()).unwrap();
 }
 
@@ -191,7 +191,7 @@ fn what_a_killed_installer_left_is_cleared_away() {
     .unwrap();
     let catalog = case.catalog();
     assert!(matches!(
-        catalog.state("demo").unwrap(),
+        catalog.state(&catalog.kits()[0]),
         EngineState::Broken { .. }
     ));
     let mut watcher = Watcher::default();
@@ -250,7 +250,7 @@ fn damage_is_found_and_mended() {
     ];
     for (symptom, damage) in damages {
         damage();
-        let EngineState::Broken { what } = catalog.state("demo").unwrap() else {
+        let EngineState::Broken { what } = catalog.state(&catalog.kits()[0]) else {
             panic!("not found: {symptom}")
         };
         assert!(what.contains(symptom), "{what}");
@@ -345,8 +345,8 @@ fn a_disk_that_is_too_small_is_told_before_the_download() {
     let case = Demo::new();
     let small = format!(" {} ", case.wheels[1].unpacked_bytes);
     let lock = case.lock().replace(&small, " 1000000000000000000 ");
-    let engine = engine(&lock, &"ab".repeat(32));
-    let catalog = Catalog::with_engines(vec![engine], &case.settings).unwrap();
+    let kit = kit(&lock, &"ab".repeat(32));
+    let catalog = Catalog::with_kits(vec![kit], &case.settings).unwrap();
     let mut watcher = Watcher::default();
     let error = catalog.install(&demo(), &mut watcher).unwrap_err();
     assert!(matches!(error, CatalogError::DiskFull { .. }), "{error}");
@@ -405,7 +405,10 @@ fn without_a_fitting_python_the_error_says_what_to_install() {
     case.settings.python = None;
     case.settings.search_path = case.folder.path().as_os_str().to_owned();
     let availability = case.catalog().availability();
-    let missing = availability["demo"].missing.clone().unwrap();
+    let missing = availability[&"demo/plain".parse().unwrap()]
+        .missing
+        .clone()
+        .unwrap();
     assert!(
         missing.starts_with("no python3 is on the search path"),
         "{missing}"
@@ -436,9 +439,9 @@ fn the_sizes_ahead_are_those_of_the_python_at_hand() {
     fs::write(&script, "#!/bin/sh\necho photofinish cpython 3.12 0 23.0\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let sizes = |settings: &photofinish_catalog::Settings| {
-        let engine = engine(&lock, &"ab".repeat(32));
-        let catalog = Catalog::with_engines(vec![engine], settings).unwrap();
-        match catalog.state("demo").unwrap() {
+        let kit = kit(&lock, &"ab".repeat(32));
+        let catalog = Catalog::with_kits(vec![kit], settings).unwrap();
+        match catalog.state(&catalog.kits()[0]) {
             EngineState::NotInstalled {
                 download_bytes,
                 disk_bytes,
@@ -475,7 +478,10 @@ fn a_worker_is_started_only_when_its_engine_is_there() {
     catalog.install(&demo(), &mut Watcher::default()).unwrap();
     let text = reason(&plain, OutcomeKind::Unavailable);
     assert!(text.contains("no checkout to build it from"), "{text}");
-    assert_eq!(catalog.availability()["demo"].missing, Some(text));
+    assert_eq!(
+        catalog.availability()[&"demo/plain".parse().unwrap()].missing,
+        Some(text)
+    );
 
     let program = case.settings.binaries[0].join("demo-worker");
     fs::create_dir_all(&case.settings.binaries[0]).unwrap();
@@ -489,7 +495,10 @@ fn a_worker_is_started_only_when_its_engine_is_there() {
         command.env["LD_LIBRARY_PATH"],
         format!("{folder}:/users/own")
     );
-    assert_eq!(catalog.availability()["demo"].missing, None);
+    assert_eq!(
+        catalog.availability()[&"demo/plain".parse().unwrap()].missing,
+        None
+    );
 
     fs::remove_file(case.home().join("sdk/lib/libdemo.so")).unwrap();
     let text = reason(&plain, OutcomeKind::Unavailable);

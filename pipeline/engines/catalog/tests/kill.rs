@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Demo, Watcher, engine, settings, tree};
+use common::{Demo, Watcher, kit, settings, tree};
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
@@ -30,8 +30,8 @@ const ROOT: &str = "PHOTOFINISH_TEST_INSTALL";
 fn installer() {
     let root = PathBuf::from(env::var_os(ROOT).expect("the folder to install into"));
     let lock = fs::read_to_string(root.join("lock.txt")).unwrap();
-    let engines = vec![engine(&lock, &"ab".repeat(32))];
-    let catalog = Catalog::with_engines(engines, &settings(&root)).unwrap();
+    let kits = vec![kit(&lock, &"ab".repeat(32))];
+    let catalog = Catalog::with_kits(kits, &settings(&root)).unwrap();
     catalog
         .install(&[String::from("demo")], &mut Watcher::default())
         .unwrap();
@@ -59,7 +59,7 @@ fn an_installer_that_is_killed_leaves_nothing_or_all() {
         let group = Pid::from_raw(i32::try_from(child.id()).unwrap());
         let _ = killpg(group, Signal::SIGKILL);
         child.wait().unwrap();
-        match catalog.state("demo").unwrap() {
+        match catalog.state(&catalog.kits()[0]) {
             EngineState::NotInstalled { .. } => unfinished += 1,
             EngineState::Installed { .. } => fs::remove_dir_all(case.home()).unwrap(),
             other => panic!("half an installation: {other:?}"),

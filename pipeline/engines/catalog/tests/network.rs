@@ -120,7 +120,7 @@ fn settings(case: &Demo, address: String) -> Settings {
 fn a_download_that_was_cut_off_is_tried_again() {
     let case = Demo::new();
     let (address, asked) = serve(&case, Fault::Cut(2));
-    let catalog = Catalog::with_engines(vec![case.engine()], &settings(&case, address)).unwrap();
+    let catalog = Catalog::with_kits(vec![case.kit()], &settings(&case, address)).unwrap();
     catalog.install(&demo(), &mut Watcher::default()).unwrap();
     assert_eq!(asked.load(Ordering::Relaxed), 3);
 }
@@ -129,7 +129,7 @@ fn a_download_that_was_cut_off_is_tried_again() {
 fn a_download_that_is_always_cut_off_is_not_called_another_wheel() {
     let case = Demo::new();
     let (address, asked) = serve(&case, Fault::Cut(usize::MAX));
-    let catalog = Catalog::with_engines(vec![case.engine()], &settings(&case, address)).unwrap();
+    let catalog = Catalog::with_kits(vec![case.kit()], &settings(&case, address)).unwrap();
     let error = catalog
         .install(&demo(), &mut Watcher::default())
         .unwrap_err();
@@ -154,7 +154,7 @@ fn a_download_that_is_always_cut_off_is_not_called_another_wheel() {
 fn another_wheel_of_the_same_size_is_not_called_a_cut_connection() {
     let case = Demo::new();
     let (address, asked) = serve(&case, Fault::Lie);
-    let catalog = Catalog::with_engines(vec![case.engine()], &settings(&case, address)).unwrap();
+    let catalog = Catalog::with_kits(vec![case.kit()], &settings(&case, address)).unwrap();
     let error = catalog
         .install(&demo(), &mut Watcher::default())
         .unwrap_err();
@@ -185,7 +185,7 @@ fn with_pip(case: &Demo, script: &str) -> Settings {
 fn a_pip_that_can_is_told_to_go_on_where_a_download_was_cut_off() {
     let case = Demo::new();
     let settings = with_pip(&case, "echo resumes: $PIP_RESUME_RETRIES; exit 1");
-    let catalog = Catalog::with_engines(vec![case.engine()], &settings).unwrap();
+    let catalog = Catalog::with_kits(vec![case.kit()], &settings).unwrap();
     let error = catalog
         .install(&demo(), &mut Watcher::default())
         .unwrap_err();
@@ -206,7 +206,7 @@ fn what_newer_pips_say_of_a_cut_connection_is_understood() {
         let tries = case.folder.path().join("tries");
         let script = format!("echo >> {}; echo '{words}'; exit 1", tries.display());
         let settings = with_pip(&case, &script);
-        let catalog = Catalog::with_engines(vec![case.engine()], &settings).unwrap();
+        let catalog = Catalog::with_kits(vec![case.kit()], &settings).unwrap();
         let error = catalog
             .install(&demo(), &mut Watcher::default())
             .unwrap_err();
@@ -232,7 +232,7 @@ fn another_package_index_can_be_named() {
     }
     let mut settings = case.settings.clone();
     settings.pip.find_links.clear();
-    let nowhere = Catalog::with_engines(vec![case.engine()], &settings).unwrap();
+    let nowhere = Catalog::with_kits(vec![case.kit()], &settings).unwrap();
     let error = nowhere
         .install(&demo(), &mut Watcher::default())
         .unwrap_err();
@@ -245,7 +245,7 @@ fn another_package_index_can_be_named() {
     );
 
     settings.pip.index_url = Some(format!("file://{}", simple.display()));
-    let there = Catalog::with_engines(vec![case.engine()], &settings).unwrap();
+    let there = Catalog::with_kits(vec![case.kit()], &settings).unwrap();
     there.install(&demo(), &mut Watcher::default()).unwrap();
 }
 

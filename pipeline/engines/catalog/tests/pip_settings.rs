@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-use common::{Demo, Watcher, engine, names, settings};
+use common::{Demo, Watcher, kit, names, settings};
 use photofinish_catalog::Catalog;
 
 const ROOT: &str = "PHOTOFINISH_TEST_INSTALL";
@@ -23,7 +23,7 @@ fn installer() {
     let lock = fs::read_to_string(root.join("lock.txt")).unwrap();
     let mut settings = settings(&root);
     settings.pip.find_links.clear();
-    let catalog = Catalog::with_engines(vec![engine(&lock, &"ab".repeat(32))], &settings).unwrap();
+    let catalog = Catalog::with_kits(vec![kit(&lock, &"ab".repeat(32))], &settings).unwrap();
     catalog
         .install(&[String::from("demo")], &mut Watcher::default())
         .unwrap();

@@ -22,7 +22,7 @@ boundaries = ["step"]
 fn load(case: &Demo, text: &str) -> Result<Catalog, CatalogError> {
     fs::create_dir_all(&case.settings.config).unwrap();
     fs::write(case.settings.config.join("engines.toml"), text).unwrap();
-    Catalog::with_engines(vec![case.engine()], &case.settings)
+    Catalog::with_kits(vec![case.kit()], &case.settings)
 }
 
 #[test]
@@ -49,11 +49,11 @@ fn a_registered_engine_is_described_and_started_as_its_table_says() {
     assert!(command.program.is_absolute() && command.program.ends_with("sh"));
     assert_eq!(command.args, ["-c", "exit"]);
     assert_eq!(command.env["A"], "1");
-    let EngineState::Registered { command: words } = catalog.state("mine").unwrap() else {
+    let EngineState::Registered { command: words } = catalog.state(&catalog.kits()[1]) else {
         panic!()
     };
     assert_eq!(words[1..], ["-c", "exit"]);
-    let availability = &catalog.availability()["mine"];
+    let availability = &catalog.availability()[&"mine/only".parse().unwrap()];
     assert_eq!((availability.lock, &availability.missing), (None, &None));
 }
 
@@ -72,7 +72,9 @@ fn whatever_a_worker_is_made_of_is_in_its_digest() {
              files = [\"data.bin\"]\n{VARIANT}"
         )
     };
-    let digest = |text: String| load(&case, &text).unwrap().availability()["mine"].worker;
+    let digest = |text: String| {
+        load(&case, &text).unwrap().availability()[&"mine/only".parse().unwrap()].worker
+    };
     let first = digest(table("1", "x"));
     assert_eq!(digest(table("1", "x")), first);
     assert_ne!(digest(table("2", "x")), first);
@@ -94,9 +96,9 @@ fn a_worker_named_by_a_relative_path_counts_from_the_folder_of_the_file() {
     let catalog = load(&case, &text).unwrap();
     let command = catalog.command(&"mine/only".parse().unwrap()).unwrap();
     assert_eq!(command.args, [script.to_str().unwrap(), "bad"]);
-    let first = catalog.availability()["mine"].worker;
+    let first = catalog.availability()[&"mine/only".parse().unwrap()].worker;
     fs::write(&script, "2").unwrap();
-    let second = load(&case, &text).unwrap().availability()["mine"].worker;
+    let second = load(&case, &text).unwrap().availability()[&"mine/only".parse().unwrap()].worker;
     assert_ne!(second, first);
 }
 
@@ -120,7 +122,10 @@ fn a_program_that_is_not_there_is_missing_not_an_error() {
     ] {
         let text = format!("[engines.mine]\ncommand = [\"{command}\"]\n{VARIANT}");
         let catalog = load(&case, &text).unwrap();
-        let missing = catalog.availability()["mine"].missing.clone().unwrap();
+        let missing = catalog.availability()[&"mine/only".parse().unwrap()]
+            .missing
+            .clone()
+            .unwrap();
         let reason = "which engines.toml names as the worker of engine `mine`, is no program";
         assert_eq!(missing, format!("{named}, {reason}"));
         let outcome = catalog.command(&"mine/only".parse().unwrap()).unwrap_err();
@@ -138,7 +143,7 @@ fn a_built_in_engine_is_replaced_only_on_purpose() {
     let catalog = load(&case, &text).unwrap();
     assert_eq!(catalog.descriptions().len(), 1);
     assert!(matches!(
-        catalog.state("demo").unwrap(),
+        catalog.state(&catalog.kits()[0]),
         EngineState::Registered { .. }
     ));
 }

@@ -29,7 +29,7 @@ fn refused(name: &str, put: Put<'_>) -> String {
     let path = folder.path().join(name);
     put(&path);
     let loaded = settings(folder.path())
-        .and_then(|settings| Catalog::with_engines(Vec::new(), &settings).map(|_| ()));
+        .and_then(|settings| Catalog::with_kits(Vec::new(), &settings).map(|_| ()));
     let error = loaded.expect_err(name).to_string();
     assert!(error.contains(&path.display().to_string()), "{error}");
     assert!(error.contains("PHOTOFINISH_CONFIG"), "{error}");

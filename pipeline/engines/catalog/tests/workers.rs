@@ -60,7 +60,7 @@ fn a_worker_is_built_once_and_again_when_it_must_be() {
     let catalog = case.catalog();
     catalog.install(&demo(), &mut Watcher::default()).unwrap();
     assert_eq!(
-        catalog.availability()["demo"].missing,
+        catalog.availability()[&"demo/plain".parse().unwrap()].missing,
         None,
         "it can be built"
     );
@@ -94,7 +94,7 @@ fn a_worker_is_built_once_and_again_when_it_must_be() {
     let mut moved = case.settings.clone();
     moved.engines = case.folder.path().join("elsewhere");
     fs::rename(&case.settings.engines, &moved.engines).unwrap();
-    let catalog = Catalog::with_engines(vec![case.engine()], &moved).unwrap();
+    let catalog = Catalog::with_kits(vec![case.kit()], &moved).unwrap();
     assert_eq!(build(&catalog).unwrap(), ["build", "cargo", "built"]);
     assert!(link_of(&checkout).starts_with(&moved.engines));
     let linked = fs::read(&program).unwrap();

@@ -4,22 +4,30 @@ use std::collections::BTreeMap;
 
 use photofinish_plan::World;
 use schema::{
-    Availability, Boundary, Digest, EngineDescription, FactorDescription, Fingerprint,
-    HostLanguage, Mode, Precision, VariantDescription,
+    Availability, Boundary, Digest, EngineDescription, EngineVariant, FactorDescription,
+    Fingerprint, HostLanguage, Mode, Precision, VariantDescription,
 };
 
 /// PyTorch eager and ONNX Runtime on a machine with four cores and no GPU.
 pub(crate) fn world() -> World {
+    let engines = vec![pytorch(), onnxruntime()];
     let availability = |name: &str| Availability {
         lock: Some(Digest::of_bytes(format!("lock of {name}").as_bytes())),
         worker: Digest::of_bytes(format!("worker of {name}").as_bytes()),
         missing: None,
     };
+    let each = |engine: &EngineDescription| -> Vec<_> {
+        let variants = engine.variants.iter().map(|variant| EngineVariant {
+            engine: engine.name.clone(),
+            variant: variant.name.clone(),
+        });
+        variants
+            .map(|variant| (variant, availability(&engine.name)))
+            .collect()
+    };
     World {
-        engines: vec![pytorch(), onnxruntime()],
-        availability: ["pytorch", "onnxruntime"]
-            .map(|name| (name.to_owned(), availability(name)))
-            .into(),
+        availability: engines.iter().flat_map(each).collect(),
+        engines,
         fingerprint: Fingerprint {
             cpu_model: "A processor".to_owned(),
             cpu_features: vec!["avx2".to_owned(), "avx512f".to_owned()],

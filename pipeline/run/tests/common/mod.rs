@@ -107,8 +107,8 @@ impl Workers for Synthetic {
         })
     }
 
-    fn built_from(&self, engine: &str) -> Option<Digest> {
-        self.built_from.filter(|_| engine == "synthetic")
+    fn built_from(&self, engine: &EngineVariant) -> Option<Digest> {
+        self.built_from.filter(|_| engine.engine == "synthetic")
     }
 }
 

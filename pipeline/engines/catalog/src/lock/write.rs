@@ -18,12 +18,16 @@ const HEADER: &str = "\
 ";
 
 /// Platforms whose wheels run where ours are promised to: glibc 2.28 and newer.
-const PLATFORMS: [&str; 5] = [
+const PLATFORMS: [&str; 9] = [
     "manylinux_2_28_x86_64",
     "manylinux_2_27_x86_64",
     "manylinux_2_25_x86_64",
+    "manylinux_2_24_x86_64",
+    "manylinux_2_18_x86_64",
     "manylinux_2_17_x86_64",
     "manylinux2014_x86_64",
+    "manylinux2010_x86_64",
+    "manylinux1_x86_64",
 ];
 
 /// Prints the size of the files in an archive.

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     CatalogError, InstallEvent, InstallObserver, Settings, builtin,
     child::{self, Ended, Follow},
-    engine::WorkerFile,
+    kit::RustProgram,
     settings::is_program,
 };
 
@@ -55,7 +55,7 @@ impl Target {
 /// A build of one worker.
 pub(super) struct Build<'a> {
     pub(super) engine: &'a str,
-    pub(super) worker: &'a WorkerFile,
+    pub(super) worker: &'a RustProgram,
     pub(super) cargo: PathBuf,
     pub(super) checkout: &'a Path,
     pub(super) target: Target,

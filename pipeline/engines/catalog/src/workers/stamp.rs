@@ -15,7 +15,7 @@ use memchr::memmem;
 use schema::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::{CatalogError, Engine, engine::BuiltIn, place::packages};
+use crate::{CatalogError, Kit, kit::BuiltIn, place::packages};
 
 /// What a worker must be.
 pub(super) struct Wanted {
@@ -39,8 +39,8 @@ struct Stamp {
 }
 
 impl Wanted {
-    pub(super) fn of(engine: &Engine, built_in: &BuiltIn, home: Option<PathBuf>) -> Self {
-        let folder = built_in.worker.library_path.first();
+    pub(super) fn of(kit: &Kit, built_in: &BuiltIn, home: Option<PathBuf>) -> Self {
+        let folder = built_in.library_path.first();
         // A worker's build script names the real folder, links resolved.
         let linked = home
             .as_ref()
@@ -48,8 +48,8 @@ impl Wanted {
             .map(|(home, folder)| packages(home).join(folder))
             .map(|folder| folder.canonicalize().unwrap_or(folder));
         Self {
-            engine: engine.name().to_owned(),
-            worker: engine.worker(),
+            engine: kit.label(),
+            worker: kit.worker(),
             home,
             linked,
         }

@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-use photofinish_catalog::{Catalog, Engine, InstallEvent, InstallObserver, Pip, Settings};
+use photofinish_catalog::{Catalog, InstallEvent, InstallObserver, Kit, Pip, Settings};
 use schema::Digest;
 
 /// A wheel of the index.
@@ -131,9 +131,9 @@ pub(crate) fn settings(root: &Path) -> Settings {
     }
 }
 
-/// The demo engine with this lock file.
-pub(crate) fn engine(lock: &str, worker: &str) -> Engine {
-    Engine::built_in("demo", ENGINE, Some(lock), worker).unwrap()
+/// The demo kit with this lock file.
+pub(crate) fn kit(lock: &str, worker: &str) -> Kit {
+    Kit::built_in("demo", ENGINE, Some(lock), worker, &[]).unwrap()
 }
 
 impl Demo {
@@ -187,12 +187,12 @@ impl Demo {
         case
     }
 
-    pub(crate) fn engine(&self) -> Engine {
-        engine(&self.lock(), &"ab".repeat(32))
+    pub(crate) fn kit(&self) -> Kit {
+        kit(&self.lock(), &"ab".repeat(32))
     }
 
     pub(crate) fn catalog(&self) -> Catalog {
-        Catalog::with_engines(vec![self.engine()], &self.settings).unwrap()
+        Catalog::with_kits(vec![self.kit()], &self.settings).unwrap()
     }
 
     /// Where the engine is installed.

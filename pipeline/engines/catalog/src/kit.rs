@@ -1,15 +1,22 @@
-//! An engine: what it can do, and where its worker comes from.
+//! A kit: an engine, or the part of one that has a worker and an installation of its own.
+//!
+//! Most engines are one kit. `pytorch` is two: the variants that a Rust worker runs against
+//! libtorch, and those that need Python and all of its packages. What one kit is built and installed
+//! from decides nothing about the other, so that a change of the Python worker makes no heat of
+//! `pytorch/eager` stale.
 
 use std::{collections::BTreeMap, collections::BTreeSet};
 
-use schema::{Digest, EngineDescription, VariantDescription};
+use schema::{Digest, EngineDescription, EngineVariant, VariantDescription};
 use serde::Deserialize;
 
 use crate::{CatalogError, lock::Lock, registered::Registered};
 
-/// An engine that ships with photofinish, or that the user registered.
+/// Variants of an engine that share a worker and an installation: of one that ships with
+/// photofinish, or that the user registered.
 #[derive(Debug, Clone)]
-pub struct Engine {
+pub struct Kit {
+    /// The engine, with the variants of this kit alone.
     description: EngineDescription,
     worker: Digest,
     origin: Origin,
@@ -18,18 +25,22 @@ pub struct Engine {
 /// Where a worker comes from.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
-    /// Built from a package of this workspace.
+    /// Made from sources of this repository.
     BuiltIn(BuiltIn),
     /// A command of the user's.
     Registered(Registered),
 }
 
-/// How a built-in engine's worker is built and what it needs.
+/// How a built-in kit's worker is made and what it needs.
 #[derive(Debug, Clone)]
 pub(crate) struct BuiltIn {
-    /// The engine's folder in the workspace, and the name of its link in `.engines/`.
+    /// The kit's folder below `pipeline/engines`, and the name of its link in `.engines/`.
     pub(crate) folder: String,
-    pub(crate) worker: WorkerFile,
+    pub(crate) program: Program,
+    /// Environment variables that name a path among the packages.
+    pub(crate) paths: BTreeMap<String, String>,
+    /// Folders among the packages where the dynamic linker shall look as well.
+    pub(crate) library_path: Vec<String>,
     /// What is installed; `None` where the worker needs nothing.
     pub(crate) recipe: Option<Recipe>,
 }
@@ -44,21 +55,59 @@ pub(crate) struct Recipe {
     pub(crate) files: BTreeMap<String, String>,
 }
 
-/// The `[worker]` section of an `engine.toml`.
+/// What a built-in kit's worker is.
+#[derive(Debug, Clone)]
+pub(crate) enum Program {
+    /// A program that cargo builds.
+    Rust(RustProgram),
+    /// A module that the Python of the installation runs.
+    Python(PythonProgram),
+}
+
+/// A worker written in Rust.
+#[derive(Debug, Clone)]
+pub(crate) struct RustProgram {
+    /// The package of the workspace that builds it.
+    pub(crate) package: String,
+    /// Its file name.
+    pub(crate) binary: String,
+    /// Environment variables that a build shall not see.
+    pub(crate) ignore_variables: Vec<String>,
+}
+
+/// A worker written in Python.
+#[derive(Debug, Clone)]
+pub(crate) struct PythonProgram {
+    /// The module to run, as `python -m` does.
+    pub(crate) module: String,
+    /// Its files.
+    pub(crate) sources: Sources,
+}
+
+/// Files with their text, by their path below the folder that Python imports from.
+pub type Sources = &'static [(&'static str, &'static str)];
+
+/// The `[worker]` section of an `engine.toml`: `package` and `binary` of a Rust worker, or `module`
+/// and `packages` of a Python worker.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WorkerFile {
-    pub(crate) package: String,
-    pub(crate) binary: String,
-    /// Environment variables that name a path among the packages.
+struct WorkerFile {
+    package: Option<String>,
+    binary: Option<String>,
+    module: Option<String>,
+    /// The Python packages that the worker consists of: folders beside the kit's.
+    #[expect(
+        dead_code,
+        reason = "read by the build script, which embeds the files of the folders it names"
+    )]
     #[serde(default)]
-    pub(crate) paths: BTreeMap<String, String>,
-    /// Folders among the packages where the dynamic linker shall look as well.
+    packages: Vec<String>,
     #[serde(default)]
-    pub(crate) library_path: Vec<String>,
-    /// Environment variables that a build shall not see.
+    paths: BTreeMap<String, String>,
     #[serde(default)]
-    pub(crate) ignore_variables: Vec<String>,
+    library_path: Vec<String>,
+    #[serde(default)]
+    ignore_variables: Vec<String>,
 }
 
 /// An `engine.toml`.
@@ -90,9 +139,10 @@ struct InstallFile {
     files: BTreeMap<String, String>,
 }
 
-impl Engine {
-    /// An engine from the text of its `engine.toml` and of its lock file; `worker` is the digest
-    /// of what its worker is built from, in hexadecimal.
+impl Kit {
+    /// A kit from the text of its `engine.toml` and of its lock file; `worker` is the digest
+    /// of what its worker is made from, in hexadecimal, and `sources` are the files of a Python
+    /// worker, by their path.
     ///
     /// # Errors
     /// When one of the texts is wrong.
@@ -101,6 +151,7 @@ impl Engine {
         engine: &str,
         lock: Option<&str>,
         worker: &str,
+        sources: Sources,
     ) -> Result<Self, CatalogError> {
         let wrong = |message: String| CatalogError::BuiltIn {
             folder: folder.to_owned(),
@@ -120,6 +171,11 @@ impl Engine {
             (Some(_), None) => return Err(wrong(String::from("[install] without a lock file"))),
             (Some(install), Some(lock)) => Some(recipe(install, lock).map_err(wrong)?),
         };
+        let program = program(&file.worker, sources).map_err(wrong)?;
+        if matches!(program, Program::Python(_)) && recipe.is_none() {
+            // It says which Python runs the worker.
+            return Err(wrong(String::from("a Python worker needs [install]")));
+        }
         Ok(Self {
             description,
             worker: worker
@@ -127,7 +183,9 @@ impl Engine {
                 .map_err(|_| wrong(String::from("no worker digest")))?,
             origin: Origin::BuiltIn(BuiltIn {
                 folder: folder.to_owned(),
-                worker: file.worker,
+                program,
+                paths: file.worker.paths,
+                library_path: file.worker.library_path,
                 recipe,
             }),
         })
@@ -145,16 +203,40 @@ impl Engine {
         }
     }
 
-    /// What it can do.
+    /// The engine, with the variants of this kit alone.
     #[must_use]
     pub fn description(&self) -> &EngineDescription {
         &self.description
     }
 
-    /// The word used in manifests.
+    /// The engine's name: the word used in manifests.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.description.name
+    }
+
+    /// What to call it where another kit of the same engine may be meant: the engine's name, and
+    /// the language in which a nested folder's worker is written, for example `pytorch (python)`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match &self.origin {
+            Origin::BuiltIn(built_in) => match built_in.folder.split_once('/') {
+                Some((language, _)) => format!("{} ({language})", self.name()),
+                None => self.name().to_owned(),
+            },
+            Origin::Registered(_) => self.name().to_owned(),
+        }
+    }
+
+    /// Its variants, as manifests write them.
+    pub fn variants(&self) -> impl Iterator<Item = EngineVariant> + '_ {
+        self.description
+            .variants
+            .iter()
+            .map(|variant| EngineVariant {
+                engine: self.description.name.clone(),
+                variant: variant.name.clone(),
+            })
     }
 
     /// The wheels that it is installed from; `None` where nothing is installed.
@@ -177,6 +259,27 @@ impl Engine {
 
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
+    }
+}
+
+/// What a `[worker]` section names: one kind of program, completely.
+fn program(file: &WorkerFile, sources: Sources) -> Result<Program, String> {
+    match (&file.package, &file.binary, &file.module) {
+        (Some(package), Some(binary), None) => Ok(Program::Rust(RustProgram {
+            package: package.clone(),
+            binary: binary.clone(),
+            ignore_variables: file.ignore_variables.clone(),
+        })),
+        (None, None, Some(_)) if sources.is_empty() => {
+            Err(String::from("[worker] `packages` hold no file of Python's"))
+        }
+        (None, None, Some(module)) => Ok(Program::Python(PythonProgram {
+            module: module.clone(),
+            sources,
+        })),
+        _ => Err(String::from(
+            "[worker] names either `package` and `binary`, or `module`",
+        )),
     }
 }
 

@@ -1,0 +1,1 @@
+"""PyTorch driven from Python: `pytorch/python-eager` and `pytorch/compiled`."""

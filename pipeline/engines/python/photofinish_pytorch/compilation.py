@@ -1,0 +1,82 @@
+"""`torch.compile`, and what it needs of the machine."""
+
+import os
+import shutil
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from photofinish_worker.outcome import Failure, Kind
+
+CACHE_VARIABLE = "PHOTOFINISH_CACHE"
+"""Names the folder in which the worker may keep what makes its next launch faster."""
+
+_INDUCTOR_CACHE = "TORCHINDUCTOR_CACHE_DIR"
+
+Forward = Callable[..., tuple[torch.Tensor, ...]]
+
+
+def prepare(threads: int, on_cpu: bool, scratch: str) -> dict[str, str]:
+    """Makes ready for compiling, and says with what."""
+    settings = {"CUDA kernels by": "Triton"}
+    if on_cpu:
+        settings = {"CPU kernels by": _compiler()}
+    cache = Path(os.environ.get(CACHE_VARIABLE) or scratch) / "compiled"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        # A cache that others may not write to: every launch compiles for itself.
+        cache = Path(scratch) / "compiled"
+    os.environ.setdefault(_INDUCTOR_CACHE, str(cache))
+    import torch._inductor.config
+
+    # The number of threads is written into the code. It is a part of a compiled network's name in
+    # the cache only where it is set here.
+    torch._inductor.config.cpp.threads = threads
+    return settings
+
+
+def _compiler() -> str:
+    """The C++ compiler that PyTorch is going to call."""
+    name = os.environ.get("CXX", "g++")
+    found = shutil.which(name)
+    if found is None:
+        reason = (
+            f"there is no C++ compiler `{name}`, with which torch.compile makes its kernels for a "
+            "CPU: install one (on Debian: apt install g++)"
+        )
+        raise Failure(Kind.UNAVAILABLE, reason)
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if not header.exists():
+        reason = (
+            f"{header} is missing, which torch.compile includes in its kernels for a CPU: install "
+            "Python's headers (on Debian: apt install python3-dev)"
+        )
+        raise Failure(Kind.UNAVAILABLE, reason)
+    return found
+
+
+def wrap(forward: torch.nn.Module, mode: str) -> Forward:
+    """The network compiled as a whole, or not at all: nothing of it runs eagerly in silence."""
+    compiled: Forward = torch.compile(forward, mode=mode, fullgraph=True)
+    return compiled
+
+
+def settle() -> None:
+    """Ends the processes that compiled: nothing may run beside a measurement."""
+    from torch._inductor.async_compile import shutdown_compile_workers
+
+    shutdown_compile_workers()
+
+
+def origin() -> str:
+    """Whether what ran was compiled by this process or came from the cache."""
+    from torch._dynamo.utils import counters
+
+    anew = counters["inductor"]["fxgraph_cache_miss"] + counters["inductor"]["fxgraph_cache_bypass"]
+    found = (
+        counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
+    )
+    return "compiled by this launch" if anew or not found else "from the cache of earlier launches"

@@ -1,0 +1,47 @@
+"""Inference: one forward pass a step."""
+
+import torch
+
+from photofinish_pytorch import parity
+from photofinish_pytorch.compilation import Forward
+from photofinish_pytorch.device import Place
+from photofinish_pytorch.lower import Lowered
+from photofinish_pytorch.maker import Maker
+from photofinish_worker.engine import ParityData, Quantity
+from photofinish_worker.graph import Graph
+
+
+class Inference:
+    """A network that is ready for forward passes."""
+
+    def __init__(
+        self, graph: Graph, lowered: Lowered, forward: Forward, maker: Maker, place: Place
+    ) -> None:
+        self._names = graph.outputs
+        self._lowered = lowered
+        self._forward = forward
+        self._inputs = tuple(maker.input(fed) for fed in graph.inputs)
+        self._place = place
+
+    def _run(self) -> tuple[torch.Tensor, ...]:
+        with self._lowered.explained(), torch.inference_mode():
+            outputs = self._forward(*self._inputs, False)
+        self._place.synchronize()
+        return outputs
+
+    def step(self) -> None:
+        """One forward pass."""
+        self._run()
+
+    def parity(self, steps: int) -> ParityData:
+        """The graph's outputs."""
+        del steps
+        named = zip(self._names, self._run(), strict=True)
+        return ParityData([parity.output(Quantity.OUTPUT, name, tensor) for name, tensor in named])
+
+    def reset(self) -> None:
+        """A forward pass changes nothing that lasts."""
+
+    def device_memory(self) -> tuple[int, int] | None:
+        """Bytes in use on the device and their peak."""
+        return self._place.memory()

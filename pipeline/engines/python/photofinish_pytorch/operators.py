@@ -1,0 +1,211 @@
+"""Each operator of the graph as the calls that a user of PyTorch would write."""
+
+import operator
+from collections.abc import Callable
+from typing import assert_never
+
+import torch
+from torch.nn import functional
+
+from photofinish_pytorch.emit import Emitter, Flag, Value, broadcast
+from photofinish_worker import graph as ops
+from photofinish_worker.graph import Op, Pair, Sides
+from photofinish_worker.outcome import unsupported
+
+
+def arity(op: Op) -> range:
+    """The numbers of operands that an operator takes."""
+    match op:
+        case ops.Conv() | ops.Linear() | ops.Gemm():
+            return range(2, 4)
+        case ops.BatchNormalization():
+            return range(5, 6)
+        case ops.LayerNormalization() | ops.Attention():
+            return range(3, 4)
+        case ops.Add() | ops.Mul() | ops.MatMul() | ops.Gather():
+            return range(2, 3)
+        case ops.Concat():
+            return range(1, 1 << 30)
+        case _:
+            return range(1, 2)
+
+
+def overwrite(emit: Emitter, op: Op, x: Value, other: Value | None) -> Value:
+    """Computes the output where the first operand was."""
+    match op:
+        case ops.Relu():
+            return emit.call(functional.relu, x, inplace=True)
+        case ops.Clip(low, high):
+            return emit.call(functional.hardtanh, x, low, high, inplace=True)
+        case ops.Silu():
+            return emit.call(functional.silu, x, inplace=True)
+        case ops.Add() if other is not None:
+            return emit.call(operator.iadd, x, other)
+        case _:
+            raise unsupported(f"{emit.place}: has no form in place")
+
+
+def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: Flag) -> Value:
+    """Computes the output as a new tensor, or a view."""
+    x, *rest = operands
+    second = rest[0] if rest else x
+    third = rest[1] if len(rest) > 1 else None
+    match op:
+        case ops.Conv(strides, pads, dilations, group):
+            x, padding = _bordered(emit, x, pads, 0.0)
+            return emit.call(torch.conv2d, x, second, third, strides, padding, dilations, group)
+        case ops.BatchNormalization(epsilon, momentum):
+            scale, bias, mean, variance = rest
+            return emit.call(
+                functional.batch_norm,
+                x,
+                mean,
+                variance,
+                scale,
+                bias,
+                training=trains,
+                momentum=momentum,
+                eps=epsilon,
+            )
+        case ops.LayerNormalization(epsilon):
+            width = (x.shape[-1],)
+            return emit.call(functional.layer_norm, x, width, second, third, epsilon)
+        case ops.Relu():
+            return emit.call(functional.relu, x)
+        case ops.Clip(low, high):
+            return emit.call(functional.hardtanh, x, low, high)
+        case ops.Sigmoid():
+            return emit.call(torch.sigmoid, x)
+        case ops.Silu():
+            return emit.call(functional.silu, x)
+        case ops.Tanh():
+            return emit.call(torch.tanh, x)
+        case ops.Gelu(approximate):
+            return emit.call(functional.gelu, x, approximate=approximate.value)
+        case ops.Softmax(axis):
+            return emit.call(torch.softmax, x, axis)
+        case ops.Add():
+            return emit.call(operator.add, x, second)
+        case ops.Mul():
+            return emit.call(operator.mul, x, second)
+        case ops.MatMul():
+            return emit.call(torch.matmul, x, second)
+        case ops.Linear():
+            return emit.call(functional.linear, x, second, third)
+        case ops.Gemm():
+            return _gemm(emit, x, second, third)
+        case ops.Attention(heads, causal):
+            return _attention(emit, operands, heads, causal)
+        case ops.MaxPool(kernel, strides, pads, ceil_mode):
+            windows = _windows(emit, x, kernel, strides, pads, ceil_mode)
+            x, padding = _bordered_window(emit, x, kernel, pads, float("-inf"))
+            pool: Callable[..., torch.Tensor] = functional.max_pool2d
+            pooled = emit.call(pool, x, kernel, strides, padding, ceil_mode=ceil_mode)
+            return _agreeing(emit, pooled, windows)
+        case ops.AveragePool(kernel, strides, pads, count_include_pad):
+            windows = _windows(emit, x, kernel, strides, pads, False)
+            bordered, padding = _bordered_window(emit, x, kernel, pads, 0.0)
+            if bordered is not x and not count_include_pad:
+                reason = "uneven padding that does not count in the mean has no operator"
+                raise unsupported(f"{emit.place}: {reason}")
+            pooled = emit.call(
+                functional.avg_pool2d, bordered, kernel, strides, padding, False, count_include_pad
+            )
+            return _agreeing(emit, pooled, windows)
+        case ops.GlobalAveragePool():
+            return emit.call(functional.adaptive_avg_pool2d, x, (1, 1))
+        case ops.Flatten(axis):
+            return emit.call(torch.flatten, x, axis)
+        case ops.Reshape(shape):
+            return emit.method("reshape", x, shape)
+        case ops.Transpose(perm):
+            return emit.method("permute", x, perm)
+        case ops.Expand(shape):
+            return emit.method("expand", x, broadcast([x.shape, shape]))
+        case ops.Concat(axis):
+            return emit.call(torch.cat, tuple(operands), axis)
+        case ops.Slice(axis, start, end):
+            return emit.call(torch.narrow, x, axis, start, end - start)
+        case ops.Gather():
+            return emit.call(functional.embedding, second, x)
+        case ops.Squeeze(axis):
+            return emit.call(torch.squeeze, x, axis)
+        case ops.Dropout(ratio):
+            return emit.call(functional.dropout, x, ratio, dropout if trains else False)
+        case _:
+            assert_never(op)
+
+
+def _gemm(emit: Emitter, x: Value, weight: Value, bias: Value | None) -> Value:
+    """As Hugging Face's `Conv1D` calls it: one product of matrices that adds the bias."""
+    rows = emit.method("reshape", x, (-1, x.shape[-1]))
+    if bias is None:
+        product = emit.call(torch.mm, rows, weight)
+    else:
+        product = emit.call(torch.addmm, bias, rows, weight)
+    return emit.method("view", product, (*x.shape[:-1], weight.shape[1]))
+
+
+def _attention(emit: Emitter, operands: list[Value], heads: int, causal: bool) -> Value:
+    """As Hugging Face's models call it: heads split, attended, joined."""
+
+    def split(x: Value) -> Value:
+        if len(x.shape) != 3 or heads == 0 or x.shape[2] % heads:
+            raise unsupported(f"{emit.place}: an operand is not [batch, position, heads·size]")
+        batch, positions, width = x.shape
+        parts = emit.method("view", x, (batch, positions, heads, width // heads))
+        return emit.method("transpose", parts, 1, 2)
+
+    query, key, value = operands
+    attended = emit.call(
+        functional.scaled_dot_product_attention,
+        split(query),
+        split(key),
+        split(value),
+        is_causal=causal,
+    )
+    joined = emit.method("transpose", attended, 1, 2)
+    return emit.method("reshape", joined, (*query.shape[:2], value.shape[2]))
+
+
+def _bordered(emit: Emitter, x: Value, pads: Sides, number: float) -> tuple[Value, Pair]:
+    """The padding that an operator itself takes, with a border laid around `x` first where the
+    sides differ."""
+    top, left, bottom, right = pads
+    if top == bottom and left == right:
+        return x, (top, left)
+    return emit.call(functional.pad, x, (left, right, top, bottom), "constant", number), (0, 0)
+
+
+def _bordered_window(
+    emit: Emitter, x: Value, kernel: Pair, pads: Sides, number: float
+) -> tuple[Value, Pair]:
+    """The same for pooling, which takes at most half of its window."""
+    top, left, bottom, right = pads
+    if top <= kernel[0] // 2 and left <= kernel[1] // 2:
+        return _bordered(emit, x, pads, number)
+    return emit.call(functional.pad, x, (left, right, top, bottom), "constant", number), (0, 0)
+
+
+def _windows(
+    emit: Emitter, x: Value, kernel: Pair, strides: Pair, pads: Sides, ceil: bool
+) -> tuple[int, int]:
+    """The number of windows that ONNX counts along height and width (`models::infer::window`): with
+    `ceil`, a last partial one where it starts inside the axis or the padding before it."""
+    if len(x.shape) != 4 or 0 in kernel or 0 in strides:
+        raise unsupported(f"{emit.place}: pools something that is not an image")
+    counts = []
+    for axis in (0, 1):
+        size, before, after = x.shape[2 + axis], pads[axis], pads[2 + axis]
+        room = size + before + after - kernel[axis]
+        count = room // strides[axis] + 1
+        if ceil and room % strides[axis] and count * strides[axis] < size + before:
+            count += 1
+        counts.append(count)
+    return counts[0], counts[1]
+
+
+def _agreeing(emit: Emitter, pooled: Value, windows: tuple[int, int]) -> Value:
+    if pooled.shape[2:] != windows:
+        raise unsupported(f"{emit.place}: PyTorch makes another number of windows than ONNX")
+    return pooled

@@ -1,0 +1,138 @@
+"""Training: one iteration a step, in the order of PyTorch's tutorials: forget the gradients,
+forward, loss, backward, optimiser."""
+
+import torch
+from torch.nn import functional
+
+from photofinish_pytorch import parity
+from photofinish_pytorch.compilation import Forward
+from photofinish_pytorch.device import Place
+from photofinish_pytorch.failure import at
+from photofinish_pytorch.lower import Lowered
+from photofinish_pytorch.maker import Maker
+from photofinish_worker.engine import ParityData, Quantity, Tensor
+from photofinish_worker.graph import Graph, Role
+from photofinish_worker.messages import Adam, Optimizer, Sgd
+from photofinish_worker.outcome import unsupported
+
+SEED = 0
+"""Seed of dropout after every reset."""
+
+
+class Training:
+    """A network that is ready for iterations."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        settings: Optimizer,
+        lowered: Lowered,
+        forward: Forward,
+        maker: Maker,
+        place: Place,
+    ) -> None:
+        if graph.loss is None:
+            raise unsupported(f"{graph.name} has no loss to train with")
+        self._parameters = graph.parameters
+        self._settings = settings
+        self._lowered = lowered
+        self._forward = forward
+        self._maker = maker
+        self._place = place
+        self._inputs = tuple(maker.input(fed) for fed in graph.inputs)
+        self._labels = maker.input(graph.loss.labels)
+        self._weights = [tensor for tensor in lowered.held.values() if tensor.requires_grad]
+        self._optimizer = _optimizer(settings, self._weights)
+        torch.manual_seed(SEED)
+
+    def _iterate(self, dropout: bool) -> torch.Tensor:
+        with self._lowered.explained():
+            self._optimizer.zero_grad()
+            (logits,) = self._forward(*self._inputs, dropout)
+            loss = self._loss(logits)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._optimizer.step()
+        return loss
+
+    def _loss(self, logits: torch.Tensor) -> torch.Tensor:
+        """The mean over all positions of the cross-entropy over the last axis."""
+        if logits.dim() > 2:
+            return functional.cross_entropy(logits.flatten(0, -2), self._labels.flatten())
+        return functional.cross_entropy(logits, self._labels)
+
+    def step(self) -> None:
+        """One iteration."""
+        self._iterate(True)
+        self._place.synchronize()
+
+    def parity(self, steps: int) -> ParityData:
+        """Gradients, movements, updates and losses, dropout off."""
+        self.reset()
+        tensors: list[Tensor] = []
+        losses: list[float] = []
+        for iteration in range(steps):
+            loss = self._iterate(False)
+            losses.append(float(loss.detach().to(torch.float64).item()))
+            if iteration == 0:
+                # The optimiser leaves the gradients as they are.
+                tensors += self._gradients()
+                tensors += self._changes(Role.BUFFER, Quantity.MOVEMENT)
+        tensors += self._changes(Role.WEIGHT, Quantity.UPDATE)
+        self.reset()
+        return ParityData(tensors, losses)
+
+    def _gradients(self) -> list[Tensor]:
+        """The gradients of the last iteration; zeros where the loss does not depend on a weight."""
+        found = []
+        for parameter in self._parameters:
+            if parameter.role is Role.WEIGHT:
+                weight = self._lowered.held[parameter.name]
+                gradient = weight.grad if weight.grad is not None else torch.zeros_like(weight)
+                found.append(parity.output(Quantity.GRADIENT, parameter.name, gradient))
+        return found
+
+    def _changes(self, role: Role, quantity: Quantity) -> list[Tensor]:
+        """How far the parameters of this role are from where they began."""
+        changes = []
+        for parameter in self._parameters:
+            if parameter.role is role:
+                after, before = (
+                    self._lowered.held[parameter.name],
+                    self._maker.parameter(parameter),
+                )
+                changes.append(parity.change(quantity, parameter.name, after, before))
+        return changes
+
+    def reset(self) -> None:
+        """Initial weights and statistics, a fresh optimiser, the first random numbers."""
+        self._optimizer.zero_grad()
+        with torch.no_grad():
+            for parameter in self._parameters:
+                if parameter.role is not Role.CONSTANT:
+                    with at(parameter.name):
+                        initial = self._maker.parameter(parameter)
+                        self._lowered.held[parameter.name].copy_(initial)
+        self._optimizer = _optimizer(self._settings, self._weights)
+        torch.manual_seed(SEED)
+
+    def device_memory(self) -> tuple[int, int] | None:
+        """Bytes in use on the device and their peak."""
+        return self._place.memory()
+
+
+def _optimizer(settings: Optimizer, weights: list[torch.Tensor]) -> torch.optim.Optimizer:
+    """A fresh optimiser: no velocity, no moments; every choice but the cell's is PyTorch's own."""
+    with at("optimiser"):
+        match settings:
+            case Sgd(learning_rate, momentum, weight_decay):
+                return torch.optim.SGD(
+                    weights, lr=learning_rate, momentum=momentum, weight_decay=weight_decay
+                )
+            case Adam(learning_rate, beta1, beta2, epsilon, weight_decay):
+                return torch.optim.Adam(
+                    weights,
+                    lr=learning_rate,
+                    betas=(beta1, beta2),
+                    eps=epsilon,
+                    weight_decay=weight_decay,
+                )

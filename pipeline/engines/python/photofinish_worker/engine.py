@@ -1,0 +1,98 @@
+"""What an engine implements; `serve` does the rest."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from photofinish_worker.messages import Load
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a worker is: a `hello` without the protocol's version."""
+
+    engine: str
+    versions: Mapping[str, str]
+    worker: str | None
+    """Hash of what the worker is made of."""
+    variants: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What an engine tells of getting ready; the loop times the first step itself."""
+
+    fill_ns: int
+    build_ns: int
+    compile_ns: int
+    threads: int | None
+    spin: str
+    """How idle threads wait."""
+    settings: Mapping[str, str]
+
+
+class Quantity(StrEnum):
+    """What a tensor of a parity file is."""
+
+    OUTPUT = "output"
+    GRADIENT = "gradient"
+    MOVEMENT = "movement"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor on its way to a parity file."""
+
+    quantity: Quantity
+    name: str
+    shape: Sequence[int]
+    element: str
+    """`f32` or `f64`; narrower types are widened before they get here."""
+    data: bytes
+    """Row-major, little-endian."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParityData:
+    """Outputs, for comparison with the reference's."""
+
+    tensors: Sequence[Tensor]
+    losses: Sequence[float] = field(default_factory=tuple)
+
+
+class Session(Protocol):
+    """A network that is ready to run."""
+
+    def step(self) -> None:
+        """One synchronous step. The clock runs exactly while this does."""
+
+    def parity(self, steps: int) -> ParityData:
+        """Runs for the sake of the outputs, from the initial state, and leaves it in that.
+
+        Inference: one step on the standard input; the graph's outputs. Training: `steps`
+        iterations, dropout off; for every weight its gradient in the first iteration and its final
+        value minus its initial one, for every buffer its value after the first iteration minus its
+        initial one, and the loss of each iteration before its update.
+        """
+        ...
+
+    def reset(self) -> None:
+        """Puts parameters, buffers and optimiser back to their initial state."""
+
+    def device_memory(self) -> tuple[int, int] | None:
+        """Bytes in use on the device and their peak; `None` on a CPU."""
+        ...
+
+
+class Engine(Protocol):
+    """An engine before it has a network. Making one must be cheap and silent."""
+
+    def hello(self) -> Identity:
+        """Who this worker is. Called once, first; may import the engine's library."""
+        ...
+
+    def load(self, load: Load) -> tuple[Session, LoadReport]:
+        """Builds the cell's network, ready for its first step. Called at most once."""
+        ...

@@ -1,0 +1,123 @@
+"""Running steps, with the clock around each: as `worker::serve::timing` does it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from photofinish_worker.engine import Session
+from photofinish_worker.messages import Measure, WarmUp
+
+MAX_SAMPLES = 3_000_000
+"""The most samples of one `measure`: their message stays below the protocol's limit."""
+
+# A window of a warm-up lasts at least this many steps and this long, so that neither a single slow
+# step nor a single burst of fast ones makes a median; very fast steps are cut short.
+WINDOW_STEPS = 5
+WINDOW_NS = 50_000_000
+# Slow steps need fewer: a window of so many steps suffices once it has lasted so long.
+SLOW_WINDOW_STEPS = 3
+SLOW_WINDOW_NS = 250_000_000
+WINDOW_MAX_STEPS = 4096
+# Two windows are tried whatever the time limit says, up to this many times the limit: otherwise no
+# slow step could ever be found steady.
+PATIENCE = 3
+
+Cancelled = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Times of steps, in the order in which they ran."""
+
+    samples_ns: list[int]
+    cancelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUpDone:
+    """How a warm-up went."""
+
+    steps: int
+    total_ns: int
+    steady: bool
+
+
+def time_step(session: Session) -> int:
+    """The time of one step, from the monotonic clock; at least a nanosecond."""
+    start = time.perf_counter_ns()
+    session.step()
+    return max(1, time.perf_counter_ns() - start)
+
+
+def measure(session: Session, limits: Measure, cancelled: Cancelled) -> Samples:
+    """Times steps until both minima are reached, or the maximum is, or `cancelled` says so."""
+    clock, step = time.perf_counter_ns, session.step
+    for _ in range(limits.discard):
+        if cancelled():
+            return Samples([], True)
+        step()
+    most = min(limits.max_steps, MAX_SAMPLES)
+    least = min(limits.min_steps, most)
+    samples_ns: list[int] = []
+    total_ns = 0
+    while len(samples_ns) < most and (len(samples_ns) < least or total_ns < limits.min_ns):
+        if cancelled():
+            return Samples(samples_ns, True)
+        start = clock()
+        step()
+        sample_ns = max(1, clock() - start)
+        samples_ns.append(sample_ns)
+        total_ns += sample_ns
+    return Samples(samples_ns, False)
+
+
+def warm_up(session: Session, limits: WarmUp, cancelled: Cancelled) -> WarmUpDone:
+    """Runs steps until the medians of the last two windows differ by at most the tolerance."""
+    start = time.perf_counter_ns()
+    windows = Windows(limits.tolerance)
+    steps = 0
+    while True:
+        total_ns = max(1, time.perf_counter_ns() - start)
+        enough = steps >= limits.min_steps
+        patient = total_ns // PATIENCE < limits.max_ns
+        over = total_ns >= limits.max_ns and (windows.closed >= 2 or not patient)
+        if cancelled() or (enough and (windows.steady or over)):
+            return WarmUpDone(steps, total_ns, windows.steady)
+        windows.push(time_step(session))
+        steps += 1
+
+
+class Windows:
+    """Medians of successive windows of steps."""
+
+    def __init__(self, tolerance: float) -> None:
+        self.steady = False
+        """Whether the newest two windows agree."""
+        self.closed = 0
+        self._tolerance = tolerance
+        self._current_ns: list[int] = []
+        self._total_ns = 0
+        self._last_ns: int | None = None
+
+    def push(self, sample_ns: int) -> None:
+        """Takes the time of a step."""
+        self._current_ns.append(sample_ns)
+        self._total_ns += sample_ns
+        steps = len(self._current_ns)
+        if (
+            (steps >= WINDOW_STEPS and self._total_ns >= WINDOW_NS)
+            or (steps >= SLOW_WINDOW_STEPS and self._total_ns >= SLOW_WINDOW_NS)
+            or steps >= WINDOW_MAX_STEPS
+        ):
+            self._close()
+
+    def _close(self) -> None:
+        median_ns = sorted(self._current_ns)[len(self._current_ns) // 2]
+        last_ns = self._last_ns
+        self.steady = last_ns is not None and (
+            abs(median_ns - last_ns) <= self._tolerance * min(median_ns, last_ns)
+        )
+        self._last_ns = median_ns
+        self.closed += 1
+        self._current_ns.clear()
+        self._total_ns = 0

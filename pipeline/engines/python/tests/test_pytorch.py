@@ -1,0 +1,420 @@
+"""The engine: numbers, networks, iterations. Needs PyTorch."""
+
+import array
+import ctypes
+import hashlib
+import json
+import unittest
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch.nn import functional
+
+from photofinish_pytorch import fill, parity
+from photofinish_pytorch.configuration import understand
+from photofinish_pytorch.device import find
+from photofinish_pytorch.engine import check_threads
+from photofinish_pytorch.failure import classify
+from photofinish_pytorch.inference import Inference
+from photofinish_pytorch.lower import Lowered, lower
+from photofinish_pytorch.maker import Maker
+from photofinish_pytorch.training import Training
+from photofinish_worker.decode import decode
+from photofinish_worker.engine import ParityData, Quantity
+from photofinish_worker.graph import Fill, Graph, Integers, Sinusoids, Uniform
+from photofinish_worker.messages import Adam, Cell, Mode, Optimizer, Sgd
+from photofinish_worker.outcome import Failure, Kind
+
+UNIFORM = {"uniform": {"low": -1.0, "high": 1.0}}
+CPU = find("cpu")
+
+
+def value(name: str, shape: list[int], element: str = "float") -> dict[str, Any]:
+    """An input."""
+    numbers = UNIFORM if element == "float" else {"integers": {"bound": 3}}
+    return {"name": name, "element": element, "shape": shape, "fill": numbers}
+
+
+def weight(name: str, shape: list[int], role: str = "weight") -> dict[str, Any]:
+    numbers = {"uniform": {"low": 0.5, "high": 1.5}} if role == "buffer" else UNIFORM
+    return {"name": name, "shape": shape, "role": role, "fill": numbers}
+
+
+def node(op: Any, inputs: list[str], output: str, in_place: bool = False) -> dict[str, Any]:
+    return {"name": output, "op": op, "inputs": inputs, "outputs": [output], "in_place": in_place}
+
+
+def graph(
+    inputs: list[Any], parameters: list[Any], nodes: list[Any], labels: list[int] | None = None
+) -> Graph:
+    output = nodes[-1]["outputs"][0]
+    loss = None
+    if labels is not None:
+        fed = value("labels", labels, "int64")
+        loss = {"cross_entropy": {"logits": output, "labels": fed}}
+    read = decode(
+        Graph,
+        {
+            "name": "g",
+            "inputs": inputs,
+            "parameters": parameters,
+            "nodes": nodes,
+            "outputs": [output],
+            "loss": loss,
+        },
+        "graph",
+    )
+    assert isinstance(read, Graph)
+    return read
+
+
+def lowered(network: Graph, mode: Mode, element: torch.dtype = torch.float64) -> Lowered:
+    maker = Maker(CPU.device, element, False)
+    tensors = {held.name: maker.parameter(held) for held in network.parameters}
+    return lower(network, mode, tensors)
+
+
+def outputs(network: Graph) -> torch.Tensor:
+    """The first output of an inference in binary64."""
+    maker = Maker(CPU.device, torch.float64, False)
+    ready = lowered(network, Mode.INFERENCE)
+    session = Inference(network, ready, ready.module, maker, CPU)
+    (told,) = session.parity(0).tensors
+    return torch.tensor(array.array("d", told.data), dtype=torch.float64).reshape(tuple(told.shape))
+
+
+def training(network: Graph, optimizer: Optimizer) -> Training:
+    maker = Maker(CPU.device, torch.float64, False)
+    ready = lowered(network, Mode.TRAINING)
+    return Training(network, optimizer, ready, ready.module, maker, CPU)
+
+
+def number(name: str, shape: list[int], low: float = -1.0, high: float = 1.0) -> torch.Tensor:
+    return fill.floats(name, Uniform(low, high), tuple(shape)).to(torch.float64)
+
+
+class Fills(unittest.TestCase):
+    def test_numbers_are_those_that_rust_makes(self) -> None:
+        cases = json.loads((Path(__file__).parent / "fills.json").read_text())
+        for case in cases:
+            read: Any = decode(Fill, case["fill"], "fill")
+            make = fill.integers if fill.makes_integers(read) else fill.floats
+            tensor = make(case["name"], read, tuple(case["shape"]))
+            data = ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+            self.assertEqual(hashlib.sha256(data).hexdigest(), case["sha256"], case["name"])
+
+    def test_sinusoids_are_those_of_the_documentation(self) -> None:
+        row = fill.floats("positions", Sinusoids(4), (2, 4))[1]
+        expected = torch.tensor([0.84147098, 0.0099998333, 0.54030228, 0.99995])
+        torch.testing.assert_close(row, expected, rtol=1e-6, atol=0)
+
+
+class Operators(unittest.TestCase):
+    def same(self, network: Graph, expected: torch.Tensor) -> None:
+        torch.testing.assert_close(outputs(network), expected, rtol=1e-12, atol=1e-12)
+
+    def test_uneven_padding_becomes_a_border(self) -> None:
+        x, w = number("x", [1, 2, 5, 6]), number("w", [4, 1, 3, 2])
+        conv = {"Conv": {"strides": [2, 1], "pads": [0, 1, 1, 2], "dilations": [1, 2], "group": 2}}
+        network = graph(
+            [value("x", [1, 2, 5, 6])], [weight("w", [4, 1, 3, 2])], [node(conv, ["x", "w"], "y")]
+        )
+        padded = functional.pad(x, (1, 2, 0, 1))
+        self.same(network, functional.conv2d(padded, w, None, (2, 1), 0, (1, 2), 2))
+        pool = {
+            "MaxPool": {
+                "kernel": [3, 3],
+                "strides": [2, 2],
+                "pads": [0, 0, 1, 1],
+                "ceil_mode": False,
+            }
+        }
+        network = graph([value("x", [1, 2, 5, 6])], [], [node(pool, ["x"], "y")])
+        bordered = functional.pad(x, (0, 1, 0, 1), value=float("-inf"))
+        self.same(network, functional.max_pool2d(bordered, 3, 2))
+
+    def test_pools_that_count_otherwise_than_onnx_are_refused(self) -> None:
+        def pool(pads: list[int], include: bool) -> Graph:
+            mean = {
+                "AveragePool": {
+                    "kernel": [2, 2],
+                    "strides": [2, 2],
+                    "pads": pads,
+                    "count_include_pad": include,
+                }
+            }
+            return graph([value("x", [1, 1, 5, 5])], [], [node(mean, ["x"], "y")])
+
+        self.assertEqual(outputs(pool([0, 0, 1, 1], True)).shape, (1, 1, 3, 3))
+        with self.assertRaisesRegex(Failure, "AveragePool y: uneven padding") as raised:
+            outputs(pool([0, 0, 1, 1], False))
+        self.assertEqual(raised.exception.kind, Kind.UNSUPPORTED)
+
+    def test_attention_splits_heads_and_looks_back(self) -> None:
+        q, k, v = (number(name, [2, 3, 8]) for name in "qkv")
+        attention = {"Attention": {"heads": 2, "causal": True}}
+        fed = [value(name, [2, 3, 8]) for name in "qkv"]
+        network = graph(fed, [], [node(attention, ["q", "k", "v"], "y")])
+
+        def heads(x: torch.Tensor) -> torch.Tensor:
+            return x.reshape(2, 3, 2, 4).permute(0, 2, 1, 3)
+
+        scores = heads(q) @ heads(k).transpose(2, 3) / 2.0
+        later = torch.ones(3, 3, dtype=torch.bool).triu(1)
+        attended = scores.masked_fill(later, float("-inf")).softmax(-1) @ heads(v)
+        self.same(network, attended.permute(0, 2, 1, 3).reshape(2, 3, 8))
+
+    def test_products_with_weights_of_either_order(self) -> None:
+        x, w, b = number("x", [2, 3, 4]), number("w", [4, 5]), number("b", [5])
+        held = [weight("w", [4, 5]), weight("b", [5])]
+        self.same(
+            graph([value("x", [2, 3, 4])], held, [node("Gemm", ["x", "w", "b"], "y")]), x @ w + b
+        )
+        turned = [weight("w", [5, 4])]
+        self.same(
+            graph([value("x", [2, 3, 4])], turned, [node("Linear", ["x", "w"], "y")]),
+            x @ number("w", [5, 4]).T,
+        )
+
+    def test_shapes_and_tables(self) -> None:
+        table = number("t", [3, 4])
+        indices = fill.integers("i", Integers(3), (2, 5))
+        network = graph(
+            [value("i", [2, 5], "int64")],
+            [weight("t", [3, 4])],
+            [
+                node("Gather", ["t", "i"], "a"),
+                node({"Slice": {"axis": 1, "start": 1, "end": 4}}, ["a"], "b"),
+                node({"Transpose": {"perm": [0, 2, 1]}}, ["b"], "c"),
+                node({"Reshape": {"shape": [2, 1, 12]}}, ["c"], "d"),
+                node({"Expand": {"shape": [3, 1]}}, ["d"], "e"),
+                node({"Concat": {"axis": 1}}, ["e", "e"], "f"),
+                node({"Flatten": {"axis": 1}}, ["f"], "g"),
+                node({"Softmax": {"axis": -1}}, ["g"], "y"),
+            ],
+        )
+        rows = table[indices][:, 1:4].permute(0, 2, 1).reshape(2, 1, 12).expand(2, 3, 12)
+        self.same(network, torch.cat([rows, rows], 1).flatten(1).softmax(-1))
+
+    def test_mistakes_are_found_with_their_node(self) -> None:
+        x = [value("x", [2, 3])]
+        for nodes, reason in [
+            ([node("MatMul", ["x", "x"], "y")], "MatMul y: "),
+            ([node("Relu", ["z"], "y")], "Relu y: reads `z`, which nothing makes"),
+            ([node("Add", ["x"], "y")], "Add y: has 1 inputs and 1 outputs"),
+            ([node("Relu", ["x"], "x")], "the graph makes `x` twice"),
+        ]:
+            with self.assertRaisesRegex(Failure, reason):
+                lowered(graph(x, [], nodes), Mode.INFERENCE)
+
+    def test_a_failure_while_running_names_its_node(self) -> None:
+        network = graph(
+            [value("x", [2, 3])], [], [node("Tanh", ["x"], "a"), node("Relu", ["a"], "y")]
+        )
+        ready = lowered(network, Mode.INFERENCE)
+        with self.assertRaises(Failure) as raised, ready.explained():
+            ready.module(torch.zeros(2, 3, dtype=torch.complex64), False)
+        self.assertEqual(raised.exception.kind, Kind.UNSUPPORTED)
+        self.assertTrue(raised.exception.reason.startswith("Relu y: "), raised.exception.reason)
+
+
+class InPlace(unittest.TestCase):
+    nodes = (
+        node({"Gelu": {"approximate": "none"}}, ["x"], "a", True),
+        node("Relu", ["a"], "b", True),
+        node("Add", ["b", "a"], "c", True),
+        node({"Reshape": {"shape": [2, 2]}}, ["c"], "d", True),
+        node("Relu", ["d"], "e", True),
+        node("Relu", ["e"], "f", True),
+    )
+
+    def test_only_a_sole_reader_overwrites_and_never_a_view(self) -> None:
+        # b: `a` has two readers. c: `b` has one. e: `d` is a view. f: `e` is fresh.
+        network = graph([value("x", [2, 2])], [], list(self.nodes), [2])
+        ready = lowered(network, Mode.INFERENCE)
+        self.assertEqual(ready.in_place, 2)
+        self.assertIn("node_1 += node_0", ready.module.code)
+        # `b` and `e` are outputs of relu, which its gradient reads.
+        self.assertEqual(lowered(network, Mode.TRAINING).in_place, 0)
+
+    def test_it_changes_no_number(self) -> None:
+        plain = [dict(one, in_place=False) for one in self.nodes]
+        fed = [value("x", [2, 2])]
+        self.assertTrue(
+            torch.equal(outputs(graph(fed, [], list(self.nodes))), outputs(graph(fed, [], plain)))
+        )
+
+    def test_a_broadcast_operand_is_spared(self) -> None:
+        nodes = [node("Tanh", ["x"], "a"), node("Add", ["a", "z"], "y", True)]
+        network = graph([value("x", [1, 2]), value("z", [2, 2])], [], nodes)
+        self.assertEqual(lowered(network, Mode.INFERENCE).in_place, 0)
+
+
+NETWORK = graph(
+    [value("x", [4, 2, 3, 3])],
+    [
+        weight("scale", [2]),
+        weight("bias", [2]),
+        weight("mean", [2], "buffer"),
+        weight("variance", [2], "buffer"),
+        weight("w", [3, 18]),
+        weight("unused", [2]),
+    ],
+    [
+        node(
+            {"BatchNormalization": {"epsilon": 1e-5, "momentum": 0.1}},
+            ["x", "scale", "bias", "mean", "variance"],
+            "a",
+        ),
+        node({"Flatten": {"axis": 1}}, ["a"], "b"),
+        node({"Dropout": {"ratio": 0.5}}, ["b"], "c"),
+        node("Linear", ["c", "w"], "y"),
+    ],
+    [4],
+)
+
+
+class Iterations(unittest.TestCase):
+    def told(self, data: ParityData) -> dict[tuple[Quantity, str], torch.Tensor]:
+        return {
+            (tensor.quantity, tensor.name): torch.tensor(
+                array.array("d", tensor.data), dtype=torch.float64
+            )
+            for tensor in data.tensors
+        }
+
+    def test_updates_are_those_of_an_optimiser_written_down(self) -> None:
+        rate, momentum = 0.1, 0.9
+        data = training(NETWORK, Sgd(rate, momentum, 0.0)).parity(3)
+        told = self.told(data)
+        x, w = number("x", [4, 2, 3, 3]), number("w", [3, 18]).requires_grad_()
+        labels = fill.integers("labels", Integers(3), (4,))
+        scale, bias = number("scale", [2]).requires_grad_(), number("bias", [2]).requires_grad_()
+        weights = {"scale": scale, "bias": bias, "w": w}
+        before = {name: tensor.detach().clone() for name, tensor in weights.items()}
+        velocity = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
+        losses = []
+        for iteration in range(3):
+            mean = x.mean((0, 2, 3), keepdim=True)
+            variance = x.var((0, 2, 3), unbiased=False, keepdim=True)
+            normal = (x - mean) / (variance + 1e-5).sqrt()
+            y = (normal * scale.view(1, 2, 1, 1) + bias.view(1, 2, 1, 1)).flatten(1) @ w.T
+            loss = -(y.log_softmax(1)[torch.arange(4), labels]).mean()
+            losses.append(loss.item())
+            gradients = torch.autograd.grad(loss, list(weights.values()))
+            for (name, tensor), gradient in zip(weights.items(), gradients, strict=True):
+                if iteration == 0:
+                    expected = told[Quantity.GRADIENT, name].reshape(gradient.shape)
+                    torch.testing.assert_close(expected, gradient)
+                velocity[name] = momentum * velocity[name] + gradient
+                tensor.data -= rate * velocity[name]
+        torch.testing.assert_close(list(data.losses), losses)
+        for name, tensor in weights.items():
+            update = (tensor.detach() - before[name]).flatten()
+            torch.testing.assert_close(told[Quantity.UPDATE, name], update)
+        moved = 0.1 * (x.mean((0, 2, 3)) - number("mean", [2], 0.5, 1.5))
+        torch.testing.assert_close(told[Quantity.MOVEMENT, "mean"], moved)
+        # What the loss does not depend on stays, and is told all the same.
+        self.assertEqual(told[Quantity.GRADIENT, "unused"].abs().sum(), 0)
+        self.assertEqual(told[Quantity.UPDATE, "unused"].abs().sum(), 0)
+
+    def test_a_reset_brings_back_the_initial_state_and_the_first_random_numbers(self) -> None:
+        session = training(NETWORK, Adam(0.1, 0.9, 0.999, 1e-8, 0.0))
+        first = session.parity(3)
+        session.step()
+        dropped = [tensor.clone() for tensor in session._weights]
+        session.step()
+        session.reset()
+        session.step()
+        for one, other in zip(dropped, session._weights, strict=True):
+            self.assertTrue(torch.equal(one, other.detach()))
+        self.assertEqual(session.parity(3), first)
+
+    def test_dropout_drops_in_steps_alone(self) -> None:
+        session = training(NETWORK, Sgd(0.1, 0.0, 0.0))
+        weights = session._lowered.held
+        session.step()
+        stepped = weights["w"].detach().clone()
+        session.reset()
+        session._iterate(False)
+        self.assertFalse(torch.equal(stepped, weights["w"]))
+
+
+class Cells(unittest.TestCase):
+    cell: ClassVar[dict[str, Any]] = {
+        "model": {"name": "n", "source": "zoo", "graph": "00"},
+        "dims": {"batch": 1},
+        "precision": "fp32",
+        "mode": "inference",
+        "optimizer": None,
+        "engine": "pytorch/compiled",
+        "host_language": "python",
+        "device": "cpu",
+        "threads": 1,
+        "strategy": "single",
+        "world_size": 1,
+        "boundary": "step",
+        "factors": {"compile_mode": "max-autotune", "layout": "channels_last"},
+    }
+
+    def understood(self, **changes: Any) -> Any:
+        cell = decode(Cell, {**self.cell, **changes}, "cell")
+        assert isinstance(cell, Cell)
+        return understand(cell)
+
+    def test_a_cell_is_understood(self) -> None:
+        configuration = self.understood(precision="bf16")
+        self.assertEqual(configuration.compile_mode, "max-autotune")
+        self.assertEqual(configuration.element, torch.bfloat16)
+        self.assertTrue(configuration.channels_last)
+        eager = self.understood(engine="pytorch/python-eager", factors={})
+        self.assertEqual((eager.compile_mode, eager.channels_last), (None, False))
+
+    def test_what_it_cannot_do_is_unsupported(self) -> None:
+        refused: list[tuple[dict[str, Any], str]] = [
+            ({"engine": "pytorch/eager"}, "runs pytorch/python-eager and pytorch/compiled"),
+            ({"host_language": "rust"}, "driven from Python"),
+            ({"world_size": 2}, "world_size is 2"),
+            ({"boundary": "device"}, "boundary `device`"),
+            ({"threads": 0}, "threads cannot be 0"),
+            ({"precision": "tf32"}, "tf32"),
+            ({"mode": "training"}, "needs an optimizer"),
+            ({"factors": {"spin": "off"}}, "factor `spin` is not known"),
+            ({"factors": {"compile_mode": "fast"}}, "compile_mode is `fast`"),
+        ]
+        for changes, reason in refused:
+            with self.assertRaisesRegex(Failure, reason) as raised:
+                self.understood(**changes)
+            self.assertEqual(raised.exception.kind, Kind.UNSUPPORTED)
+
+    def test_fewer_threads_than_asked_for_are_refused(self) -> None:
+        for name, word in [("OMP_THREAD_LIMIT", "1"), ("OMP_DYNAMIC", "TRUE")]:
+            with self.assertRaisesRegex(Failure, name):
+                check_threads(2, {name: word})
+            check_threads(1, {name: word})
+        check_threads(2, {"OMP_THREAD_LIMIT": "2", "OMP_DYNAMIC": "false"})
+
+    def test_exceptions_become_typed_outcomes(self) -> None:
+        for text, kind in [
+            ("DefaultCPUAllocator: can't allocate memory: you tried …", Kind.OUT_OF_MEMORY),
+            ("CUDA out of memory. Tried to allocate 2 GiB", Kind.OUT_OF_MEMORY),
+            ("\"add_cpu\" not implemented for 'Half'", Kind.UNSUPPORTED),
+            ("The size of tensor a (3) must match", Kind.CRASHED),
+        ]:
+            self.assertEqual(classify("Conv c", text).kind, kind)
+
+    def test_there_is_no_such_device(self) -> None:
+        with self.assertRaises(Failure) as raised:
+            find("cuda:99")
+        self.assertEqual(raised.exception.kind, Kind.UNAVAILABLE)
+
+    def test_narrow_numbers_are_widened_and_lie_row_by_row(self) -> None:
+        tensor = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.bfloat16).T
+        told = parity.output(Quantity.OUTPUT, "y", tensor)
+        self.assertEqual(array.array("f", told.data).tolist(), [1.0, 3.0, 2.0, 4.0])
+        self.assertEqual(told.element, "f32")
+
+
+if __name__ == "__main__":
+    unittest.main()
