@@ -29,7 +29,7 @@ mod tests {
             .iter()
             .map(|e| e.description().name.clone())
             .collect();
-        assert_eq!(names, ["onnxruntime", "pytorch"]);
+        assert_eq!(names, ["onnxruntime", "tensorflow", "pytorch"]);
         for engine in &engines {
             assert!(engine.lock().is_some(), "{}", engine.description().name);
         }
