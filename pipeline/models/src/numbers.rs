@@ -7,7 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use schema::graph::{Fill, Parameter};
+use schema::{
+    Outcome, OutcomeKind,
+    graph::{Fill, Parameter},
+    protocol::Load,
+};
 
 use crate::{ModelError, fill};
 
@@ -25,6 +29,18 @@ struct Stored {
 }
 
 impl Numbers {
+    /// The numbers that a worker is to load.
+    ///
+    /// # Errors
+    /// `crashed`: the file of weights cannot be opened.
+    pub fn of(load: &Load) -> Result<Self, Outcome> {
+        let weights = load.files.as_ref().map(|files| files.weights.as_path());
+        Self::open(weights).map_err(|error| {
+            let reason = format!("the file of weights cannot be opened: {error}");
+            Outcome::new(OutcomeKind::Crashed, reason)
+        })
+    }
+
     /// Numbers by recipe, and those stored in the file at `path`, where there is one.
     ///
     /// # Errors

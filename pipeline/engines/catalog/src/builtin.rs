@@ -34,7 +34,10 @@ mod tests {
     fn every_kit_that_ships_is_described_rightly() {
         let kits = super::kits().unwrap();
         let labels: Vec<_> = kits.iter().map(crate::Kit::label).collect();
-        assert_eq!(labels, ["onnxruntime", "pytorch", "pytorch (python)"]);
+        assert_eq!(
+            labels,
+            ["onnxruntime", "pytorch (python)", "tensorflow", "pytorch"]
+        );
         for kit in &kits {
             assert!(kit.lock().is_some(), "{}", kit.label());
         }

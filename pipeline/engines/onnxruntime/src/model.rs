@@ -50,11 +50,7 @@ pub(crate) fn of(load: &Load, configuration: &Configuration) -> Result<Model, Ou
     if let Some(own) = own_file(load, precision) {
         return Ok(Model::File(own.to_owned()));
     }
-    let weights = load.files.as_ref().map(|files| files.weights.as_path());
-    let numbers = Numbers::open(weights).map_err(|error| {
-        let reason = format!("the file of weights cannot be opened: {error}");
-        Outcome::new(OutcomeKind::Crashed, reason)
-    })?;
+    let numbers = Numbers::of(load)?;
     let extensions = Extensions {
         multi_head_attention: configuration.fuses_attention,
     };

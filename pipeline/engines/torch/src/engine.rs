@@ -43,7 +43,7 @@ impl Engine for Torch {
         let place = Place::open(load.cell.device)?;
         apply(&configuration).map_err(|fault| fault.at("settings"))?;
         let start = Instant::now();
-        let numbers = Rc::new(numbers(load)?);
+        let numbers = Rc::new(Numbers::of(load)?);
         let (kind, channels_last) = (configuration.kind, configuration.channels_last);
         let mut maker = Maker::new(place, kind, channels_last, numbers);
         let (session, in_place): (Box<dyn Session>, _) = match configuration.optimizer {
@@ -74,15 +74,6 @@ impl Engine for Torch {
     fn reads_weights(&self) -> bool {
         true
     }
-}
-
-/// The numbers of the graph's parameters.
-fn numbers(load: &Load) -> Result<Numbers, Outcome> {
-    let weights = load.files.as_ref().map(|files| files.weights.as_path());
-    Numbers::open(weights).map_err(|error| {
-        let reason = format!("the file of weights cannot be opened: {error}");
-        Outcome::new(OutcomeKind::Crashed, reason)
-    })
 }
 
 /// Refuses a process in which OpenMP would silently run fewer threads than the cell says; PyTorch

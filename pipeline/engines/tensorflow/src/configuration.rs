@@ -1,0 +1,219 @@
+//! What a cell asks of TensorFlow, checked and in its words.
+
+use schema::{Boundary, Cell, Device, HostLanguage, Mode, Optimizer, Outcome, Precision};
+
+use crate::{
+    failure::{unavailable, unsupported},
+    tensors::Float,
+};
+
+/// The name of the engine in manifests.
+pub(crate) const ENGINE: &str = "tensorflow";
+
+/// The factor that decides whether weights are constants of the graph.
+const WEIGHTS: &str = "weights";
+
+/// A cell, understood.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Configuration {
+    /// What XLA compiles.
+    pub(crate) compilation: Compilation,
+    /// Element type of weights and activations.
+    pub(crate) float: Float,
+    /// Threads of one operator.
+    pub(crate) threads: i32,
+    /// Where the weights are.
+    pub(crate) weights: Weights,
+    /// The optimiser, when training.
+    pub(crate) optimizer: Option<Optimizer>,
+}
+
+/// What XLA compiles: the variants of this worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compilation {
+    /// Nothing.
+    None,
+    /// The whole step.
+    Whole,
+    /// Clusters of operators, as TensorFlow chooses them.
+    Clusters,
+}
+
+impl Compilation {
+    /// Every one.
+    pub(crate) const ALL: [Self; 3] = [Self::None, Self::Whole, Self::Clusters];
+
+    /// The variant that it is.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::None => "graph",
+            Self::Whole => "xla",
+            Self::Clusters => "xla-auto",
+        }
+    }
+}
+
+/// Where the weights are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weights {
+    /// As is best for what the cell does: frozen for inference, if they fit into a graph.
+    Auto,
+    /// Constants of the graph, which TensorFlow may fold into each other.
+    Frozen,
+    /// Variables, read in each step.
+    Variables,
+}
+
+impl Configuration {
+    /// Understands `cell`, or says what of it this worker does not run.
+    pub(crate) fn of(cell: &Cell) -> Result<Self, Outcome> {
+        let compilation = compilation(cell)?;
+        if cell.host_language != HostLanguage::Rust {
+            return Err(unsupported("this worker is driven from Rust"));
+        }
+        if cell.world_size != 1 {
+            return Err(unsupported(format!(
+                "world_size is {}, not 1",
+                cell.world_size
+            )));
+        }
+        if cell.boundary != Boundary::Step {
+            return Err(unsupported(format!(
+                "boundary `{}` is not implemented; `step` is",
+                cell.boundary
+            )));
+        }
+        if let Device::Cuda(_) = cell.device {
+            return Err(unavailable(format!(
+                "the installed TensorFlow is built for the CPU; the device is {}",
+                cell.device
+            )));
+        }
+        let threads = i32::try_from(cell.threads)
+            .ok()
+            .filter(|&threads| threads > 0)
+            .ok_or_else(|| unsupported(format!("threads cannot be {}", cell.threads)))?;
+        Ok(Self {
+            compilation,
+            float: float(cell.precision)?,
+            threads,
+            weights: weights(cell)?,
+            optimizer: optimizer(cell)?,
+        })
+    }
+}
+
+fn compilation(cell: &Cell) -> Result<Compilation, Outcome> {
+    let known = Compilation::ALL
+        .into_iter()
+        .find(|compilation| compilation.word() == cell.engine.variant);
+    match known {
+        Some(compilation) if cell.engine.engine == ENGINE => Ok(compilation),
+        _ => Err(unsupported(format!(
+            "this worker runs {}, not {}",
+            Compilation::ALL
+                .map(|known| format!("{ENGINE}/{}", known.word()))
+                .join(", "),
+            cell.engine
+        ))),
+    }
+}
+
+fn float(precision: Precision) -> Result<Float, Outcome> {
+    match precision {
+        Precision::Fp64 => Ok(Float::F64),
+        Precision::Fp32 => Ok(Float::F32),
+        Precision::Tf32 => Err(unsupported(
+            "tf32 is an arithmetic of NVIDIA GPUs; the device is cpu",
+        )),
+        Precision::Bf16 | Precision::Fp16 => Err(unsupported(format!(
+            "{ENGINE} is not run in {precision} here"
+        ))),
+    }
+}
+
+fn weights(cell: &Cell) -> Result<Weights, Outcome> {
+    if let Some(name) = cell.factors.keys().find(|name| *name != WEIGHTS) {
+        return Err(unsupported(format!(
+            "factor `{name}` is not known to {}; known: `{WEIGHTS}`",
+            cell.engine
+        )));
+    }
+    match (cell.factors.get(WEIGHTS).map(String::as_str), cell.mode) {
+        (None | Some("auto"), _) => Ok(Weights::Auto),
+        (Some("variables"), _) => Ok(Weights::Variables),
+        (Some("frozen"), Mode::Inference) => Ok(Weights::Frozen),
+        (Some("frozen"), Mode::Training) => Err(unsupported("frozen weights cannot be trained")),
+        (Some(other), _) => Err(unsupported(format!(
+            "{WEIGHTS} is `{other}`; known: `auto`, `frozen`, `variables`"
+        ))),
+    }
+}
+
+fn optimizer(cell: &Cell) -> Result<Option<Optimizer>, Outcome> {
+    match (cell.mode, cell.optimizer) {
+        (Mode::Inference, _) => Ok(None),
+        (Mode::Training, Some(optimizer)) => Ok(Some(optimizer)),
+        (Mode::Training, None) => Err(unsupported("training needs an optimizer")),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use schema::{Digest, EngineVariant, Model, ModelSource, OutcomeKind, Strategy};
+
+    use super::*;
+
+    /// A cell that this worker runs.
+    pub(crate) fn cell() -> Cell {
+        Cell {
+            model: Model {
+                name: "m".to_owned(),
+                source: ModelSource::Zoo,
+                graph: Digest::of_bytes(b"m"),
+            },
+            dims: BTreeMap::new(),
+            precision: Precision::Fp32,
+            mode: Mode::Inference,
+            optimizer: None,
+            engine: EngineVariant {
+                engine: ENGINE.to_owned(),
+                variant: "graph".to_owned(),
+            },
+            host_language: HostLanguage::Rust,
+            device: Device::Cpu,
+            threads: 1,
+            strategy: Strategy::Single,
+            world_size: 1,
+            boundary: Boundary::Step,
+            factors: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn weights_are_frozen_only_where_nothing_trains_them() {
+        let mut cell = cell();
+        assert_eq!(weights(&cell), Ok(Weights::Auto));
+        cell.factors.insert(WEIGHTS.to_owned(), "frozen".to_owned());
+        assert_eq!(weights(&cell), Ok(Weights::Frozen));
+        cell.mode = Mode::Training;
+        let outcome = weights(&cell).unwrap_err();
+        assert_eq!(outcome.kind, OutcomeKind::Unsupported);
+        cell.factors.insert(WEIGHTS.to_owned(), "thawed".to_owned());
+        assert!(weights(&cell).unwrap_err().reason.contains("thawed"));
+    }
+
+    #[test]
+    fn variants_are_known_by_their_words() {
+        let mut cell = cell();
+        for known in Compilation::ALL {
+            cell.engine.variant = known.word().to_owned();
+            assert_eq!(compilation(&cell), Ok(known));
+        }
+        cell.engine.variant = "eager".to_owned();
+        let outcome = compilation(&cell).unwrap_err();
+        assert!(outcome.reason.contains("tensorflow/eager"), "{outcome:?}");
+    }
+}

@@ -1,0 +1,122 @@
+//! TensorFlow as the worker's loop sees it.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use models::Numbers;
+use schema::{Outcome, protocol::Load};
+use worker::{Engine, Identity, LoadReport, Session};
+
+use crate::{
+    configuration::{Compilation, Configuration, ENGINE},
+    inference::Inference,
+    library, proto,
+    tensors::{Float, Maker},
+    training::Training,
+};
+
+/// The variable by which TensorFlow is told whether to compute with oneDNN.
+const ONEDNN: &str = "TF_ENABLE_ONEDNN_OPTS";
+
+/// TensorFlow, before it has a network.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TensorFlow;
+
+impl Engine for TensorFlow {
+    /// A library that cannot be loaded is told of in the answer to `load`.
+    fn hello(&self) -> Identity {
+        Identity {
+            engine: ENGINE.to_owned(),
+            versions: library::open()
+                .ok()
+                .map(|version| (ENGINE.to_owned(), version.to_owned()))
+                .into_iter()
+                .collect(),
+            worker: env!("PHOTOFINISH_WORKER_DIGEST").parse().ok(),
+            variants: Compilation::ALL
+                .map(|variant| variant.word().to_owned())
+                .to_vec(),
+        }
+    }
+
+    fn load(&mut self, load: &Load) -> Result<(Box<dyn Session>, LoadReport), Outcome> {
+        let configuration = Configuration::of(&load.cell)?;
+        library::open()?;
+        let start = Instant::now();
+        let mut maker = Maker::new(configuration.float, Rc::new(Numbers::of(load)?));
+        let (session, weights): (Box<dyn Session>, _) = match configuration.optimizer {
+            None => {
+                let session = Inference::build(&load.graph, &configuration, &mut maker)?;
+                let weights = if session.is_frozen() {
+                    "constants"
+                } else {
+                    "variables"
+                };
+                (Box::new(session), weights)
+            }
+            Some(optimizer) => {
+                let session = Training::build(&load.graph, optimizer, &configuration, &mut maker)?;
+                (Box::new(session), "variables")
+            }
+        };
+        let report = LoadReport {
+            fill_ns: nanoseconds(maker.filling),
+            build_ns: nanoseconds(start.elapsed().saturating_sub(maker.filling)),
+            // Grappler and XLA work when a step is run for the first time.
+            compile_ns: 0,
+            threads: None,
+            spin: "spin a while, then sleep (Eigen's default)".to_owned(),
+            settings: settings(&configuration, weights),
+        };
+        Ok((session, report))
+    }
+
+    fn reads_weights(&self) -> bool {
+        true
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn settings(configuration: &Configuration, weights: &str) -> BTreeMap<String, String> {
+    let element = match configuration.float {
+        Float::F32 => "float",
+        Float::F64 => "double",
+    };
+    let xla = match configuration.compilation {
+        Compilation::None => "off",
+        Compilation::Whole => "the whole step, compiled in the first",
+        Compilation::Clusters => "clusters, compiled in the first steps",
+    };
+    let grappler = "on (default)";
+    let onednn = env::var(ONEDNN).map_or_else(
+        |_| "as the processor has it (default)".to_owned(),
+        |value| format!("{ONEDNN}={value}"),
+    );
+    let mut settings: BTreeMap<String, String> = [
+        ("element type", element.to_owned()),
+        ("graph optimization", grappler.to_owned()),
+        (
+            "inputs and outputs",
+            "fed and fetched without a copy".to_owned(),
+        ),
+        ("inter-op threads", proto::INTER_OP_THREADS.to_string()),
+        ("intra-op threads", configuration.threads.to_string()),
+        ("memory layout of images", "channels last".to_owned()),
+        ("oneDNN", onednn),
+        ("weights", weights.to_owned()),
+        ("XLA", xla.to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    if let Some(optimizer) = configuration.optimizer {
+        settings.insert("optimizer".to_owned(), optimizer.name().to_owned());
+    }
+    settings
+}

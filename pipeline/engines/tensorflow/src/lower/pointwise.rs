@@ -1,0 +1,148 @@
+//! Operators that treat every element by itself.
+
+use schema::graph::{Approximation, Node, Op};
+use tensorflow::Output;
+
+use super::{Lowering, Pass, Value, decimal};
+use crate::{
+    builder::Made,
+    builder::narrow,
+    failure::Fault,
+    form::{Form, Order},
+};
+
+/// Seed of dropout; with the number of the operation it is a stream of its own.
+const SEED: i64 = 1;
+
+impl Lowering<'_> {
+    /// An operator of one operand, whatever its order.
+    pub(super) fn pointwise(&mut self, node: &Node) -> Result<Value, Fault> {
+        let value = self.operand(node, 0)?;
+        let x = &value.output;
+        let builder = &mut self.builder;
+        let output = match &node.op {
+            Op::Relu => builder.op("Relu", &[x])?,
+            Op::Clip { min, max } if *min == 0.0 && *max == 6.0 => builder.op("Relu6", &[x])?,
+            Op::Clip { min, max } => {
+                let (low, high) = (
+                    builder.scalar(decimal(*min))?,
+                    builder.scalar(decimal(*max))?,
+                );
+                let bounded = builder.op("Maximum", &[x, &low])?;
+                builder.op("Minimum", &[&bounded, &high])?
+            }
+            Op::Sigmoid => builder.op("Sigmoid", &[x])?,
+            Op::Silu => {
+                let gate = builder.op("Sigmoid", &[x])?;
+                builder.op("Mul", &[x, &gate])?
+            }
+            Op::Tanh => builder.op("Tanh", &[x])?,
+            Op::Gelu { approximate } => self.gelu(x, *approximate)?,
+            Op::Dropout { ratio } if self.pass == Pass::Training && *ratio > 0.0 => {
+                self.dropout(&value, decimal(*ratio))?
+            }
+            _ => value.output.clone(),
+        };
+        Ok(Value { output, ..value })
+    }
+
+    /// As `tf.nn.gelu` composes it.
+    fn gelu(&mut self, x: &Output, approximate: Approximation) -> Made<Output> {
+        let builder = &mut self.builder;
+        let (half, one) = (builder.scalar(0.5)?, builder.scalar(1.0)?);
+        let inner = match approximate {
+            Approximation::None => {
+                let root = builder.scalar(std::f64::consts::SQRT_2)?;
+                let scaled = builder.op("RealDiv", &[x, &root])?;
+                builder.op("Erf", &[&scaled])?
+            }
+            Approximation::Tanh => {
+                let (three, coefficient) = (builder.scalar(3.0)?, builder.scalar(0.044_715)?);
+                let slope = builder.scalar((2.0 / std::f64::consts::PI).sqrt())?;
+                let cube = builder.op("Pow", &[x, &three])?;
+                let bend = builder.op("Mul", &[&coefficient, &cube])?;
+                let sum = builder.op("AddV2", &[x, &bend])?;
+                let scaled = builder.op("Mul", &[&slope, &sum])?;
+                builder.op("Tanh", &[&scaled])?
+            }
+        };
+        let share = builder.op("AddV2", &[&one, &inner])?;
+        let halved = builder.op("Mul", &[&half, x])?;
+        builder.op("Mul", &[&halved, &share])
+    }
+
+    /// As `tf.nn.dropout` composes it.
+    fn dropout(&mut self, value: &Value, ratio: f64) -> Made<Output> {
+        let builder = &mut self.builder;
+        let element = builder.float.data_type();
+        let dims = builder.integers(&narrow(&value.form.dims())?)?;
+        let random = builder.with("RandomUniform", &[&dims], |random| {
+            random.set_attr_type("dtype", element)?;
+            Ok(random.set_attr_int("seed", SEED)?)
+        })?;
+        let rate = builder.scalar(ratio)?;
+        let kept = builder.op("GreaterEqual", &[&random, &rate])?;
+        let mask = builder.with("Cast", &[&kept], |cast| {
+            Ok(cast.set_attr_type("DstT", element)?)
+        })?;
+        let scale = builder.scalar(1.0 / (1.0 - ratio))?;
+        let scaled = builder.op("Mul", &[&value.output, &scale])?;
+        builder.op("Mul", &[&scaled, &mask])
+    }
+
+    /// A sum or a product, with broadcasting.
+    pub(super) fn binary(&mut self, node: &Node, kind: &str) -> Result<Value, Fault> {
+        let (a, b) = (self.operand(node, 0)?, self.operand(node, 1)?);
+        let rank = a.form.shape.len().max(b.form.shape.len());
+        let leads = |value: &Value| {
+            value.form.order == Order::ChannelsLast && value.form.shape.len() == rank
+        };
+        let order = if leads(&a) || leads(&b) {
+            Order::ChannelsLast
+        } else {
+            Order::Plain
+        };
+        let (a, b) = (
+            self.aligned(&a, rank, order)?,
+            self.aligned(&b, rank, order)?,
+        );
+        let output = self.builder.op(kind, &[&a, &b])?;
+        self.made_in(node, output, order)
+    }
+
+    /// `value` in `order` with at least as many axes as that needs, new ones in front.
+    fn aligned(&mut self, value: &Value, rank: usize, order: Order) -> Result<Output, Fault> {
+        let missing = rank.saturating_sub(value.form.shape.len());
+        let one = value.form.shape.iter().all(|&size| size == 1);
+        if order == Order::Plain || missing == 0 || one {
+            return self.ordered(value, if missing == 0 { order } else { Order::Plain });
+        }
+        let mut shape = vec![1; missing];
+        shape.extend(&value.form.shape);
+        let plain = self.plain(value)?;
+        let output = self.builder.reshape(&plain, &shape)?;
+        let form = Form::new(&shape, Order::Plain);
+        self.ordered(&Value { output, form }, order)
+    }
+
+    /// Softmax along any axis; TensorFlow's is along the last.
+    pub(super) fn softmax(&mut self, node: &Node, axis: i64) -> Result<Value, Fault> {
+        let x = self.plain_operand(node, 0)?;
+        let rank = self.output_shape(node)?.len();
+        let axis = if axis < 0 {
+            rank.checked_add_signed(isize::try_from(axis).unwrap_or(isize::MIN))
+        } else {
+            usize::try_from(axis).ok()
+        };
+        let axis = axis
+            .filter(|&axis| axis < rank)
+            .ok_or_else(|| Fault::Unsupported("has no such axis".to_owned()))?;
+        let mut axes: Vec<usize> = (0..rank).collect();
+        axes.swap(axis, rank - 1);
+        // A swap undoes itself.
+        let moved = self.builder.transpose(&x, &axes)?;
+        let shares = self.builder.op("Softmax", &[&moved])?;
+        let output = self.builder.transpose(&shares, &axes)?;
+        self.made(node, output)
+    }
+}

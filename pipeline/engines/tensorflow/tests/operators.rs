@@ -1,0 +1,345 @@
+//! Every operator against ONNX Runtime, which shares no code with this worker but the graph.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+#[path = "../../onnxruntime/tests/support/library.rs"]
+mod library;
+
+use common::{
+    Array, Operand, Sketch, arrays, buffer, cell, conv, fed, held, indices, outputs, relative_l2,
+    single,
+};
+use library::library;
+use photofinish_worker_onnxruntime::OnnxRuntime;
+use schema::{
+    EngineVariant, Graph, Precision,
+    graph::{Approximation, Op},
+    protocol::Load,
+};
+use worker::Engine as _;
+
+fn onnx_outputs(graph: &Graph) -> Vec<Array> {
+    let mut cell = cell(graph, Precision::Fp32, None);
+    cell.engine = EngineVariant {
+        engine: "onnxruntime".to_owned(),
+        variant: "cpu".to_owned(),
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let load = Load {
+        cell,
+        graph: graph.clone(),
+        files: None,
+        scratch: scratch.path().to_owned(),
+    };
+    let (mut session, _) = OnnxRuntime::at(library()).load(&load).unwrap();
+    arrays(&session.parity(1).unwrap().tensors)
+}
+
+/// Runs `graph` in every way in which operators differ.
+fn agree(what: &str, graph: &Graph) {
+    let expected = onnx_outputs(graph);
+    for (precision, variant, weights) in [
+        (Precision::Fp32, "graph", "frozen"),
+        (Precision::Fp32, "graph", "variables"),
+        (Precision::Fp64, "graph", "frozen"),
+        (Precision::Fp32, "xla", "variables"),
+    ] {
+        let actual = outputs(graph, precision, variant, weights);
+        assert_eq!(actual.len(), expected.len(), "{what}");
+        for (actual, expected) in actual.iter().zip(&expected) {
+            assert_eq!(actual.shape, expected.shape, "{what} {variant}");
+            let error = relative_l2(actual, expected);
+            assert!(
+                error < 2e-6,
+                "{what} {precision} {variant} {weights}: {error:e}"
+            );
+        }
+    }
+}
+
+fn check(op: Op, operands: &[Operand]) {
+    let what = format!("{op:?}");
+    agree(&what, &single(op, operands));
+}
+
+#[test]
+fn convolutions_with_every_attribute() {
+    let image = fed("x", &[2, 4, 7, 6]);
+    for (strides, pads, dilations, group, bias) in [
+        ([1, 1], [0; 4], [1, 1], 1, false),
+        ([1, 1], [1, 1, 1, 0], [1, 1], 1, true),
+        ([2, 1], [1, 1, 1, 1], [1, 1], 1, true),
+        ([1, 2], [0, 1, 2, 0], [2, 1], 2, true),
+        ([2, 2], [1, 1, 1, 1], [1, 1], 4, true),
+        ([1, 2], [1, 0, 1, 0], [1, 1], 4, false),
+    ] {
+        let out = 8;
+        let mut operands = vec![image.clone(), held("w", &[out, 4 / group, 3, 2])];
+        if bias {
+            operands.push(held("b", &[out]));
+        }
+        let op = Op::Conv {
+            strides,
+            pads,
+            dilations,
+            group,
+        };
+        check(op, &operands);
+    }
+}
+
+#[test]
+fn pools_with_even_and_uneven_padding() {
+    let x = [fed("x", &[2, 3, 7, 8])];
+    for (pads, ceil_mode) in [
+        ([0; 4], false),
+        ([0; 4], true),
+        ([1; 4], false),
+        ([1; 4], true),
+        ([0, 0, 1, 0], false),
+        ([0, 0, 1, 1], false),
+    ] {
+        let op = Op::MaxPool {
+            kernel: [3, 3],
+            strides: [2, 2],
+            pads,
+            ceil_mode,
+        };
+        check(op, &x);
+    }
+    for pads in [[0; 4], [1; 4], [0, 0, 1, 1]] {
+        for count_include_pad in [true, false] {
+            for stride in [1, 2] {
+                let op = Op::AveragePool {
+                    kernel: [3, 3],
+                    strides: [stride; 2],
+                    pads,
+                    count_include_pad,
+                };
+                check(op, &x);
+            }
+        }
+    }
+    check(Op::GlobalAveragePool, &x);
+}
+
+#[test]
+fn normalisations() {
+    for shape in [&[2, 3, 4, 5][..], &[4, 3]] {
+        let operands = [
+            fed("x", shape),
+            held("scale", &[3]),
+            held("bias", &[3]),
+            buffer("mean", 3),
+            buffer("var", 3),
+        ];
+        let op = Op::BatchNormalization {
+            epsilon: 1e-3,
+            momentum: 0.1,
+        };
+        check(op, &operands);
+    }
+    let operands = [
+        fed("x", &[2, 3, 5]),
+        held("scale", &[5]),
+        held("bias", &[5]),
+    ];
+    for epsilon in [1e-5, 1e-2] {
+        check(Op::LayerNormalization { epsilon }, &operands);
+    }
+}
+
+#[test]
+fn pointwise_operators() {
+    let clip = |min, max| Op::Clip { min, max };
+    let gelu = |approximate| Op::Gelu { approximate };
+    for shape in [&[3, 4][..], &[2, 3, 4, 5]] {
+        for op in [
+            Op::Relu,
+            clip(-0.5, 1.5),
+            clip(0.0, 6.0),
+            Op::Sigmoid,
+            Op::Silu,
+            Op::Tanh,
+            gelu(Approximation::None),
+            gelu(Approximation::Tanh),
+            Op::Dropout { ratio: 0.5 },
+            Op::Softmax { axis: 0 },
+            Op::Softmax { axis: -1 },
+            Op::Softmax { axis: 1 },
+        ] {
+            check(op, &[fed("x", shape)]);
+        }
+    }
+}
+
+#[test]
+fn sums_and_products_broadcast() {
+    for (x, y) in [
+        (&[2, 3, 4][..], &[3, 1][..]),
+        (&[2, 3, 4, 5], &[2, 3, 1, 1]),
+        (&[2, 3, 4, 5], &[3, 1, 1]),
+        (&[2, 3, 4, 5], &[5]),
+        (&[2, 3, 4, 5], &[]),
+        (&[1], &[2, 3, 4, 5]),
+        (&[2, 3, 4, 5], &[6, 2, 3, 4, 5]),
+    ] {
+        check(Op::Add, &[fed("x", x), held("y", y)]);
+        check(Op::Mul, &[fed("x", x), held("y", y)]);
+    }
+}
+
+#[test]
+fn matrix_products() {
+    for (a, b) in [
+        (&[3, 4][..], &[4, 5][..]),
+        (&[2, 3, 4], &[4, 5]),
+        (&[2, 3, 4], &[2, 4, 5]),
+        (&[6, 1, 3, 4], &[2, 4, 5]),
+    ] {
+        check(Op::MatMul, &[fed("a", a), fed("b", b)]);
+    }
+    for x in [&[3, 4][..], &[2, 3, 4], &[4]] {
+        for bias in [false, true] {
+            let mut linear = vec![fed("x", x), held("w", &[5, 4])];
+            let mut gemm = vec![fed("x", x), held("w", &[4, 5])];
+            if bias {
+                linear.push(held("b", &[5]));
+                gemm.push(held("b", &[5]));
+            }
+            check(Op::Linear, &linear);
+            check(Op::Gemm, &gemm);
+        }
+    }
+}
+
+#[test]
+fn attention_sees_what_it_may() {
+    for (heads, causal, keys) in [(3, false, 4), (3, true, 4), (1, false, 5)] {
+        let operands = [
+            fed("q", &[2, 4, 6]),
+            fed("k", &[2, keys, 6]),
+            fed("v", &[2, keys, 6]),
+        ];
+        check(Op::Attention { heads, causal }, &operands);
+    }
+}
+
+#[test]
+fn shapes_and_places() {
+    for axis in 0..4 {
+        check(Op::Flatten { axis }, &[fed("x", &[2, 3, 4, 5])]);
+    }
+    let reshape = |shape: &[u64]| Op::Reshape {
+        shape: shape.to_vec(),
+    };
+    check(reshape(&[2, 3, 20]), &[fed("x", &[2, 3, 4, 5])]);
+    check(reshape(&[6, 20]), &[fed("x", &[2, 3, 4, 5])]);
+    check(reshape(&[2, 3, 2, 10]), &[fed("x", &[2, 3, 4, 5])]);
+    for perm in [[0, 2, 3, 1], [0, 3, 1, 2], [3, 2, 1, 0], [0, 1, 2, 3]] {
+        let op = Op::Transpose {
+            perm: perm.to_vec(),
+        };
+        check(op, &[fed("x", &[2, 3, 4, 5])]);
+    }
+    for axis in 0..4 {
+        let op = Op::Slice {
+            axis,
+            start: 1,
+            end: 2,
+        };
+        check(op, &[fed("x", &[2, 3, 4, 5])]);
+        let mut shape = [2, 3, 4, 5];
+        shape[axis as usize] = 1;
+        check(Op::Squeeze { axis }, &[fed("x", &shape)]);
+        check(
+            Op::Concat { axis },
+            &[fed("x", &shape), fed("y", &[2, 3, 4, 5])],
+        );
+    }
+    check(Op::Concat { axis: 1 }, &[fed("x", &[2, 3])]);
+    for (from, to) in [
+        (&[1, 1, 3][..], vec![2, 1, 3]),
+        (&[2, 1], vec![4, 1, 3]),
+        (&[2, 1, 4, 5], vec![2, 3, 4, 5]),
+    ] {
+        check(Op::Expand { shape: to }, &[fed("x", from)]);
+    }
+    check(
+        Op::Gather,
+        &[held("table", &[5, 4]), indices("i", &[2, 3], 5)],
+    );
+}
+
+/// What convolutions leave with channels last keeps its meaning wherever it goes.
+#[test]
+fn channels_last_is_nobody_elses_business() {
+    let ends: [fn(&mut Sketch, Operand) -> Operand; 7] = [
+        |sketch, x| sketch.node(Op::Flatten { axis: 1 }, &[x]),
+        |sketch, x| {
+            let flat = sketch.node(
+                Op::Reshape {
+                    shape: vec![2, 8, 12],
+                },
+                &[x],
+            );
+            let perm = vec![0, 2, 1];
+            sketch.node(Op::Transpose { perm }, &[flat])
+        },
+        |sketch, x| {
+            let flat = sketch.node(
+                Op::Reshape {
+                    shape: vec![2, 8, 12],
+                },
+                &[x],
+            );
+            let sum = sketch.node(Op::Add, &[flat, held("bias", &[8, 1])]);
+            sketch.node(Op::Softmax { axis: -1 }, &[sum])
+        },
+        |sketch, x| {
+            let pooled = sketch.node(Op::GlobalAveragePool, std::slice::from_ref(&x));
+            let gate = sketch.node(Op::Sigmoid, &[pooled]);
+            sketch.node(Op::Mul, &[x, gate])
+        },
+        |sketch, x| {
+            let pooled = sketch.node(Op::GlobalAveragePool, &[x]);
+            let flat = sketch.node(Op::Flatten { axis: 1 }, &[pooled]);
+            sketch.node(Op::Linear, &[flat, held("fc", &[5, 8])])
+        },
+        |sketch, x| sketch.node(Op::MatMul, &[x, held("matrix", &[3, 7])]),
+        |sketch, x| sketch.node(Op::Add, &[x, held("grid", &[8, 4, 3])]),
+    ];
+    for (number, end) in ends.into_iter().enumerate() {
+        let mut sketch = Sketch::new("net");
+        let x = sketch.node(
+            conv(1, 1, 1),
+            &[fed("x", &[2, 4, 4, 3]), held("w", &[8, 4, 3, 3])],
+        );
+        let output = end(&mut sketch, x);
+        agree(&format!("end {number}"), &sketch.end(&output));
+    }
+}
+
+#[test]
+fn weights_that_two_operators_read_keep_their_meaning() {
+    let mut sketch = Sketch::new("tied");
+    let table = held("table", &[5, 4]);
+    let rows = sketch.node(Op::Gather, &[table.clone(), indices("i", &[2, 3], 5)]);
+    let logits = sketch.node(Op::Linear, &[rows, table]);
+    agree("table", &sketch.end(&logits));
+
+    let mut sketch = Sketch::new("filters");
+    let weight = held("w", &[4, 1, 3, 3]);
+    let deep = sketch.node(conv(1, 1, 4), &[fed("x", &[1, 4, 5, 5]), weight.clone()]);
+    let first = sketch.node(
+        Op::Slice {
+            axis: 1,
+            start: 0,
+            end: 1,
+        },
+        &[deep],
+    );
+    let shallow = sketch.node(conv(2, 0, 1), &[first, weight]);
+    agree("filters", &sketch.end(&shallow));
+}
