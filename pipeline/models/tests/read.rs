@@ -1,6 +1,8 @@
 //! The ONNX reader: what the writer writes is read back, what exporters write around it is resolved,
 //! and what is broken or hostile is refused.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use photofinish_models::{

@@ -384,8 +384,8 @@ fn elementary(import: &mut Import<'_>, step: Step) -> Result<Vec<Plain>, String>
             let inverse = inverse.ok_or("divides by what is computed")?;
             one(Op::Mul, vec![a.clone(), inverse])
         }
-        (Work::Pow(power), [x]) if power == 2.0 => one(Op::Mul, vec![x.clone(), x.clone()]),
-        (Work::Pow(power), [x]) if power == 3.0 => {
+        (Work::Pow(2.0), [x]) => one(Op::Mul, vec![x.clone(), x.clone()]),
+        (Work::Pow(3.0), [x]) => {
             let square = import.fresh(&format!("{output}.square"));
             Ok(vec![
                 (Op::Mul, vec![x.clone(), x.clone()], square.clone()),
