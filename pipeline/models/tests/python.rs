@@ -38,6 +38,7 @@ fn the_fills_that_python_is_tested_with_are_ours() {
         ("ones", Fill::Constant { value: 0.1 }, vec![2, 3]),
         ("position_ids", Fill::Positions, vec![2, 5]),
         ("empty", uniform(0.0, 1.0), vec![0, 3]),
+        ("mask", Fill::CausalMask { width: 5 }, vec![3, 5]),
     ]
     .into_iter()
     .map(|(name, fill, shape)| {

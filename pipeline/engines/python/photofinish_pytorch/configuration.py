@@ -22,6 +22,8 @@ VARIANTS = (EAGER, COMPILED)
 LAYOUT = "layout"
 COMPILE_MODE = "compile_mode"
 LAYOUTS = ("nchw", "channels_last")
+FORMS = ("recurrent", "attention")
+"""Factors that decided which graph this worker is sent; there is nothing left to do about them."""
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune")
 
 _ELEMENTS = {
@@ -69,7 +71,7 @@ def understand(cell: Cell) -> Configuration:
         raise unsupported("tf32 is an arithmetic of NVIDIA GPUs; the device is cpu")
     if cell.mode is Mode.TRAINING and cell.optimizer is None:
         raise unsupported("training needs an optimizer")
-    known_factors = (LAYOUT, COMPILE_MODE) if variant == COMPILED else (LAYOUT,)
+    known_factors = (LAYOUT, *FORMS, *((COMPILE_MODE,) if variant == COMPILED else ()))
     for name in cell.factors:
         if name not in known_factors:
             known = "`, `".join(known_factors)

@@ -52,7 +52,8 @@ class Torch:
             on_cpu = not place.is_cuda
             settings |= compilation.prepare(configuration.threads, on_cpu, load.scratch)
         start = time.perf_counter_ns()
-        maker = Maker(place.device, configuration.element, configuration.channels_last)
+        weights = load.files.weights if load.files else None
+        maker = Maker(place.device, configuration.element, configuration.channels_last, weights)
         session, lowered = _build(load.graph, configuration, maker, place)
         place.synchronize()
         built = time.perf_counter_ns()

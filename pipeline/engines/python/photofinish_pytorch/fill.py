@@ -9,7 +9,18 @@ import struct
 
 import torch
 
-from photofinish_worker.graph import Constant, Fill, Integers, Positions, Sinusoids, Uniform
+from photofinish_worker.graph import (
+    CausalMask,
+    Constant,
+    ElementType,
+    Fill,
+    Integers,
+    Positions,
+    Sinusoids,
+    Stored,
+    Uniform,
+)
+from photofinish_worker.outcome import Failure, Kind
 
 _GOLDEN_GAMMA = 0x9E3779B97F4A7C15
 _CHUNK = 1 << 20
@@ -25,6 +36,10 @@ def floats(name: str, fill: Fill, shape: tuple[int, ...]) -> torch.Tensor:
     count = math.prod(shape)
     if isinstance(fill, Sinusoids):
         return _sinusoids(fill.width, count).reshape(shape)
+    if isinstance(fill, CausalMask):
+        return _causal_mask(fill.width, count).reshape(shape)
+    if isinstance(fill, Stored):
+        raise _nowhere(name)
     low, high = _binary32(fill.low), _binary32(fill.high)
     span = _binary32(high - low)
     numbers = torch.empty(count, dtype=torch.float32)
@@ -37,7 +52,9 @@ def floats(name: str, fill: Fill, shape: tuple[int, ...]) -> torch.Tensor:
 
 def integers(name: str, fill: Fill, shape: tuple[int, ...]) -> torch.Tensor:
     """The 64-bit integers of the tensor called `name`, in `shape`."""
-    if isinstance(fill, Uniform | Sinusoids):
+    if isinstance(fill, Stored):
+        raise _nowhere(name)
+    if isinstance(fill, Uniform | Sinusoids | CausalMask):
         return floats(name, fill, shape).to(torch.int64)
     if isinstance(fill, Constant):
         return torch.full(shape, int(fill.value), dtype=torch.int64)
@@ -53,7 +70,13 @@ def integers(name: str, fill: Fill, shape: tuple[int, ...]) -> torch.Tensor:
 
 def makes_integers(fill: Fill) -> bool:
     """Whether the fill describes integers: a parameter with such a fill holds 64-bit integers."""
+    if isinstance(fill, Stored):
+        return fill.element is ElementType.INT64
     return isinstance(fill, Integers | Positions)
+
+
+def _nowhere(name: str) -> Failure:
+    return Failure(Kind.CRASHED, f"{name}: its numbers are in a file that nobody named")
 
 
 def _chunks(numbers: torch.Tensor) -> list[tuple[int, torch.Tensor]]:
@@ -104,6 +127,13 @@ def _sinusoids(width: int, count: int) -> torch.Tensor:
     exponent = (column % half).to(torch.float64) * -2.0 / width
     angle = position.to(torch.float64) * torch.pow(10_000.0, exponent)
     return torch.where(column < half, angle.sin(), angle.cos()).to(torch.float32)
+
+
+def _causal_mask(width: int, count: int) -> torch.Tensor:
+    width = max(1, width)
+    index = torch.arange(count, dtype=torch.int64)
+    seen = index % width <= index // width
+    return torch.zeros(count, dtype=torch.float32).masked_fill_(~seen, -math.inf)
 
 
 def _binary32(number: float) -> float:

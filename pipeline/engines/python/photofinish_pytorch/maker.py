@@ -4,17 +4,25 @@ import time
 
 import torch
 
-from photofinish_pytorch import fill
+from photofinish_pytorch import fill, stored
 from photofinish_pytorch.failure import at
-from photofinish_worker.graph import ElementType, Input, Parameter
+from photofinish_worker.graph import ElementType, Input, Parameter, Stored
 from photofinish_worker.outcome import Failure, Kind
 
 
 class Maker:
     """Makes tensors on the device, and keeps the time that making their numbers takes."""
 
-    def __init__(self, device: torch.device, element: torch.dtype, channels_last: bool) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        element: torch.dtype,
+        channels_last: bool,
+        weights: str | None = None,
+    ) -> None:
         self.filling_ns = 0
+        self._weights = weights
+        """The file of the user's own weights."""
         self._device = device
         self._element = element
         self._channels_last = channels_last
@@ -34,7 +42,10 @@ class Maker:
             if any(size >= 2**63 for size in wanted.shape):
                 raise Failure(Kind.OUT_OF_MEMORY, f"{wanted.name}: does not fit in memory")
             start = time.perf_counter_ns()
-            tensor = numbers(wanted.name, wanted.fill, wanted.shape)
+            if isinstance(wanted.fill, Stored) and self._weights is not None:
+                tensor = stored.read(self._weights, wanted.name, wanted.fill, wanted.shape)
+            else:
+                tensor = numbers(wanted.name, wanted.fill, wanted.shape)
             self.filling_ns += time.perf_counter_ns() - start
             if floats:
                 tensor = tensor.to(self._element)

@@ -22,6 +22,8 @@ def arity(op: Op) -> range:
             return range(5, 6)
         case ops.LayerNormalization() | ops.Attention():
             return range(3, 4)
+        case ops.LSTM() | ops.GRU():
+            return range(5, 10)
         case ops.Add() | ops.Mul() | ops.MatMul() | ops.Gather():
             return range(2, 3)
         case ops.Concat():
@@ -96,6 +98,8 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
             return _gemm(emit, x, second, third)
         case ops.Attention(heads, causal):
             return _attention(emit, operands, heads, causal)
+        case ops.LSTM(bidirectional) | ops.GRU(bidirectional):
+            return _recurrent(emit, op, x, rest, trains, bidirectional)
         case ops.MaxPool(kernel, strides, pads, ceil_mode):
             windows = _windows(emit, x, kernel, strides, pads, ceil_mode)
             x, padding = _bordered_window(emit, x, kernel, pads, float("-inf"))
@@ -144,6 +148,28 @@ def _gemm(emit: Emitter, x: Value, weight: Value, bias: Value | None) -> Value:
     else:
         product = emit.call(torch.addmm, bias, rows, weight)
     return emit.method("view", product, (*x.shape[:-1], weight.shape[1]))
+
+
+def _recurrent(
+    emit: Emitter, op: Op, x: Value, parameters: list[Value], trains: bool, bidirectional: bool
+) -> Value:
+    """A layer as `torch.nn.LSTM` and `torch.nn.GRU` call it: states of zeros, batch first.
+
+    What PyTorch calls training matters to cuDNN alone: whether it keeps what the backward pass
+    reads.
+    """
+    directions = 2 if bidirectional else 1
+    if len(parameters) != 4 * directions:
+        raise unsupported(f"{emit.place}: has {len(parameters)} parameters")
+    size = parameters[1].shape[-1]
+    zeros = emit.method("new_zeros", x, (directions, x.shape[0], size))
+    weights = tuple(parameters)
+    rest = (weights, True, 1, 0.0, trains, bidirectional, True)
+    if isinstance(op, ops.LSTM):
+        made = emit.call(torch.lstm, x, (zeros, zeros), *rest)
+    else:
+        made = emit.call(torch.gru, x, zeros, *rest)
+    return emit.call(operator.getitem, made, 0)
 
 
 def _attention(emit: Emitter, operands: list[Value], heads: int, causal: bool) -> Value:

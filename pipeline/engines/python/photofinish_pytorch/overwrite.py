@@ -21,8 +21,10 @@ _SHARES_MEMORY = (
     ops.Squeeze,
     ops.Expand,
     ops.Dropout,
-    # Joining the heads may be a view.
+    # Joining the heads may be a view, as may turning time and batch.
     ops.Attention,
+    ops.LSTM,
+    ops.GRU,
 )
 """Operators whose output may share memory with an input."""
 
@@ -33,9 +35,11 @@ _GRADIENT_READS_OUTPUT = (
     ops.Tanh,
     ops.Softmax,
     ops.Attention,
+    ops.LSTM,
+    ops.GRU,
 )
 """Operators whose gradient autograd computes from their output (`derivatives.yaml` of PyTorch:
-formulas that name `result`; `clip` when it ran in place)."""
+formulas that name `result`; `clip` when it ran in place), or whose kernel keeps it."""
 
 
 class Overwrites:

@@ -60,7 +60,24 @@ class Sinusoids(Tagged):
     width: int
 
 
-Fill = Uniform | Integers | Constant | Positions | Sinusoids
+@dataclass(frozen=True, slots=True)
+class CausalMask(Tagged):
+    """Rows of zeros up to the row's own position, and of negative infinity behind it."""
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Tagged):
+    """Numbers of the user's own, little-endian, in the file that `ModelFiles.weights` names."""
+
+    element: ElementType
+    """What they are there: binary32, or 64-bit integers."""
+    offset: int
+    """Where they begin, in bytes."""
+
+
+Fill = Uniform | Integers | Constant | Positions | Sinusoids | CausalMask | Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +213,16 @@ class Attention(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class LSTM(Operator):
+    bidirectional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GRU(Operator):
+    bidirectional: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MaxPool(Operator):
     kernel: Pair
     strides: Pair
@@ -280,6 +307,8 @@ Op = (
     | Linear
     | Gemm
     | Attention
+    | LSTM
+    | GRU
     | MaxPool
     | AveragePool
     | GlobalAveragePool

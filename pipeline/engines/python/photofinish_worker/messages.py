@@ -6,7 +6,7 @@ from enum import StrEnum
 from photofinish_worker.decode import Tagged
 from photofinish_worker.graph import Graph
 
-VERSION = 3
+VERSION = 4
 """Version of the protocol."""
 
 MAX_MESSAGE_BYTES = 64 << 20
@@ -116,11 +116,24 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """The files of a model that the user brought, to be read."""
+
+    weights: str
+    """The numbers of the parameters whose fill is `Stored`."""
+    onnx: str
+    """The user's file as it is."""
+    precision: Precision
+    """What floats are in that file."""
+
+
+@dataclass(frozen=True, slots=True)
 class Load(Tagged):
     """Build the network and make it ready to run. Once a process."""
 
     cell: Cell
     graph: Graph
+    files: ModelFiles | None
     scratch: str
 
 

@@ -22,7 +22,7 @@ from photofinish_worker.engine import (
 )
 from photofinish_worker.graph import Clip, Node, Op, Relu, Softmax
 from photofinish_worker.inbox import Inbox, lines
-from photofinish_worker.messages import Bye, Load, Measure, Memory, Request, Reset, WarmUp
+from photofinish_worker.messages import VERSION, Bye, Load, Measure, Memory, Request, Reset, WarmUp
 from photofinish_worker.outcome import Failure, Kind
 from photofinish_worker.serve import Turns
 
@@ -90,6 +90,7 @@ LOAD = {
             "outputs": [],
             "loss": None,
         },
+        "files": None,
         "scratch": "/tmp",
     }
 }
@@ -130,7 +131,7 @@ class Conversation(unittest.TestCase):
         hello, loaded, warm, measured, reset, memory_, bye = conversation(
             Engine(), LOAD, warm_up, measure, '"cancel"', '"reset"', '"memory"', '"bye"'
         )
-        self.assertEqual(hello["hello"]["protocol"], 3)
+        self.assertEqual(hello["hello"]["protocol"], VERSION)
         self.assertEqual(loaded["loaded"]["build_ns"], 2)
         self.assertGreater(loaded["loaded"]["first_step_ns"], 0)
         self.assertIn("steady", warm["warm_up"])

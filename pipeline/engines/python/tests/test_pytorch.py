@@ -4,6 +4,9 @@ import array
 import ctypes
 import hashlib
 import json
+import math
+import struct
+import tempfile
 import unittest
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch.nn import functional
 
-from photofinish_pytorch import fill, parity
+from photofinish_pytorch import fill, parity, stored
 from photofinish_pytorch.configuration import understand
 from photofinish_pytorch.device import find
 from photofinish_pytorch.engine import check_threads
@@ -22,7 +25,16 @@ from photofinish_pytorch.maker import Maker
 from photofinish_pytorch.training import Training
 from photofinish_worker.decode import decode
 from photofinish_worker.engine import ParityData, Quantity
-from photofinish_worker.graph import Fill, Graph, Integers, Sinusoids, Uniform
+from photofinish_worker.graph import (
+    CausalMask,
+    ElementType,
+    Fill,
+    Graph,
+    Integers,
+    Sinusoids,
+    Stored,
+    Uniform,
+)
 from photofinish_worker.messages import Adam, Cell, Mode, Optimizer, Sgd
 from photofinish_worker.outcome import Failure, Kind
 
@@ -109,8 +121,54 @@ class Fills(unittest.TestCase):
         expected = torch.tensor([0.84147098, 0.0099998333, 0.54030228, 0.99995])
         torch.testing.assert_close(row, expected, rtol=1e-6, atol=0)
 
+    def test_a_mask_hides_what_comes_later(self) -> None:
+        mask = fill.floats("mask", CausalMask(3), (3, 3))
+        expected = torch.full((3, 3), -math.inf).triu(1)
+        torch.testing.assert_close(mask, expected, rtol=0, atol=0)
+
+    def test_stored_numbers_come_out_of_the_file(self) -> None:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(struct.pack("<4x2f3q", 1.5, -2.0, 7, -1, 2**40))
+            file.flush()
+            floats = Stored(ElementType.FLOAT, 4)
+            integers = Stored(ElementType.INT64, 12)
+            read = stored.read(file.name, "w", floats, (2, 1))
+            self.assertEqual(read.tolist(), [[1.5], [-2.0]])
+            self.assertEqual(stored.read(file.name, "n", integers, (3,)).tolist(), [7, -1, 2**40])
+            self.assertEqual(stored.read(file.name, "n", integers, (0, 3)).shape, (0, 3))
+            self.assertTrue(fill.makes_integers(integers) and not fill.makes_integers(floats))
+            for beyond in (Stored(ElementType.INT64, 13), Stored(ElementType.FLOAT, 1 << 62)):
+                with self.assertRaisesRegex(Failure, "ends at byte 36"):
+                    stored.read(file.name, "n", beyond, (3,))
+        with self.assertRaisesRegex(Failure, "No such file"):
+            stored.read(file.name, "w", floats, (2,))
+        with self.assertRaisesRegex(Failure, "nobody named"):
+            fill.floats("w", floats, (2,))
+
 
 class Operators(unittest.TestCase):
+    def test_recurrent_layers_are_those_of_torch_nn(self) -> None:
+        layers: list[tuple[str, int, type[torch.nn.LSTM] | type[torch.nn.GRU]]] = [
+            ("LSTM", 4, torch.nn.LSTM),
+            ("GRU", 3, torch.nn.GRU),
+        ]
+        for name, gates, layer in layers:
+            for both in (False, True):
+                shapes = [[gates * 5, 4], [gates * 5, 5], [gates * 5], [gates * 5]]
+                shapes = shapes * (2 if both else 1)
+                names = [f"p{index}" for index in range(len(shapes))]
+                network = graph(
+                    [value("x", [2, 3, 4])],
+                    [weight(made, shape) for made, shape in zip(names, shapes, strict=True)],
+                    [node({name: {"bidirectional": both}}, ["x", *names], "y")],
+                )
+                module = layer(4, 5, batch_first=True, bidirectional=both, dtype=torch.float64)
+                with torch.no_grad():
+                    for own, made, shape in zip(module.parameters(), names, shapes, strict=True):
+                        own.copy_(number(made, shape))
+                    expected = module(number("x", [2, 3, 4]))[0]
+                self.same(network, expected)
+
     def same(self, network: Graph, expected: torch.Tensor) -> None:
         torch.testing.assert_close(outputs(network), expected, rtol=1e-12, atol=1e-12)
 
