@@ -1,6 +1,8 @@
 //! Models as exporters write them: what is read from them, run in numpy, is what ONNX Runtime makes
 //! of the files themselves.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 mod support;
 
 use std::{collections::BTreeMap, fs, path::Path};

@@ -71,13 +71,16 @@ pub(crate) fn dimensions() -> &'static BTreeSet<String> {
     &ALL_DIMENSIONS
 }
 
+/// A network, or why it cannot be built, in words.
+type Built = Result<Rc<Network>, String>;
+
 /// A model of the user's, read once however many cells and jobs share it.
 #[derive(Debug)]
 pub(crate) struct UserModel {
     /// The path as the manifest gives it.
     pub(crate) name: String,
     pub(crate) file: onnx::File,
-    read: RefCell<BTreeMap<BTreeMap<String, u64>, Result<Rc<Network>, String>>>,
+    read: RefCell<BTreeMap<BTreeMap<String, u64>, Built>>,
 }
 
 impl UserModel {

@@ -15,15 +15,19 @@
 //! before they are unpacked (`census`), numbers are slices of the file until they are needed
 //! (`tensor`), and what may be computed from them has a budget (`fold`).
 
+mod arithmetic;
 mod attributes;
 mod census;
+mod elements;
 mod fold;
 mod fuse;
+mod given;
 mod import;
 mod inputs;
 mod linear;
 mod moves;
 mod open;
+mod outputs;
 mod shapes;
 mod tensor;
 mod windows;

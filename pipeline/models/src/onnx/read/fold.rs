@@ -2,9 +2,10 @@
 //! leave in a model.
 
 use super::{
+    arithmetic::{binary, unary},
     attributes::Attributes,
     shapes,
-    tensor::{self, Constant, Data, Element, Kind},
+    tensor::{self, Constant, Data, Kind},
 };
 use crate::infer;
 
@@ -27,6 +28,13 @@ impl Budget {
             }
             None => Err("its constants are absurdly larger than the file".to_owned()),
         }
+    }
+
+    /// A list of one number, repeated.
+    pub(super) fn filled(&mut self, size: u64, number: f32) -> Result<Vec<f32>, String> {
+        self.take(size)?;
+        let count = usize::try_from(size).map_err(|_| format!("a list of {size} numbers"))?;
+        Ok(vec![number; count])
     }
 
     /// The numbers of a constant, in memory.
@@ -120,96 +128,30 @@ pub(super) fn flattened(shape: &[u64], axis: i64) -> Result<Vec<u64>, String> {
     Ok(vec![tensor::count(rows)?, tensor::count(columns)?])
 }
 
-type Unary = fn(f32) -> f32;
-
-fn unary(op: &str) -> Option<Unary> {
-    Some(match op {
-        "Neg" => |x| -x,
-        "Abs" => f32::abs,
-        "Sqrt" => f32::sqrt,
-        "Reciprocal" => |x| 1.0 / x,
-        "Exp" => f32::exp,
-        "Log" => f32::ln,
-        "Floor" => f32::floor,
-        "Ceil" => f32::ceil,
-        "Round" => f32::round_ties_even,
-        "Sin" => f32::sin,
-        "Cos" => f32::cos,
-        "Tanh" => f32::tanh,
-        "Sigmoid" => |x| 1.0 / (1.0 + (-x).exp()),
-        "Relu" => |x| x.max(0.0),
-        "Not" => |x| x,
-        _ => return None,
-    })
-}
-
-/// An operator of two numbers, for floats and for integers; `None` where the latter fails.
-struct Binary {
-    floats: fn(f32, f32) -> f32,
-    integers: fn(i64, i64) -> Option<i64>,
-    /// Whether it makes truth values.
-    compares: bool,
-}
-
-fn binary(op: &str) -> Option<Binary> {
-    let arithmetic = |floats, integers| Binary {
-        floats,
-        integers,
-        compares: false,
-    };
-    let comparison = |floats, integers| Binary {
-        floats,
-        integers,
-        compares: true,
-    };
-    Some(match op {
-        "Add" => arithmetic(|a, b| a + b, |a, b| Some(a.wrapping_add(b))),
-        "Sub" => arithmetic(|a, b| a - b, |a, b| Some(a.wrapping_sub(b))),
-        "Mul" => arithmetic(|a, b| a * b, |a, b| Some(a.wrapping_mul(b))),
-        "Div" => arithmetic(|a, b| a / b, i64::checked_div),
-        "Pow" => arithmetic(f32::powf, |a, b| a.checked_pow(u32::try_from(b).ok()?)),
-        "Mod" => arithmetic(|a, b| a % b, i64::checked_rem_euclid),
-        "Min" => arithmetic(f32::min, |a, b| Some(a.min(b))),
-        "Max" => arithmetic(f32::max, |a, b| Some(a.max(b))),
-        "Equal" => comparison(|a, b| truth(a == b), |a, b| Some((a == b).into())),
-        "Less" => comparison(|a, b| truth(a < b), |a, b| Some((a < b).into())),
-        "LessOrEqual" => comparison(|a, b| truth(a <= b), |a, b| Some((a <= b).into())),
-        "Greater" => comparison(|a, b| truth(a > b), |a, b| Some((a > b).into())),
-        "GreaterOrEqual" => comparison(|a, b| truth(a >= b), |a, b| Some((a >= b).into())),
-        "And" => comparison(|_, _| f32::NAN, |a, b| Some((a != 0 && b != 0).into())),
-        "Or" => comparison(|_, _| f32::NAN, |a, b| Some((a != 0 || b != 0).into())),
-        "Xor" => comparison(|_, _| f32::NAN, |a, b| Some(((a != 0) != (b != 0)).into())),
-        _ => return None,
-    })
-}
-
-const fn truth(holds: bool) -> f32 {
-    if holds { 1.0 } else { 0.0 }
-}
-
-struct Fold<'a> {
-    attributes: Attributes<'a>,
-    inputs: &'a [Option<Constant>],
-    budget: &'a mut Budget,
+/// A node whose inputs are constants.
+pub(super) struct Fold<'a> {
+    pub(super) attributes: Attributes<'a>,
+    pub(super) inputs: &'a [Option<Constant>],
+    pub(super) budget: &'a mut Budget,
 }
 
 impl<'a> Fold<'a> {
-    fn at(&self, index: usize) -> Result<&'a Constant, String> {
+    pub(super) fn at(&self, index: usize) -> Result<&'a Constant, String> {
         self.optional(index)
             .ok_or_else(|| format!("lacks its input {index}"))
     }
 
-    fn optional(&self, index: usize) -> Option<&'a Constant> {
+    pub(super) fn optional(&self, index: usize) -> Option<&'a Constant> {
         self.inputs.get(index)?.as_ref()
     }
 
-    fn list(&mut self, index: usize) -> Result<Vec<i64>, String> {
+    pub(super) fn list(&mut self, index: usize) -> Result<Vec<i64>, String> {
         let constant = self.at(index)?;
         self.budget.list(constant)
     }
 
     /// Axes, which came from an attribute to an input in opset 13 or 18.
-    fn axes(&mut self, index: usize) -> Result<Option<Vec<i64>>, String> {
+    pub(super) fn axes(&mut self, index: usize) -> Result<Option<Vec<i64>>, String> {
         match (self.attributes.ints("axes"), self.optional(index)) {
             (Some(axes), _) => Ok(Some(axes.to_vec())),
             (None, Some(given)) => self.budget.list(given).map(Some),
@@ -244,82 +186,7 @@ impl<'a> Fold<'a> {
         Ok(Constant::new(x.kind, shape, data))
     }
 
-    fn cast(&mut self) -> Result<Constant, String> {
-        let x = self.at(0)?;
-        let code = i32::try_from(self.attributes.int("to", 0)).unwrap_or(0);
-        let element = Element::of(code)?;
-        if x.kind == element.kind && x.kind != Kind::Float {
-            return Ok(x.clone());
-        }
-        let data = self.budget.data(x)?;
-        let data = match (data, element.kind) {
-            (Data::Floats(numbers), Kind::Float) => {
-                Data::Floats(numbers.into_iter().map(|x| narrowed(x, code)).collect())
-            }
-            (Data::Floats(numbers), Kind::Integer) => {
-                Data::Integers(numbers.into_iter().map(|x| x as i64).collect())
-            }
-            (Data::Floats(numbers), Kind::Bool) => {
-                Data::Integers(numbers.into_iter().map(|x| i64::from(x != 0.0)).collect())
-            }
-            (Data::Integers(numbers), Kind::Float) => {
-                let float = |x: i64| narrowed(x as f32, code);
-                Data::Floats(numbers.into_iter().map(float).collect())
-            }
-            (Data::Integers(numbers), Kind::Bool) => {
-                Data::Integers(numbers.into_iter().map(|x| i64::from(x != 0)).collect())
-            }
-            (data @ Data::Integers(_), Kind::Integer) => data,
-        };
-        Ok(Constant::new(element.kind, x.shape.clone(), data))
-    }
-
-    fn map(&mut self, map: Unary) -> Result<Constant, String> {
-        let x = self.at(0)?;
-        let data = match (self.budget.data(x)?, x.kind) {
-            (Data::Floats(numbers), _) => Data::Floats(numbers.into_iter().map(map).collect()),
-            (Data::Integers(numbers), Kind::Bool) => {
-                Data::Integers(numbers.into_iter().map(|x| i64::from(x == 0)).collect())
-            }
-            // Negation and size are all that integers have here, and both are exact in binary32
-            // for the sizes that shapes are made of.
-            (Data::Integers(numbers), _) => {
-                if numbers.iter().any(|x| x.unsigned_abs() > 1 << 24) {
-                    return Err("computes with integers above 2^24 as floats".to_owned());
-                }
-                Data::Integers(numbers.into_iter().map(|x| map(x as f32) as i64).collect())
-            }
-        };
-        Ok(Constant::new(x.kind, x.shape.clone(), data))
-    }
-
-    fn zip(&mut self, op: &str, pair: Binary) -> Result<Constant, String> {
-        let (a, b) = (self.at(0)?, self.at(1)?);
-        let shape = infer::broadcast(&a.shape, &b.shape)?;
-        let (a, b) = (self.expanded(a, &shape)?, self.expanded(b, &shape)?);
-        let kind = if pair.compares { Kind::Bool } else { a.kind };
-        let data = match (self.budget.data(&a)?, self.budget.data(&b)?) {
-            (Data::Floats(a), Data::Floats(b)) => {
-                let made = a.into_iter().zip(b).map(|(a, b)| (pair.floats)(a, b));
-                if pair.compares {
-                    Data::Integers(made.map(|x| x as i64).collect())
-                } else {
-                    Data::Floats(made.collect())
-                }
-            }
-            (Data::Integers(a), Data::Integers(b)) => a
-                .into_iter()
-                .zip(b)
-                .map(|(a, b)| (pair.integers)(a, b))
-                .collect::<Option<_>>()
-                .map(Data::Integers)
-                .ok_or_else(|| format!("{op} of these integers has no result"))?,
-            _ => return Err("mixes floats and integers".to_owned()),
-        };
-        Ok(Constant::new(kind, shape, data))
-    }
-
-    fn expanded(&mut self, x: &Constant, shape: &[u64]) -> Result<Constant, String> {
+    pub(super) fn expanded(&mut self, x: &Constant, shape: &[u64]) -> Result<Constant, String> {
         if x.shape == shape {
             return Ok(x.clone());
         }
@@ -361,7 +228,7 @@ impl<'a> Fold<'a> {
             }
             place
         };
-        self.pick(x, shape.clone(), place)
+        self.pick(x, shape, place)
     }
 
     /// Elements along an axis, by their indices there.
@@ -469,15 +336,21 @@ impl<'a> Fold<'a> {
             })
             .collect::<Result<_, String>>()?;
         let (mut floats, mut integers) = (Vec::new(), Vec::new());
+        // Rows of nothing may be without number.
+        let outer = if tensor::count(&shape)? == 0 {
+            0
+        } else {
+            outer
+        };
         for row in 0..outer {
             for (data, length) in &datas {
                 let range = (row * length) as usize..((row + 1) * length) as usize;
                 match data {
                     Data::Floats(numbers) => {
-                        floats.extend_from_slice(numbers.get(range).unwrap_or_default())
+                        floats.extend_from_slice(numbers.get(range).unwrap_or_default());
                     }
                     Data::Integers(numbers) => {
-                        integers.extend_from_slice(numbers.get(range).unwrap_or_default())
+                        integers.extend_from_slice(numbers.get(range).unwrap_or_default());
                     }
                 }
             }
@@ -499,6 +372,8 @@ impl<'a> Fold<'a> {
             let size = x.shape.get(axis).copied().unwrap_or(1);
             let times = u64::try_from(times).map_err(|_| "repeats less than never")?;
             self.budget.take(size.saturating_mul(times))?;
+            // Repeating nothing would never end.
+            let times = if size == 0 { 0 } else { times };
             let indices: Vec<u64> = (0..times).flat_map(|_| 0..size).collect();
             x = self.along(&x, axis, &indices)?;
         }
@@ -571,26 +446,6 @@ impl<'a> Fold<'a> {
         Ok(Constant::new(value.kind, shape, data))
     }
 
-    fn choose(&mut self) -> Result<Constant, String> {
-        let (which, a, b) = (self.at(0)?, self.at(1)?, self.at(2)?);
-        let shape = infer::broadcast(&infer::broadcast(&which.shape, &a.shape)?, &b.shape)?;
-        let kind = a.kind;
-        let mut wide = |x: &Constant| {
-            let x = self.expanded(x, &shape)?;
-            self.budget.data(&x)
-        };
-        let data = match (wide(which)?, wide(a)?, wide(b)?) {
-            (Data::Integers(which), Data::Floats(a), Data::Floats(b)) => {
-                Data::Floats(chosen(&which, a, b))
-            }
-            (Data::Integers(which), Data::Integers(a), Data::Integers(b)) => {
-                Data::Integers(chosen(&which, a, b))
-            }
-            _ => return Err("mixes floats and integers".to_owned()),
-        };
-        Ok(Constant::new(kind, shape, data))
-    }
-
     /// The upper or lower triangle of each matrix, the rest zero.
     fn trilu(&mut self) -> Result<Constant, String> {
         let x = self.at(0)?;
@@ -637,81 +492,6 @@ impl<'a> Fold<'a> {
             self.along(x, axis, &indices)
         });
         slices.collect()
-    }
-
-    fn running_sum(&mut self) -> Result<Constant, String> {
-        let x = self.at(0)?;
-        let axis = self.list(1)?.first().copied().ok_or("names no axis")?;
-        let axis = shapes::axis(axis, x.shape.len())?;
-        if self.attributes.int("exclusive", 0) != 0 || self.attributes.int("reverse", 0) != 0 {
-            return Err("an exclusive or reversed running sum is not computed".to_owned());
-        }
-        let Data::Integers(mut numbers) = self.budget.data(x)? else {
-            return Err("a running sum of floats is not computed".to_owned());
-        };
-        let size = x.shape.get(axis).copied().unwrap_or(1).max(1) as usize;
-        let step = shapes::strides(&x.shape)
-            .get(axis)
-            .copied()
-            .unwrap_or(1)
-            .max(1) as usize;
-        for at in step..numbers.len() {
-            if at / step % size != 0 {
-                let before = numbers.get(at - step).copied().unwrap_or(0);
-                if let Some(number) = numbers.get_mut(at) {
-                    *number = number.wrapping_add(before);
-                }
-            }
-        }
-        Ok(Constant::new(
-            x.kind,
-            x.shape.clone(),
-            Data::Integers(numbers),
-        ))
-    }
-
-    /// Over all axes, as the arithmetic of shapes does.
-    fn reduce(&mut self, op: &str) -> Result<Constant, String> {
-        let x = self.at(0)?;
-        let axes = self.axes(1)?.unwrap_or_default();
-        let keeps = self.attributes.int("keepdims", 1) != 0;
-        if !(axes.is_empty() || axes.len() == x.shape.len()) {
-            return Err("reduces some axes of a constant".to_owned());
-        }
-        let Data::Integers(numbers) = self.budget.data(x)? else {
-            return Err("reduces floats".to_owned());
-        };
-        let numbers = numbers.into_iter();
-        let made = match op {
-            "ReduceProd" => Some(numbers.fold(1, i64::wrapping_mul)),
-            "ReduceSum" => Some(numbers.fold(0, i64::wrapping_add)),
-            "ReduceMax" => numbers.max(),
-            _ => numbers.min(),
-        };
-        let shape = if keeps {
-            vec![1; x.shape.len()]
-        } else {
-            Vec::new()
-        };
-        Ok(Constant::new(
-            x.kind,
-            shape,
-            Data::Integers(vec![made.ok_or("reduces nothing")?]),
-        ))
-    }
-}
-
-fn chosen<T>(which: &[i64], a: Vec<T>, b: Vec<T>) -> Vec<T> {
-    let pick = |((&which, a), b)| if which != 0 { a } else { b };
-    which.iter().zip(a).zip(b).map(pick).collect()
-}
-
-/// A float after a cast to this element type.
-fn narrowed(x: f32, code: i32) -> f32 {
-    match code {
-        Element::FLOAT16 => half::f16::from_f32(x).to_f32(),
-        Element::BFLOAT16 => half::bf16::from_f32(x).to_f32(),
-        _ => x,
     }
 }
 

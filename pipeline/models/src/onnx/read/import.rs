@@ -2,23 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use schema::graph::{Approximation, ElementType, Fill, Input, Op, Role};
+use schema::graph::{Approximation, ElementType, Input, Op, Role};
 
 use super::{
     File, ReadError, Reading,
     attributes::Attributes,
     fold::{self, Budget},
     fuse, linear, moves, shapes,
-    tensor::{Constant, Data, Element, Kind},
+    tensor::{Constant, Kind},
     windows,
 };
 use crate::{
     infer::{self, ValueType},
     onnx::proto::{AttributeProto, GraphProto, NodeProto},
 };
-
-/// Largest magnitude of a mask that leaves nothing of what it is added to.
-const MASKED: f32 = -1e30;
 
 /// What a step computes: an operator of the graph, or a part of one that `fuse` looks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,9 +59,9 @@ pub(super) struct Held {
 /// A model on its way to a graph.
 pub(super) struct Import<'a> {
     pub(super) file: &'a File,
-    nodes: &'a GraphProto,
+    pub(super) nodes: &'a GraphProto,
     pub(super) steps: Vec<Step>,
-    values: HashMap<String, Value>,
+    pub(super) values: HashMap<String, Value>,
     pub(super) types: HashMap<String, ValueType>,
     pub(super) parameters: BTreeMap<String, Held>,
     /// Parameters by what they hold: origin, shape, role.
@@ -73,9 +70,9 @@ pub(super) struct Import<'a> {
     names: HashMap<usize, String>,
     pub(super) taken: BTreeSet<String>,
     pub(super) budget: Budget,
-    inputs: Vec<Input>,
+    pub(super) inputs: Vec<Input>,
     /// Rows that exist for the inputs that are used as indices.
-    rows: HashMap<String, u64>,
+    pub(super) rows: HashMap<String, u64>,
 }
 
 /// The node at hand.
@@ -124,63 +121,11 @@ impl<'a> Import<'a> {
         Ok(import)
     }
 
-    /// Declares the inputs.
-    fn feed(&mut self, dims: &BTreeMap<String, u64>) -> Result<(), ReadError> {
-        let indices = indices(self.nodes);
-        for fed in &self.file.inputs.fed {
-            let (name, shape) = (&fed.name, fed.shape(dims));
-            let refused =
-                |reason: &str| ReadError::Malformed(format!("its input `{name}` {reason}"));
-            if fed.kind == Kind::Bool || (fed.kind == Kind::Integer && fed.code != Element::INT64) {
-                let reason = "holds booleans or narrow integers; export it with floats and int64";
-                return Err(refused(reason));
-            }
-            let (element, fill) = match fed.kind {
-                Kind::Float => {
-                    // Mean 0 and variance 1, as the zoo's images.
-                    let bound = 3_f32.sqrt();
-                    (
-                        ElementType::Float,
-                        Fill::Uniform {
-                            low: -bound,
-                            high: bound,
-                        },
-                    )
-                }
-                _ => (ElementType::Int64, Fill::Constant { value: 1.0 }),
-            };
-            let value = ValueType {
-                element,
-                shape: shape.clone(),
-            };
-            infer::check_shape(&value).map_err(|reason| refused(&reason))?;
-            if !self.taken.insert(name.clone()) {
-                return Err(refused("has the name of another value"));
-            }
-            let is_known = fed.kind == Kind::Integer && !indices.contains(name.as_str());
-            let value = if is_known {
-                // Ones, here as for every engine.
-                let one = Constant::integers(vec![1; shape.len()], vec![1]);
-                let ones = self
-                    .expand(&one, &shape)
-                    .map_err(|reason| refused(&reason))?;
-                Value::Known(ones)
-            } else {
-                self.types.insert(name.clone(), value);
-                Value::Made(name.clone())
-            };
-            self.values.insert(name.clone(), value);
-            self.inputs.push(Input {
-                name: name.clone(),
-                element,
-                shape,
-                fill,
-            });
-        }
-        Ok(())
-    }
-
-    fn expand(&mut self, constant: &Constant, shape: &[u64]) -> Result<Constant, String> {
+    pub(super) fn expand(
+        &mut self,
+        constant: &Constant,
+        shape: &[u64],
+    ) -> Result<Constant, String> {
         let node = NodeProto::default();
         let spec: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
         let spec = Constant::integers(vec![spec.len() as u64], spec);
@@ -224,23 +169,6 @@ impl<'a> Import<'a> {
         fuse::fuse(&mut self, &outputs);
         let steps = fuse::lower(&mut self, &outputs)?;
         super::build(self, steps, outputs)
-    }
-
-    /// The inputs, those that are indices bounded by the rows that they are used for.
-    pub(super) fn take_inputs(&mut self) -> Vec<Input> {
-        let mut inputs = std::mem::take(&mut self.inputs);
-        for input in &mut inputs {
-            if let Some(&bound) = self.rows.get(&input.name) {
-                input.fill = Fill::Integers { bound };
-            }
-        }
-        inputs
-    }
-
-    /// Says that an input's numbers are below a table's rows.
-    pub(super) fn bound(&mut self, input: &str, rows: u64) {
-        let bound = self.rows.entry(input.to_owned()).or_insert(rows);
-        *bound = rows.min(*bound);
     }
 
     fn node(&mut self, here: Here<'a>) -> Result<(), String> {
@@ -348,169 +276,6 @@ impl<'a> Import<'a> {
             }
             _ => Err("the graph has no such operator".to_owned()),
         }
-    }
-
-    fn cast(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
-        let to = here.attributes.int("to", 0);
-        let same = match self.type_of(x)?.element {
-            ElementType::Int64 => to == i64::from(Element::INT64),
-            ElementType::Float => {
-                let own = match self.file.precision {
-                    schema::Precision::Fp16 => Element::FLOAT16,
-                    schema::Precision::Bf16 => Element::BFLOAT16,
-                    _ => Element::FLOAT,
-                };
-                to == i64::from(own)
-            }
-        };
-        if same {
-            self.give(here, 0, x.clone())
-        } else {
-            Err(format!("casts what is computed to element type {to}"))
-        }
-    }
-
-    fn clip(&mut self, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
-        let bound = |at: usize, open: f32| match inputs.get(at) {
-            Some(Some(Value::Known(bound))) => bound
-                .scalar()
-                .map(|bound| bound as f32)
-                .ok_or("has a bound that is no number"),
-            Some(Some(Value::Made(_))) => Err("has a bound that is computed"),
-            _ => Ok(open),
-        };
-        let (min, max) = (bound(1, f32::MIN)?, bound(2, f32::MAX)?);
-        let (min, max) = (min.max(f32::MIN), max.min(f32::MAX));
-        let op = if min == 0.0 && max == f32::MAX {
-            Op::Relu
-        } else {
-            Op::Clip { min, max }
-        };
-        self.op(here, op, inputs.get(..1).unwrap_or_default())
-    }
-
-    /// A choice by a known mask: a sum with what masks everything, or a sum of two products.
-    fn choose(&mut self, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
-        let [Some(Value::Known(which)), Some(a), Some(b)] = inputs else {
-            return Err("chooses by what is computed".to_owned());
-        };
-        let Data::Integers(which_data) = self.budget.data(which)? else {
-            return Err("chooses by floats".to_owned());
-        };
-        let mask = |chosen: bool| -> Vec<f32> {
-            let is = |&which: &i64| if (which != 0) == chosen { 1.0 } else { 0.0 };
-            which_data.iter().map(is).collect()
-        };
-        let shape = which.shape.clone();
-        let mut parts = Vec::new();
-        for (value, chosen) in [(a, true), (b, false)] {
-            let mask = Constant::floats(shape.clone(), mask(chosen));
-            match value {
-                Value::Known(constant) => {
-                    let masked = self.masked(&mask, constant)?;
-                    parts.push((Value::Known(masked.0), masked.1));
-                }
-                Value::Made(_) => parts.push((Value::Known(mask), false)),
-            }
-        }
-        let [(a_part, a_masks), (b_part, b_masks)] = parts.as_slice() else {
-            return Err("chooses between two values".to_owned());
-        };
-        match (a, b) {
-            (Value::Made(_), Value::Known(_)) if *b_masks => {
-                self.op(here, Op::Add, &[Some(a.clone()), Some(b_part.clone())])
-            }
-            (Value::Known(_), Value::Made(_)) if *a_masks => {
-                self.op(here, Op::Add, &[Some(b.clone()), Some(a_part.clone())])
-            }
-            _ => {
-                let mut term = |value: &Value, part: &Value, other: &str| match value {
-                    Value::Known(_) => Ok(part.clone()),
-                    Value::Made(_) => {
-                        let factors = [Some(value.clone()), Some(part.clone())];
-                        self.between(here, other, Work::Op(Op::Mul), &factors)
-                    }
-                };
-                let (a, b) = (term(a, a_part, "chosen")?, term(b, b_part, "other")?);
-                self.op(here, Op::Add, &[Some(a), Some(b)])
-            }
-        }
-    }
-
-    /// A constant where a mask is 1, 0 elsewhere; and whether what it is added to vanishes there.
-    fn masked(&mut self, mask: &Constant, constant: &Constant) -> Result<(Constant, bool), String> {
-        let shape = infer::broadcast(&mask.shape, &constant.shape)?;
-        let (mask, constant) = (self.expand(mask, &shape)?, self.expand(constant, &shape)?);
-        let (Data::Floats(mask), Data::Floats(numbers)) =
-            (self.budget.data(&mask)?, self.budget.data(&constant)?)
-        else {
-            return Err("chooses integers by what is computed".to_owned());
-        };
-        let mut vanishes = true;
-        let chosen = mask.into_iter().zip(numbers).map(|(mask, number)| {
-            if mask == 0.0 {
-                return 0.0;
-            }
-            vanishes &= number <= MASKED;
-            number
-        });
-        let chosen = chosen.collect();
-        Ok((Constant::floats(shape, chosen), vanishes))
-    }
-
-    fn mean(&mut self, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
-        let x = first(inputs)?;
-        let shape = self.shape_of(x)?;
-        let axes = match (here.attributes.ints("axes"), inputs.get(1)) {
-            (Some(axes), _) => axes.to_vec(),
-            (None, Some(Some(Value::Known(axes)))) => self.budget.list(axes)?,
-            _ => return Err("takes the mean of all axes, or of computed ones".to_owned()),
-        };
-        let mut axes: Vec<usize> = axes
-            .iter()
-            .map(|&axis| shapes::axis(axis, shape.len()))
-            .collect::<Result<_, _>>()?;
-        axes.sort_unstable();
-        let rank = shape.len();
-        let keeps = here.attributes.int("keepdims", 1) != 0;
-        let work = match axes.as_slice() {
-            [2, 3] if rank == 4 => Work::Op(Op::GlobalAveragePool),
-            [axis] if axis + 1 == rank => Work::Mean,
-            // A product with a row of 1/n from the left.
-            [axis] if axis + 2 == rank => {
-                let size = shape.get(*axis).copied().unwrap_or(1).max(1);
-                let row = vec![1.0 / size as f32; usize::try_from(size).unwrap_or(0)];
-                let row = Value::Known(Constant::floats(vec![1, size], row));
-                let factors = [Some(row), Some(x.clone())];
-                let made = self.between(here, "mean", Work::Op(Op::MatMul), &factors)?;
-                return self.end_mean(here, made, &shape, &axes, keeps);
-            }
-            _ => return Err(format!("takes the mean of axes {axes:?} of {rank}")),
-        };
-        if keeps {
-            return self.work(here, work, &[Some(x.clone())]);
-        }
-        let made = self.between(here, "mean", work, &[Some(x.clone())])?;
-        self.end_mean(here, made, &shape, &axes, keeps)
-    }
-
-    fn end_mean(
-        &mut self,
-        here: Here<'_>,
-        made: Value,
-        shape: &[u64],
-        axes: &[usize],
-        keeps: bool,
-    ) -> Result<(), String> {
-        if keeps {
-            return self.give(here, 0, made);
-        }
-        let kept = shape
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| !axes.contains(at));
-        let shape = kept.map(|(_, &size)| size).collect();
-        self.op(here, Op::Reshape { shape }, &[Some(made)])
     }
 
     /// One number.
@@ -662,77 +427,12 @@ impl<'a> Import<'a> {
         }
     }
 
-    fn type_of(&self, value: &Value) -> Result<&ValueType, String> {
+    pub(super) fn type_of(&self, value: &Value) -> Result<&ValueType, String> {
         let found = match value {
             Value::Made(name) => self.types.get(name),
             Value::Known(_) => None,
         };
         found.ok_or_else(|| "reads a value of unknown shape".to_owned())
-    }
-
-    /// Names of the outputs, each made by a step of its own name.
-    fn outputs(&mut self) -> Result<Vec<String>, ReadError> {
-        let mut names = Vec::new();
-        for output in &self.nodes.output {
-            let name = &output.name;
-            let wrong =
-                |reason: String| ReadError::Malformed(format!("its output `{name}` {reason}"));
-            let value = self.values.get(name).cloned();
-            let value = value.ok_or_else(|| wrong("is made by nothing".to_owned()))?;
-            let shape = self.shape_of(&value).map_err(wrong)?;
-            check_declared(output, &shape).map_err(wrong)?;
-            if !self.is_made_as(&value, name) {
-                let node = NodeProto {
-                    op_type: "Identity".to_owned(),
-                    ..NodeProto::default()
-                };
-                let here = Here {
-                    node: &node,
-                    attributes: Attributes(&node),
-                };
-                self.step(
-                    here,
-                    name.clone(),
-                    Work::Op(Op::Reshape { shape }),
-                    &[Some(value)],
-                )
-                .map_err(wrong)?;
-            }
-            names.push(name.clone());
-        }
-        Ok(names)
-    }
-}
-
-impl Import<'_> {
-    /// Whether a step makes the value by this name; a value that only copies of it lead out of the
-    /// model gets the name.
-    fn is_made_as(&mut self, value: &Value, name: &str) -> bool {
-        let Value::Made(made) = value else {
-            return false;
-        };
-        let is_step = self.steps.iter().any(|step| step.output == *made);
-        let is_output = self.nodes.output.iter().any(|output| output.name == *made);
-        if !is_step || made == name || is_output || self.types.contains_key(name) {
-            return is_step && made == name;
-        }
-        if let Some(value) = self.types.remove(made) {
-            self.types.insert(name.to_owned(), value);
-        }
-        for step in &mut self.steps {
-            let named = step.inputs.iter_mut().chain([&mut step.output]);
-            named
-                .filter(|used| *used == made)
-                .for_each(|used| name.clone_into(used));
-        }
-        for value in self.values.values_mut() {
-            if let Value::Made(used) = value
-                && used == made
-            {
-                name.clone_into(used);
-            }
-        }
-        true
     }
 }
 
@@ -768,30 +468,6 @@ pub(super) fn first(inputs: &[Option<Value>]) -> Result<&Value, String> {
         .first()
         .and_then(Option::as_ref)
         .ok_or_else(|| "reads nothing".to_owned())
-}
-
-/// Inputs that some node takes rows by, casts and copies in between.
-fn indices(graph: &GraphProto) -> BTreeSet<&str> {
-    let mut copies: HashMap<&str, &str> = HashMap::new();
-    let mut found = BTreeSet::new();
-    for node in &graph.node {
-        let root = |name: &String| copies.get(name.as_str()).copied();
-        match (
-            node.op_type.as_str(),
-            node.input.as_slice(),
-            node.output.as_slice(),
-        ) {
-            ("Identity" | "Cast", [input, ..], [output, ..]) => {
-                let input = root(input).unwrap_or(input);
-                copies.insert(output, input);
-            }
-            ("Gather", [_, indices, ..], _) => {
-                found.insert(root(indices).unwrap_or(indices));
-            }
-            _ => {}
-        }
-    }
-    found
 }
 
 /// What a `Constant` node holds.
@@ -831,29 +507,4 @@ fn shape_slice(shape: &[u64], attributes: Attributes<'_>) -> Result<Constant, St
         .filter_map(|at| shape.get(at as usize).map(|&size| size as i64))
         .collect();
     Ok(Constant::integers(vec![sizes.len() as u64], sizes))
-}
-
-/// Whether an output has the shape that the file declares, where it declares one.
-fn check_declared(
-    output: &crate::onnx::proto::ValueInfoProto,
-    shape: &[u64],
-) -> Result<(), String> {
-    let tensor = output
-        .r#type
-        .as_ref()
-        .and_then(|of| of.tensor_type.as_ref());
-    let Some(declared) = tensor.and_then(|tensor| tensor.shape.as_ref()) else {
-        return Ok(());
-    };
-    let agrees = |(dim, size): (&crate::onnx::proto::DimensionProto, &u64)| {
-        dim.dim_value
-            .is_none_or(|declared| u64::try_from(declared) == Ok(*size))
-    };
-    if declared.dim.len() == shape.len() && declared.dim.iter().zip(shape).all(agrees) {
-        Ok(())
-    } else {
-        Err(format!(
-            "comes out as {shape:?}, which is not what the file declares"
-        ))
-    }
 }
