@@ -68,7 +68,13 @@ fn weights(graph: &Graph) -> u64 {
 fn the_zoo_is_read_back_as_it_was_written() {
     for name in zoo::names() {
         let graph = small(name);
-        for opset in [17, 21] {
+        // Writing the large ones takes its time.
+        let opsets: &[u32] = if weights(&graph) > 30 << 20 {
+            &[21]
+        } else {
+            &[17, 21]
+        };
+        for &opset in opsets {
             let bytes = written(&graph, opset);
             let file = File::from_bytes(name, &bytes).unwrap();
             let read = file.read(&BTreeMap::new()).unwrap().graph;
@@ -101,10 +107,11 @@ fn the_zoo_is_read_back_as_it_was_written() {
             ] {
                 assert_eq!(count(&read, is), count(&graph, is), "{what}");
             }
-            // A tied table is written both ways; a class token that is repeated is a constant here.
+            // A tied table is written both ways. What is computed from weights alone is a constant:
+            // the rows of the positions, a class token that is repeated.
             let (got, own) = (weights(&read), weights(&graph));
             assert!(
-                got + own / 1000 >= own && got < own * 3 / 2,
+                got + own / 50 >= own && got < own * 3 / 2,
                 "{what}: {got} of {own}"
             );
         }
@@ -380,8 +387,16 @@ proptest! {
     fn models_with_absurd_numbers_are_read_or_refused(
         nodes in prop::collection::vec(hostile::node(), 1..8),
         size in prop::sample::select(vec![0_i64, 1, 2, 3, 7, -1, i64::MAX, i64::MIN, 1 << 33]),
+        input in prop::sample::select(vec![
+            vec![1_i64, 3, 8, 8],
+            vec![2, 2],
+            vec![4],
+            vec![1 << 31, 4],
+            vec![1 << 20, 1 << 20],
+            vec![1, 1 << 31, 1, 1],
+        ]),
     ) {
-        let _ = read(&hostile::model(&nodes, size));
+        let _ = read(&hostile::model(&nodes, size, &input));
     }
 }
 
@@ -496,7 +511,7 @@ mod hostile {
     }
 
     /// Values: the input `v0`, constants `v1` to `v7`, what the nodes make from `v8` on.
-    pub(super) fn model(nodes: &[Node], size: i64) -> Vec<u8> {
+    pub(super) fn model(nodes: &[Node], size: i64, input: &[i64]) -> Vec<u8> {
         let mut graph = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
             let mut body = Vec::new();
@@ -551,7 +566,7 @@ mod hostile {
             field(2, &kind, &mut value);
             value
         };
-        field(11, &described("v0", &[1, 3, 8, 8]), &mut graph);
+        field(11, &described("v0", input), &mut graph);
         let mut output = Vec::new();
         field(1, format!("v{}", 7 + nodes.len()).as_bytes(), &mut output);
         field(12, &output, &mut graph);
@@ -561,6 +576,26 @@ mod hostile {
         number_field(2, 17, &mut opset);
         field(8, &opset, &mut model);
         model
+    }
+
+    #[test]
+    fn rows_of_nothing_end() {
+        let op = |name| OPERATORS.iter().position(|op| *op == name).unwrap();
+        let of_shape = Node {
+            op: op("ConstantOfShape"),
+            reads: vec![3],
+            ints: vec![],
+        };
+        let repeat = |name| Node {
+            op: op(name),
+            reads: vec![8, if name == "Concat" { 8 } else { 6 }],
+            ints: vec![(0, vec![1])],
+        };
+        // `v8` has the shape `[0, 0]`, and is repeated, or joined with itself, without end.
+        for name in ["Tile", "Concat", "Expand", "Split"] {
+            let nodes = [of_shape.clone(), repeat(name)];
+            assert!(read(&model(&nodes, 0, &[4])).is_err(), "{name}");
+        }
     }
 
     #[test]
@@ -577,7 +612,7 @@ mod hostile {
             reads: vec![8],
             ints: vec![],
         };
-        let graph = read(&model(&[relu, flat], 1)).unwrap();
+        let graph = read(&model(&[relu, flat], 1, &[1, 3, 8, 8])).unwrap();
         assert_eq!(graph.nodes.len(), 2);
     }
 }

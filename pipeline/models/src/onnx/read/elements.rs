@@ -146,7 +146,7 @@ impl Import<'_> {
             // A product with a row of 1/n from the left.
             [axis] if axis + 2 == rank => {
                 let size = shape.get(*axis).copied().unwrap_or(1).max(1);
-                let row = vec![1.0 / size as f32; usize::try_from(size).unwrap_or(0)];
+                let row = self.budget.filled(size, 1.0 / size as f32)?;
                 let row = Value::Known(Constant::floats(vec![1, size], row));
                 let factors = [Some(row), Some(x.clone())];
                 let made = self.between(here, "mean", Work::Op(Op::MatMul), &factors)?;

@@ -30,6 +30,13 @@ impl Budget {
         }
     }
 
+    /// A list of one number, repeated.
+    pub(super) fn filled(&mut self, size: u64, number: f32) -> Result<Vec<f32>, String> {
+        self.take(size)?;
+        let count = usize::try_from(size).map_err(|_| format!("a list of {size} numbers"))?;
+        Ok(vec![number; count])
+    }
+
     /// The numbers of a constant, in memory.
     pub(super) fn data(&mut self, constant: &Constant) -> Result<Data, String> {
         self.take(constant.elements())?;
@@ -329,6 +336,12 @@ impl<'a> Fold<'a> {
             })
             .collect::<Result<_, String>>()?;
         let (mut floats, mut integers) = (Vec::new(), Vec::new());
+        // Rows of nothing may be without number.
+        let outer = if tensor::count(&shape)? == 0 {
+            0
+        } else {
+            outer
+        };
         for row in 0..outer {
             for (data, length) in &datas {
                 let range = (row * length) as usize..((row + 1) * length) as usize;
@@ -359,6 +372,8 @@ impl<'a> Fold<'a> {
             let size = x.shape.get(axis).copied().unwrap_or(1);
             let times = u64::try_from(times).map_err(|_| "repeats less than never")?;
             self.budget.take(size.saturating_mul(times))?;
+            // Repeating nothing would never end.
+            let times = if size == 0 { 0 } else { times };
             let indices: Vec<u64> = (0..times).flat_map(|_| 0..size).collect();
             x = self.along(&x, axis, &indices)?;
         }

@@ -17,17 +17,23 @@ const NEAR: f64 = 1e-3;
 /// How deep products are looked into, and how many factors they may have.
 const DEEP: usize = 8;
 
-/// Who makes each value, and how many read it.
+/// Who makes each value, and who reads it.
 struct Wiring {
     made_by: BTreeMap<String, usize>,
-    readers: BTreeMap<String, usize>,
+    /// Of each value the number of its readers, outputs of the model included, and the last of them.
+    readers: BTreeMap<String, (usize, usize)>,
 }
 
 impl Wiring {
     fn of(steps: &[Step], outputs: &[String]) -> Self {
         let mut readers = BTreeMap::new();
-        for name in steps.iter().flat_map(|step| &step.inputs).chain(outputs) {
-            *readers.entry(name.clone()).or_insert(0) += 1;
+        let of_steps = steps.iter().enumerate();
+        let of_steps =
+            of_steps.flat_map(|(at, step)| step.inputs.iter().map(move |name| (at, name)));
+        for (at, name) in of_steps.chain(outputs.iter().map(|name| (usize::MAX, name))) {
+            let (count, last) = readers.entry(name.clone()).or_insert((0, at));
+            *count += 1;
+            *last = at;
         }
         let made_by = steps.iter().enumerate();
         Self {
@@ -221,10 +227,10 @@ impl Look<'_, '_> {
     /// The only reader of a value, if it combines it by `op` with a parameter of shape `[width]`:
     /// that reader's output, and the parameter.
     fn shaped(&self, value: &str, op: &Op, width: u64) -> Option<(String, String)> {
-        if self.wiring.readers.get(value) != Some(&1) {
+        let Some(&(1, at)) = self.wiring.readers.get(value) else {
             return None;
-        }
-        let reader = self.import.steps.iter().find(|step| {
+        };
+        let reader = self.import.steps.get(at).filter(|step| {
             step.work == Work::Op(op.clone()) && step.inputs.iter().any(|input| input == value)
         })?;
         let other = reader.inputs.iter().find(|input| *input != value)?;
@@ -279,8 +285,8 @@ fn norm(import: &mut Import<'_>, wiring: &Wiring, output: &str, x: String, epsil
         }
     }
     let mut fill = |number: f32| {
-        let count = usize::try_from(width).ok()?;
-        let constant = Constant::floats(vec![width], vec![number; count]);
+        let numbers = import.budget.filled(width, number).ok()?;
+        let constant = Constant::floats(vec![width], numbers);
         import.operand(&Value::Known(constant), Role::Constant).ok()
     };
     let [scale, shift] = found;
@@ -396,8 +402,8 @@ fn elementary(import: &mut Import<'_>, step: Step) -> Result<Vec<Plain>, String>
         (Work::Mean, [x]) => {
             let width = import.types.get(x).and_then(|x| x.shape.last().copied());
             let width = width.ok_or("takes the mean of a scalar")?;
-            let count = usize::try_from(width).map_err(|_| "takes the mean of too many")?;
-            let column = Constant::floats(vec![width, 1], vec![1.0 / width as f32; count]);
+            let numbers = import.budget.filled(width, 1.0 / width as f32)?;
+            let column = Constant::floats(vec![width, 1], numbers);
             let column = import.operand(&Value::Known(column), Role::Constant)?;
             one(Op::Gemm, vec![x.clone(), column])
         }

@@ -173,7 +173,7 @@ pub(super) fn layer_norm(
     let bias = match inputs.get(2).cloned().flatten() {
         Some(bias) => bias,
         None => {
-            let zeros = vec![0.0; usize::try_from(width).unwrap_or(0)];
+            let zeros = import.budget.filled(width, 0.0)?;
             Value::Known(Constant::floats(vec![width], zeros))
         }
     };

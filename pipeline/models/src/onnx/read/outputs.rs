@@ -9,9 +9,17 @@ use super::{
 };
 use crate::onnx::proto::{DimensionProto, NodeProto, ValueInfoProto};
 
+/// Most outputs of a model: each is looked for among all.
+const MOST_OUTPUTS: usize = 1024;
+
 impl Import<'_> {
     /// Names of the outputs, each made by a step of its own name.
     pub(super) fn outputs(&mut self) -> Result<Vec<String>, ReadError> {
+        let count = self.nodes.output.len();
+        if count > MOST_OUTPUTS {
+            let reason = format!("it has {count} outputs, at most {MOST_OUTPUTS} are read");
+            return Err(ReadError::Malformed(reason));
+        }
         let mut names = Vec::new();
         for output in &self.nodes.output {
             let name = &output.name;
