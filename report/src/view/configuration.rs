@@ -16,10 +16,7 @@ pub(crate) fn resolved(row: &CellRow) -> Vec<Fact> {
     };
     let mut facts = vec![
         fact("Model", &cell.model.name),
-        fact(
-            "Source",
-            format!("{source} {}", cell.model.graph.short()),
-        ),
+        fact("Source", format!("{source} {}", cell.model.graph.short())),
     ];
     facts.extend(
         cell.dims

@@ -56,7 +56,8 @@ impl Compilation {
 /// Where the weights are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weights {
-    /// As is best for what the cell does: frozen for inference, if they fit into a graph.
+    /// As is best for what the cell does: frozen for inference without XLA, if they fit into a
+    /// graph.
     Auto,
     /// Constants of the graph, which TensorFlow may fold into each other.
     Frozen,

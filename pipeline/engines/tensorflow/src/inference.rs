@@ -5,7 +5,7 @@ use tensorflow::{DataType, Output, Session as TfSession, SessionRunArgs};
 use worker::{ParityData, Session};
 
 use crate::{
-    configuration::{Configuration, Weights},
+    configuration::{Compilation, Configuration, Weights},
     failure::{failed, unsupported},
     form::Form,
     lower::{Pass, lower},
@@ -116,7 +116,8 @@ fn frozen(graph: &Graph, configuration: &Configuration) -> Result<bool, Outcome>
     let bytes = elements.saturating_mul(configuration.float.bytes());
     let fits = bytes <= LARGEST_GRAPH_BYTES;
     match configuration.weights {
-        Weights::Auto => Ok(fits),
+        // XLA compiles constants into its program: GPT-2's took more than 13 GiB.
+        Weights::Auto => Ok(fits && configuration.compilation == Compilation::None),
         Weights::Variables => Ok(false),
         Weights::Frozen if fits => Ok(true),
         Weights::Frozen => Err(unsupported(format!(

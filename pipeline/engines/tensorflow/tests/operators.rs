@@ -7,38 +7,17 @@ mod common;
 mod library;
 
 use common::{
-    Array, Operand, Sketch, arrays, buffer, cell, conv, fed, held, indices, outputs, relative_l2,
-    single,
+    Operand, Sketch, buffer, conv, fed, held, indices, onnx_outputs, outputs, relative_l2, single,
 };
 use library::library;
-use photofinish_worker_onnxruntime::OnnxRuntime;
 use schema::{
-    EngineVariant, Graph, Precision,
+    Graph, Precision,
     graph::{Approximation, Op},
-    protocol::Load,
 };
-use worker::Engine as _;
-
-fn onnx_outputs(graph: &Graph) -> Vec<Array> {
-    let mut cell = cell(graph, Precision::Fp32, None);
-    cell.engine = EngineVariant {
-        engine: "onnxruntime".to_owned(),
-        variant: "cpu".to_owned(),
-    };
-    let scratch = tempfile::tempdir().unwrap();
-    let load = Load {
-        cell,
-        graph: graph.clone(),
-        files: None,
-        scratch: scratch.path().to_owned(),
-    };
-    let (mut session, _) = OnnxRuntime::at(library()).load(&load).unwrap();
-    arrays(&session.parity(1).unwrap().tensors)
-}
 
 /// Runs `graph` in every way in which operators differ.
 fn agree(what: &str, graph: &Graph) {
-    let expected = onnx_outputs(graph);
+    let expected = onnx_outputs(graph, library());
     for (precision, variant, weights) in [
         (Precision::Fp32, "graph", "frozen"),
         (Precision::Fp32, "graph", "variables"),

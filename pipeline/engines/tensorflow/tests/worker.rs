@@ -249,6 +249,21 @@ fn frozen_weights_that_no_graph_can_hold_are_refused() {
 }
 
 #[test]
+fn weights_are_where_a_user_of_the_variant_has_them() {
+    let graph = single(Op::Add, &[fed("x", &[2]), common::held("w", &[2])]);
+    for (variant, expected) in [
+        ("graph", "constants"),
+        ("xla", "variables"),
+        ("xla-auto", "variables"),
+    ] {
+        let mut cell = cell(&graph, Precision::Fp32, None);
+        cell.engine.variant = variant.to_owned();
+        let (_session, report) = load(&graph, cell).unwrap();
+        assert_eq!(report.settings["weights"], expected, "{variant}");
+    }
+}
+
+#[test]
 fn the_report_tells_what_is_in_force() {
     let mut cell = cell(&relu(), Precision::Fp64, None);
     cell.threads = 2;

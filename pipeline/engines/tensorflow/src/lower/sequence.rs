@@ -5,7 +5,7 @@ use tensorflow::Output;
 
 use super::{Lowering, Value};
 use crate::{
-    builder::{Made, narrow, small},
+    builder::{Builder, Made, narrow, small},
     failure::Fault,
     form::Order,
 };
@@ -137,8 +137,7 @@ impl Lowering<'_> {
             Ok(product.set_attr_bool("adj_y", true)?)
         })?;
         let scores = if causal {
-            let mask = mask(queries);
-            let mask = builder.floats(&[1, 1, queries, queries], &mask)?;
+            let mask = mask(builder, queries)?;
             builder.op("AddV2", &[&scores, &mask])?
         } else {
             scores
@@ -181,9 +180,18 @@ impl Lowering<'_> {
     }
 }
 
-/// What is added to the score of each position for each query: a later one is not seen.
-fn mask(positions: u64) -> Vec<f64> {
-    (0..positions)
-        .flat_map(|query| (0..positions).map(move |key| if key > query { UNSEEN } else { 0.0 }))
-        .collect()
+/// What is added to the score of each position for each query: a later one is not seen. Made by
+/// operators, since it can be too large for this process; TensorFlow folds it where it is not.
+fn mask(builder: &mut Builder, positions: u64) -> Made<Output> {
+    let count = narrow(&[positions])?.first().copied().unwrap_or(0);
+    let (none, count, one) = (
+        builder.integer(0)?,
+        builder.integer(count)?,
+        builder.integer(1)?,
+    );
+    let places = builder.op("Range", &[&none, &count, &one])?;
+    let queries = builder.reshape(&places, &[positions, 1])?;
+    let seen = builder.op("GreaterEqual", &[&queries, &places])?;
+    let (nothing, unseen) = (builder.scalar(0.0)?, builder.scalar(UNSEEN)?);
+    builder.op("SelectV2", &[&seen, &nothing, &unseen])
 }

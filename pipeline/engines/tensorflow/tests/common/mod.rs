@@ -6,8 +6,9 @@
     reason = "each test is a program and uses a part of it"
 )]
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
+use photofinish_worker_onnxruntime::OnnxRuntime;
 use photofinish_worker_tensorflow::TensorFlow;
 use schema::{
     Boundary, Cell, Device, Digest, EngineVariant, Graph, HostLanguage, Mode, Model, ModelSource,
@@ -67,6 +68,24 @@ pub fn outputs(graph: &Graph, precision: Precision, variant: &str, weights: &str
     session
         .step()
         .unwrap_or_else(|outcome| panic!("{outcome:?}"));
+    arrays(&session.parity(1).unwrap().tensors)
+}
+
+/// The outputs of a graph on ONNX Runtime, whose library is at `library`.
+pub fn onnx_outputs(graph: &Graph, library: PathBuf) -> Vec<Array> {
+    let mut cell = cell(graph, Precision::Fp32, None);
+    cell.engine = EngineVariant {
+        engine: "onnxruntime".to_owned(),
+        variant: "cpu".to_owned(),
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let load = Load {
+        cell,
+        graph: graph.clone(),
+        files: None,
+        scratch: scratch.path().to_owned(),
+    };
+    let (mut session, _) = OnnxRuntime::at(library).load(&load).unwrap();
     arrays(&session.parity(1).unwrap().tensors)
 }
 
