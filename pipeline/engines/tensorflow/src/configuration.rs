@@ -1,5 +1,6 @@
 //! What a cell asks of TensorFlow, checked and in its words.
 
+use models::rewrite::RECURRENT;
 use schema::{Boundary, Cell, Device, HostLanguage, Mode, Optimizer, Outcome, Precision};
 
 use crate::{
@@ -12,6 +13,9 @@ pub(crate) const ENGINE: &str = "tensorflow";
 
 /// The factor that decides whether weights are constants of the graph.
 const WEIGHTS: &str = "weights";
+
+/// Every factor. That recurrent layers are spelt out is seen to in the graph that comes.
+const FACTORS: [&str; 2] = [RECURRENT, WEIGHTS];
 
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -134,10 +138,12 @@ fn float(precision: Precision) -> Result<Float, Outcome> {
 }
 
 fn weights(cell: &Cell) -> Result<Weights, Outcome> {
-    if let Some(name) = cell.factors.keys().find(|name| *name != WEIGHTS) {
+    let is_unknown = |name: &&String| !FACTORS.contains(&name.as_str());
+    if let Some(name) = cell.factors.keys().find(is_unknown) {
         return Err(unsupported(format!(
-            "factor `{name}` is not known to {}; known: `{WEIGHTS}`",
-            cell.engine
+            "factor `{name}` is not known to {}; known: `{}`",
+            cell.engine,
+            FACTORS.join("`, `")
         )));
     }
     match (cell.factors.get(WEIGHTS).map(String::as_str), cell.mode) {
