@@ -7,7 +7,7 @@ use std::{
 
 use plan::{Diagnostic, World};
 use schema::{
-    Digest, Plan, RunRecord, Tables,
+    Digest, ModelSource, Plan, RunRecord, Tables,
     plan::{KnownHeat, PlannedHeat, Status},
     record::{self, HeatEntry, HeatResult},
     tables::Download,
@@ -106,13 +106,17 @@ pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
             .get(name)
             .is_some_and(|found| found.missing.is_none())
     };
-    let mut names: Vec<String> = plan
-        .heats
-        .iter()
-        .filter(|heat| !matches!(heat.status, Status::Cached { .. }))
-        .flat_map(|heat| &heat.cells)
-        .filter(|cell| cell.obstacle.is_none())
+    let cells = || {
+        plan.heats
+            .iter()
+            .filter(|heat| !matches!(heat.status, Status::Cached { .. }))
+            .flat_map(|heat| &heat.cells)
+            .filter(|cell| cell.obstacle.is_none())
+    };
+    let has_file = cells().any(|cell| cell.cell.model.source == ModelSource::Onnx);
+    let mut names: Vec<String> = cells()
         .map(|cell| cell.cell.engine.engine.clone())
+        .chain(has_file.then(|| WITNESS_ENGINE.to_owned()))
         .chain(std::iter::once(REFERENCE_ENGINE.to_owned()))
         .filter(|name| usable(name))
         .collect();
@@ -352,6 +356,9 @@ fn downloads(tables: &Tables) -> Result<Vec<Download>, Failure> {
 
 /// The engine whose outputs decide on parity.
 const REFERENCE_ENGINE: &str = "pytorch";
+
+/// The engine that runs the user's own files, so that our reading of them is verified.
+const WITNESS_ENGINE: &str = "onnxruntime";
 
 /// How many heats a record has; one that several jobs share counts once.
 pub(crate) fn heats(record: &RunRecord) -> usize {

@@ -79,9 +79,17 @@ pub enum ModelError {
         /// Hash of what was built.
         built: String,
     },
-    /// Models from ONNX files cannot be read by this version.
-    #[error("model `{0}`: ONNX files are not read yet; use a model of the zoo")]
-    OnnxNotRead(String),
+    /// A model of the user's is more than its name: `onnx::File` reads it.
+    #[error("model `{0}` is an ONNX file, and no file was given; plan again")]
+    NoFile(String),
+    /// Stored numbers cannot be had.
+    #[error("the numbers of `{parameter}`: {reason}")]
+    Stored {
+        /// The parameter.
+        parameter: String,
+        /// Why.
+        reason: String,
+    },
     /// The graph cannot be written as ONNX with these options.
     #[error("graph `{graph}` cannot be written as ONNX: {reason}")]
     Write {

@@ -18,6 +18,10 @@
 //!   `p·10000^(−2·(k mod width/2)/width)`, computed in binary64 and rounded to binary32. Libraries
 //!   differ in the last bit of such functions, so only here may workers, too.
 //!
+//! * [`Fill::Stored`]: no function of anything; the numbers are in a file that [`crate::Numbers`]
+//!   reads. Here they come as NaN, or as the smallest integer, which no comparison of outputs
+//!   passes.
+//!
 //! Narrower precisions round the binary32 number to nearest, ties to even; fp64 widens it.
 //!
 //! The same in numpy:
@@ -57,7 +61,7 @@
 //! assert_eq!(fill::floats("positions", &Fill::Sinusoids { width: 4 }, 8)[4..], second_row);
 //! ```
 
-use schema::graph::{Fill, Parameter};
+use schema::graph::{ElementType, Fill, Parameter};
 
 /// 2⁶⁴ divided by the golden ratio, odd: SplitMix64's step.
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -99,6 +103,7 @@ pub fn floats(name: &str, fill: &Fill, count: usize) -> Vec<f32> {
         Fill::Constant { value } => (0..count).map(|_| value).collect(),
         Fill::Positions => (0..count).map(|i| i as f32).collect(),
         Fill::Sinusoids { width } => (0..count).map(|i| sinusoid(i, width)).collect(),
+        Fill::Stored { .. } => (0..count).map(|_| f32::NAN).collect(),
     }
 }
 
@@ -120,6 +125,7 @@ pub fn integers(name: &str, fill: &Fill, shape: &[u64]) -> Vec<i64> {
             (0..count).map(|i| (i % row) as i64).collect()
         }
         Fill::Constant { value } => (0..count).map(|_| value as i64).collect(),
+        Fill::Stored { .. } => (0..count).map(|_| i64::MIN).collect(),
         Fill::Uniform { .. } | Fill::Sinusoids { .. } => {
             let values = floats(name, fill, index(count));
             values.into_iter().map(|value| value as i64).collect()
@@ -130,11 +136,19 @@ pub fn integers(name: &str, fill: &Fill, shape: &[u64]) -> Vec<i64> {
 /// Whether the fill describes integers: a parameter with such a fill holds 64-bit integers.
 #[must_use]
 pub const fn makes_integers(fill: &Fill) -> bool {
-    matches!(fill, Fill::Integers { .. } | Fill::Positions)
+    matches!(
+        fill,
+        Fill::Integers { .. }
+            | Fill::Positions
+            | Fill::Stored {
+                element: ElementType::Int64,
+                ..
+            }
+    )
 }
 
 /// Number of elements of a shape, at most the largest `u64`.
-fn elements(shape: &[u64]) -> u64 {
+pub(crate) fn elements(shape: &[u64]) -> u64 {
     shape
         .iter()
         .fold(1, |product: u64, &size| product.saturating_mul(size))

@@ -17,6 +17,7 @@ use schema::{
 };
 
 use crate::{ModelError, fill};
+pub(crate) use rules::broadcast;
 pub(crate) use wires::Wires;
 
 /// Most elements of one value: far above any real tensor, far below overflow.
@@ -110,6 +111,10 @@ impl Scope {
     pub(crate) fn add_input(&mut self, input: &Input) -> Result<(), ModelError> {
         fills::check(input.element, &input.fill)
             .map_err(|reason| self.value_error(&input.name, reason))?;
+        if let Fill::Stored { .. } = input.fill {
+            let reason = "only parameters can be stored".to_owned();
+            return Err(self.value_error(&input.name, reason));
+        }
         self.fills.insert(input.name.clone(), input.fill);
         let value = ValueType {
             element: input.element,
@@ -265,8 +270,14 @@ impl Scope {
     }
 }
 
+/// Type of what `op` makes of values of these types; an error says what is wrong with them.
+pub(crate) fn made(op: &Op, inputs: &[&ValueType]) -> Result<ValueType, String> {
+    let value = rules::output(op, inputs)?;
+    check_shape(&value).map(|()| value)
+}
+
 /// Whether a value can have its shape.
-fn check_shape(value: &ValueType) -> Result<(), String> {
+pub(crate) fn check_shape(value: &ValueType) -> Result<(), String> {
     let shape = &value.shape;
     if shape.len() > MAX_RANK {
         Err(format!(

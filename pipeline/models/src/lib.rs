@@ -2,7 +2,7 @@
 //!
 //! A model is a [`schema::Graph`]: operators, shapes and a recipe for every number. This crate
 //! builds graphs ([`zoo`]), checks them ([`infer`]), says what they cost ([`cost`]), makes their
-//! numbers ([`fill`]) and writes them as ONNX ([`onnx`]).
+//! numbers ([`fill`], [`Numbers`]), and writes and reads ONNX ([`onnx`]).
 
 #![forbid(unsafe_code)]
 
@@ -11,9 +11,11 @@ pub mod cost;
 mod error;
 pub mod fill;
 pub mod infer;
+mod numbers;
 pub mod onnx;
 mod resolve;
 pub mod zoo;
 
 pub use error::ModelError;
+pub use numbers::Numbers;
 pub use resolve::resolve;

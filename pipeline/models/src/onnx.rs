@@ -11,6 +11,7 @@
 
 mod lower;
 mod proto;
+mod read;
 mod weights;
 
 use std::collections::BTreeMap;
@@ -22,9 +23,11 @@ use schema::{
 };
 
 use crate::{
-    ModelError,
+    ModelError, Numbers,
     infer::{self, ValueType},
 };
+pub use read::{File, ReadError, Reading};
+
 use proto::{DataType, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use weights::Weights;
 
@@ -63,6 +66,18 @@ pub struct OnnxModel {
 /// # Errors
 /// A graph that [`infer::shapes`] refuses, or that cannot be said with these options.
 pub fn write(graph: &Graph, options: &WriteOptions) -> Result<OnnxModel, ModelError> {
+    write_with(graph, options, &Numbers::default())
+}
+
+/// As [`write()`], with the numbers of parameters that are stored.
+///
+/// # Errors
+/// As [`write()`]; or stored numbers that cannot be had.
+pub fn write_with(
+    graph: &Graph,
+    options: &WriteOptions,
+    numbers: &Numbers,
+) -> Result<OnnxModel, ModelError> {
     let types = infer::shapes(graph)?;
     let refuse = |reason| ModelError::Write {
         graph: graph.name.clone(),
@@ -76,7 +91,7 @@ pub fn write(graph: &Graph, options: &WriteOptions) -> Result<OnnxModel, ModelEr
         );
         return Err(refuse(reason));
     }
-    let mut writer = Writer::new(graph, &types, options).map_err(refuse)?;
+    let mut writer = Writer::new(graph, &types, options, numbers).map_err(refuse)?;
     for node in &graph.nodes {
         lower::node(&mut writer, node).map_err(|reason| ModelError::Node {
             graph: graph.name.clone(),
@@ -107,6 +122,7 @@ impl<'a> Writer<'a> {
         graph: &'a Graph,
         types: &'a BTreeMap<String, ValueType>,
         options: &WriteOptions,
+        numbers: &'a Numbers,
     ) -> Result<Self, String> {
         let element = DataType::of(options.precision);
         Ok(Self {
@@ -115,7 +131,7 @@ impl<'a> Writer<'a> {
             opset: options.opset,
             element,
             nodes: Vec::new(),
-            weights: Weights::new(graph, types, element, options)?,
+            weights: Weights::new(graph, types, element, options, numbers)?,
             aliases: BTreeMap::new(),
             masks: BTreeMap::new(),
         })
@@ -180,13 +196,14 @@ impl<'a> Writer<'a> {
             .iter()
             .map(|name| described(name))
             .collect();
-        let (initializer, data) = self.weights.finish();
+        let (initializer, data) = self.weights.finish()?;
         let graph = GraphProto {
             node: self.nodes,
             name: self.graph.name.clone(),
             initializer,
             input,
             output,
+            sparse_initializer: Vec::new(),
         };
         let graph_hash = Digest::of_value(self.graph).to_string();
         let model = ModelProto::new(self.opset, graph, &graph_hash);

@@ -17,7 +17,7 @@ pub fn resolve(
     mode: Mode,
 ) -> Result<Graph, ModelError> {
     match model.source {
-        ModelSource::Onnx => Err(ModelError::OnnxNotRead(model.name.clone())),
+        ModelSource::Onnx => Err(ModelError::NoFile(model.name.clone())),
         ModelSource::Zoo => {
             let graph = zoo::build_for(&model.name, dims, mode)?;
             let built = Digest::of_value(&graph);

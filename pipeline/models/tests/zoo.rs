@@ -266,7 +266,7 @@ fn resolving_holds_the_plan_to_its_graph() {
     let file = model(ModelSource::Onnx, planned.graph);
     assert!(matches!(
         resolve(&file, &sizes, Mode::Inference),
-        Err(ModelError::OnnxNotRead(_))
+        Err(ModelError::NoFile(_))
     ));
 }
 

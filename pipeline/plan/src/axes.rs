@@ -9,8 +9,10 @@ use schema::{
 
 use crate::{
     context::{Context, key, name},
-    networks, onnx_path, suggest,
+    networks::{self, Networks, Which},
+    suggest,
     tree::Step,
+    user_model,
 };
 
 /// Most threads that a manifest may ask for.
@@ -33,7 +35,7 @@ pub(crate) enum AxisKind {
 /// A value of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Typed {
-    Model(String),
+    Model(Which),
     Size(u64),
     Precision(Precision),
     Device(Device),
@@ -67,12 +69,12 @@ impl Axis {
 }
 
 /// The axes of the job, in the order of expansion.
-pub(crate) fn resolve(context: &mut Context<'_>) -> Vec<Axis> {
+pub(crate) fn resolve(context: &mut Context<'_>, networks: &mut Networks) -> Vec<Axis> {
     let job = context.job;
     let mut axes = Vec::new();
     let matrix = key("matrix");
     match &job.matrix.model {
-        Some(models) => axes.extend(models_axis(context, models)),
+        Some(models) => axes.extend(models_axis(context, networks, models)),
         None => context.error_with_help(
             &[name("matrix")],
             "the matrix names no model",
@@ -125,7 +127,9 @@ pub(crate) fn kind_of(context: &Context<'_>, axis: &str) -> Option<AxisKind> {
         "threads" => Some(AxisKind::Threads),
         "optimizer" => Some(AxisKind::Optimizer),
         "engine" => Some(AxisKind::Engine),
-        _ if networks::dimensions().contains(axis) => Some(AxisKind::Dimension),
+        _ if networks::dimensions().contains(axis) || context.dimensions.contains(axis) => {
+            Some(AxisKind::Dimension)
+        }
         _ if factors(context).contains(axis) => Some(AxisKind::Factor),
         _ => None,
     }
@@ -165,6 +169,7 @@ fn unknown(context: &mut Context<'_>, axis: &str, steps: &[Step]) {
             let known = fixed
                 .into_iter()
                 .chain(dimensions.iter().map(String::as_str))
+                .chain(context.dimensions.iter().map(String::as_str))
                 .chain(factors.iter().map(String::as_str));
             suggest::among(axis, known, "known axes")
         }
@@ -172,7 +177,11 @@ fn unknown(context: &mut Context<'_>, axis: &str, steps: &[Step]) {
     context.error_with_help(steps, format!("unknown axis `{axis}`"), help);
 }
 
-fn models_axis(context: &mut Context<'_>, models: &OneOrMany<ModelChoice>) -> Option<Axis> {
+fn models_axis(
+    context: &mut Context<'_>,
+    networks: &mut Networks,
+    models: &OneOrMany<ModelChoice>,
+) -> Option<Axis> {
     let steps = [key("matrix"), key("model")];
     let values = unique(
         context,
@@ -181,8 +190,10 @@ fn models_axis(context: &mut Context<'_>, models: &OneOrMany<ModelChoice>) -> Op
         |context, choice, steps| match choice {
             ModelChoice::Zoo(model) => model_value(context, model, steps),
             ModelChoice::Onnx(path) => {
-                onnx_path::refuse(context, path, steps);
-                None
+                let model = user_model::open(context, networks, path, steps)?;
+                let dimensions = model.file.dimensions().map(str::to_owned);
+                context.dimensions.extend(dimensions);
+                Some((path.clone(), Typed::Model(Which::User(model))))
             }
         },
     )?;
@@ -379,7 +390,7 @@ fn model_value(context: &mut Context<'_>, model: &str, steps: &[Step]) -> Option
     word_value(context, "model", model, steps, networks::names(), |word| {
         networks::names()
             .any(|name| name == word)
-            .then(|| Typed::Model(word.to_owned()))
+            .then(|| Typed::Model(Which::Zoo(word.to_owned())))
     })
 }
 

@@ -6,8 +6,8 @@ use std::{
 };
 
 use schema::{
-    Boundary, Cell, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource, Optimizer,
-    Outcome, OutcomeKind, Precision, Strategy, VariantDescription, manifest::OptimizerChoice,
+    Boundary, Cell, Device, EngineVariant, HostLanguage, Mode, Model, Optimizer, Outcome,
+    OutcomeKind, Precision, Strategy, VariantDescription, manifest::OptimizerChoice,
     plan::PlannedCell,
 };
 
@@ -15,7 +15,7 @@ use crate::{
     World,
     axes::{Axis, AxisKind, Typed},
     context::{Context, key, name},
-    networks::{self, Network, Networks},
+    networks::{Network, Networks, Which},
     points::Point,
     predict,
     tree::Step,
@@ -111,7 +111,7 @@ pub(crate) fn resolve(
                     .push(draft.planned(context.world, mode, shared, &network));
             }
             Err(reason) => {
-                let is_news = refused.insert((draft.model.clone(), draft.dims.clone()));
+                let is_news = refused.insert((draft.model.name().to_owned(), draft.dims.clone()));
                 if !context.has_room() {
                     return None;
                 }
@@ -156,11 +156,13 @@ fn refuse(
     networks: &mut Networks,
 ) {
     let mode = context.job.mode;
-    let culprit = draft.dims.iter().find(|(name, size)| {
+    // What is wrong at every size is no size's fault.
+    let by_size = networks.get(&draft.model, &BTreeMap::new(), mode).is_ok();
+    let culprit = draft.dims.iter().filter(|_| by_size).find(|(name, size)| {
         let alone = BTreeMap::from([((*name).clone(), **size)]);
         networks.get(&draft.model, &alone, mode).is_err()
     });
-    let (axis, value) = culprit.map_or(("model", draft.model.clone()), |(name, size)| {
+    let (axis, value) = culprit.map_or(("model", draft.model.name().to_owned()), |(name, size)| {
         (name, size.to_string())
     });
     let index = axes
@@ -171,7 +173,10 @@ fn refuse(
     let steps = [key("matrix"), key(axis), Step::Index(index)];
     context.error(
         &steps,
-        format!("the model `{}` cannot be built so: {reason}", draft.model),
+        format!(
+            "the model `{}` cannot be built so: {reason}",
+            draft.model.name()
+        ),
     );
 }
 
@@ -180,7 +185,7 @@ struct Draft {
     /// Index of each axis's value; `None` where the axis does not apply.
     identity: Vec<Option<u32>>,
     coordinates: BTreeMap<String, String>,
-    model: String,
+    model: Which,
     dims: BTreeMap<String, u64>,
     engine: EngineVariant,
     precision: Precision,
@@ -195,7 +200,7 @@ impl Draft {
         let mut draft = Self {
             identity: Vec::with_capacity(axes.len()),
             coordinates: BTreeMap::new(),
-            model: String::new(),
+            model: Which::Zoo(String::new()),
             dims: BTreeMap::new(),
             engine: EngineVariant {
                 engine: String::new(),
@@ -218,7 +223,7 @@ impl Draft {
         let variant = world.variant(&draft.engine);
         for (axis, index) in axes.iter().zip(point) {
             let applies = match axis.kind {
-                AxisKind::Dimension => networks::has_dimension(&draft.model, &axis.name),
+                AxisKind::Dimension => draft.model.has_dimension(&axis.name),
                 AxisKind::Factor => {
                     variant.is_some_and(|variant| variant.factors.contains_key(&axis.name))
                 }
@@ -263,8 +268,8 @@ impl Draft {
         let variant = world.variant(&self.engine);
         let cell = Cell {
             model: Model {
-                name: self.model,
-                source: ModelSource::Zoo,
+                name: self.model.name().to_owned(),
+                source: self.model.source(),
                 graph: network.graph,
             },
             dims: network.dims.clone(),
@@ -284,7 +289,9 @@ impl Draft {
             id: cell.id(),
             coordinates: self.coordinates,
             twin_of: None,
-            obstacle: variant.and_then(|variant| obstacle(world, variant, &cell)),
+            obstacle: variant
+                .and_then(|variant| obstacle(world, variant, &cell))
+                .or_else(|| unread(network)),
             predicted_step_ns: predict::step_ns(&cell, network, &world.fingerprint),
             predicted_bytes: predict::memory_bytes(&cell, network),
             flops: network.flops,
@@ -293,6 +300,12 @@ impl Draft {
             cell,
         }
     }
+}
+
+/// What of a user's model cannot be run.
+fn unread(network: &Network) -> Option<Outcome> {
+    let reason = network.unsupported.as_deref()?;
+    Some(Outcome::new(OutcomeKind::Unsupported, reason))
 }
 
 /// Why a cell cannot run here, as far as can be known without trying.

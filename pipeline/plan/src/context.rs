@@ -1,5 +1,7 @@
 //! The job under examination: where it stands, and what was found wrong with it.
 
+use std::collections::BTreeSet;
+
 use schema::manifest::Job;
 
 use crate::{ManifestFile, World, fault::Fault, tree::Step};
@@ -14,6 +16,8 @@ pub(crate) struct Context<'a> {
     pub(crate) job: &'a Job,
     index: usize,
     pub(crate) faults: Vec<Fault>,
+    /// Names of the dimensions of the user's models, those of the zoo apart.
+    pub(crate) dimensions: BTreeSet<String>,
 }
 
 /// A key on the way to a value.
@@ -39,6 +43,7 @@ impl<'a> Context<'a> {
             job,
             index,
             faults: Vec::new(),
+            dimensions: BTreeSet::new(),
         }
     }
 

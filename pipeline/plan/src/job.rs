@@ -55,7 +55,7 @@ fn resolve(
     known: &Known<'_>,
 ) -> Option<Planned> {
     let measure = crate::measure::resolve(context);
-    let mut axes = axes::resolve(context);
+    let mut axes = axes::resolve(context, networks);
     let shared = cells::shared(context, measure.boundary);
     // What else is wrong can only be told of a matrix that is right.
     if !context.faults.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    Digest, Fingerprint, Measure,
+    Digest, Fingerprint, Measure, ModelSource,
     plan::{KnownHeat, KnownState, PlannedCell, Status},
     record,
 };
@@ -13,6 +13,9 @@ use crate::World;
 
 /// The engine that outputs are held against.
 const REFERENCE: &str = "pytorch";
+
+/// The engine that runs the user's own files, so that our reading of them is verified.
+const WITNESS: &str = "onnxruntime";
 
 /// Most changes named of one part of a key.
 const SHOWN: usize = 4;
@@ -70,6 +73,15 @@ impl<'a> Common<'a> {
             ("reference".to_owned(), self.reference.clone()),
             ("schema".to_owned(), self.schema.clone()),
         ]);
+        let has_file = |cell: &PlannedCell| cell.cell.model.source == ModelSource::Onnx;
+        if cells.iter().any(has_file) {
+            let witness = format!(
+                "{} {}",
+                lock(self.world, WITNESS),
+                worker(self.world, WITNESS)
+            );
+            parts.insert("witness".to_owned(), witness);
+        }
         let engines: BTreeSet<&String> =
             cells.iter().map(|cell| &cell.cell.engine.engine).collect();
         for engine in engines {

@@ -23,13 +23,13 @@ mod keys;
 mod lint;
 mod measure;
 mod networks;
-mod onnx_path;
 mod points;
 mod predict;
 mod read;
 mod stage;
 mod suggest;
 mod tree;
+mod user_model;
 mod world;
 
 pub use diagnostic::Diagnostic;

@@ -2,25 +2,31 @@
 //! network is built once, however many cells share it.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     num::NonZero,
+    path::{Path, PathBuf},
     rc::Rc,
     sync::LazyLock,
     thread,
 };
 
-use models::{cost::Cost, zoo::Drawings};
-use schema::{Digest, Mode};
+use models::{
+    cost::Cost,
+    onnx::{self, ReadError},
+    zoo::Drawings,
+};
+use schema::{Digest, Mode, ModelSource};
 
 /// Networks below which a second processor is not worth starting.
 const SHARE: usize = 64;
 
-/// A network of the zoo with all its dimensions.
+/// A network with all its dimensions.
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
     /// Every dimension, defaults included.
     pub(crate) dims: BTreeMap<String, u64>,
-    /// Hash of the graph.
+    /// Hash of the graph, or of the user's file.
     pub(crate) graph: Digest,
     /// Number of operators.
     pub(crate) nodes: u64,
@@ -28,6 +34,8 @@ pub(crate) struct Network {
     pub(crate) bytes: u64,
     pub(crate) parameters: u64,
     pub(crate) peak_bytes: u64,
+    /// What of a user's model no graph can say, by operator and node: no engine runs it.
+    pub(crate) unsupported: Option<String>,
 }
 
 /// The names of the zoo, in its order.
@@ -63,11 +71,113 @@ pub(crate) fn dimensions() -> &'static BTreeSet<String> {
     &ALL_DIMENSIONS
 }
 
-/// Whether a network has a dimension.
-pub(crate) fn has_dimension(model: &str, dimension: &str) -> bool {
-    DIMENSIONS
-        .get(model)
-        .is_some_and(|dims| dims.contains_key(dimension))
+/// A network, or why it cannot be built, in words.
+type Built = Result<Rc<Network>, String>;
+
+/// A model of the user's, read once however many cells and jobs share it.
+#[derive(Debug)]
+pub(crate) struct UserModel {
+    /// The path as the manifest gives it.
+    pub(crate) name: String,
+    pub(crate) file: onnx::File,
+    read: RefCell<BTreeMap<BTreeMap<String, u64>, Built>>,
+}
+
+impl UserModel {
+    pub(crate) fn new(name: &str, file: onnx::File) -> Self {
+        Self {
+            name: name.to_owned(),
+            file,
+            read: RefCell::default(),
+        }
+    }
+
+    /// Two manifests may call different files by one name: the content tells.
+    fn is(&self, other: &Self) -> bool {
+        self.name == other.name && self.file.digest() == other.file.digest()
+    }
+
+    fn network(&self, dims: &BTreeMap<String, u64>) -> Result<Rc<Network>, String> {
+        if let Some(known) = self.read.borrow().get(dims) {
+            return known.clone();
+        }
+        let network = self.build(dims).map(Rc::new);
+        self.read.borrow_mut().insert(dims.clone(), network.clone());
+        network
+    }
+
+    /// What a step costs is that of the graph as we read it.
+    fn build(&self, dims: &BTreeMap<String, u64>) -> Result<Network, String> {
+        let dims = self
+            .file
+            .resolve_dims(dims)
+            .map_err(|error| error.to_string())?;
+        let reading = match self.file.read(&dims) {
+            Ok(reading) => reading,
+            Err(error @ ReadError::Unsupported { .. }) => {
+                let nothing = Cost {
+                    flops: 0,
+                    bytes: 0,
+                    parameters: 0,
+                    peak_bytes: 0,
+                };
+                return Ok(Network {
+                    unsupported: Some(error.to_string()),
+                    ..Network::new(dims, self.file.digest(), 0, &nothing)
+                });
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        let graph = &reading.graph;
+        let cost =
+            models::cost::total(graph, Mode::Inference).map_err(|error| error.to_string())?;
+        let nodes = graph.nodes.len();
+        Ok(Network::new(dims, self.file.digest(), nodes, &cost))
+    }
+}
+
+/// A network: one of the zoo by its name, or a model of the user's.
+#[derive(Debug, Clone)]
+pub(crate) enum Which {
+    Zoo(String),
+    User(Rc<UserModel>),
+}
+
+impl Which {
+    /// The name that cells and pages show.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Zoo(name) => name,
+            Self::User(model) => &model.name,
+        }
+    }
+
+    pub(crate) const fn source(&self) -> ModelSource {
+        match self {
+            Self::Zoo(_) => ModelSource::Zoo,
+            Self::User(_) => ModelSource::Onnx,
+        }
+    }
+
+    /// Whether it has a dimension.
+    pub(crate) fn has_dimension(&self, dimension: &str) -> bool {
+        match self {
+            Self::Zoo(name) => DIMENSIONS
+                .get(name.as_str())
+                .is_some_and(|dims| dims.contains_key(dimension)),
+            Self::User(model) => model.file.dimensions().any(|name| name == dimension),
+        }
+    }
+}
+
+impl PartialEq for Which {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Zoo(a), Self::Zoo(b)) => a == b,
+            (Self::User(a), Self::User(b)) => a.is(b),
+            _ => false,
+        }
+    }
 }
 
 /// A network by its name, the dimensions that were asked for, and its mode.
@@ -77,17 +187,35 @@ type Request = (String, BTreeMap<String, u64>, Mode);
 #[derive(Debug, Default)]
 pub(crate) struct Networks {
     built: BTreeMap<Request, Result<Rc<Network>, String>>,
+    /// By the manifest's folder and the path from there.
+    files: BTreeMap<(PathBuf, String), Result<Rc<UserModel>, ReadError>>,
 }
 
 impl Networks {
+    /// The user's model at a path from a manifest's folder, read and hashed at the first call.
+    pub(crate) fn open(&mut self, folder: &Path, path: &str) -> Result<Rc<UserModel>, ReadError> {
+        let read = || {
+            let file = onnx::File::open(folder, path)?;
+            Ok(Rc::new(UserModel::new(path, file)))
+        };
+        self.files
+            .entry((folder.to_owned(), path.to_owned()))
+            .or_insert_with(read)
+            .clone()
+    }
+
     /// Works out what is going to be asked for, on all processors. What cannot be built is left
     /// to [`Networks::get`], which says why.
     pub(crate) fn prepare<'a>(
         &mut self,
-        requests: impl Iterator<Item = (&'a String, &'a BTreeMap<String, u64>)>,
+        requests: impl Iterator<Item = (&'a Which, &'a BTreeMap<String, u64>)>,
         mode: Mode,
     ) {
-        let requests: BTreeSet<_> = requests.collect();
+        let zoo = requests.filter_map(|(model, dims)| match model {
+            Which::Zoo(name) => Some((name, dims)),
+            Which::User(_) => None,
+        });
+        let requests: BTreeSet<_> = zoo.collect();
         let requests: Vec<Request> = requests
             .into_iter()
             .map(|(model, dims)| (model.clone(), dims.clone(), mode))
@@ -119,12 +247,16 @@ impl Networks {
     /// Why it cannot be built, in words.
     pub(crate) fn get(
         &mut self,
-        model: &str,
+        model: &Which,
         dims: &BTreeMap<String, u64>,
         mode: Mode,
     ) -> Result<Rc<Network>, String> {
+        let model = match model {
+            Which::Zoo(name) => name,
+            Which::User(model) => return model.network(dims),
+        };
         self.built
-            .entry((model.to_owned(), dims.clone(), mode))
+            .entry((model.clone(), dims.clone(), mode))
             .or_insert_with(|| build(model, dims, mode).map(Rc::new))
             .clone()
     }
@@ -172,6 +304,7 @@ impl Network {
             bytes: cost.bytes,
             parameters: cost.parameters,
             peak_bytes: cost.peak_bytes,
+            unsupported: None,
         }
     }
 }

@@ -240,14 +240,24 @@ fn included(context: &mut Context<'_>, axes: &mut [Axis], entry: usize) -> Vec<V
                 key(&axis.name),
                 Step::Index(index),
             ];
-            let Some((text, typed)) = axes::typed(context, &axis.name, axis.kind, value, &steps)
-            else {
-                continue;
+            // A model of the user's is known here by its path, once the matrix has it.
+            let known = match axis.kind {
+                AxisKind::Model => axis.index(&value.to_string()),
+                _ => None,
             };
-            let at = axis.index(&text).unwrap_or_else(|| {
-                axis.values.push((text, typed));
-                axis.values.len() - 1
-            });
+            let at = match known {
+                Some(at) => at,
+                None => {
+                    let typed = axes::typed(context, &axis.name, axis.kind, value, &steps);
+                    let Some((text, typed)) = typed else {
+                        continue;
+                    };
+                    axis.index(&text).unwrap_or_else(|| {
+                        axis.values.push((text, typed));
+                        axis.values.len() - 1
+                    })
+                }
+            };
             wanted.extend(u32::try_from(at));
         }
         if let Some(slot) = choices.get_mut(position) {

@@ -20,7 +20,7 @@ const FILE_LIMIT: usize = 1 << 20;
 
 /// What stands for standard input among the paths, and in messages.
 const STDIN: &str = "-";
-const STDIN_SHOWN: &str = "<stdin>";
+const STDIN_SHOWN: &str = ManifestSource::STDIN;
 
 /// A manifest with its text and the places of its parts.
 #[derive(Debug, Clone)]
@@ -80,12 +80,7 @@ impl ManifestFile {
 
     /// The folder that paths in the manifest are relative to; none for standard input.
     pub(crate) fn folder(&self) -> Option<&Path> {
-        if self.source.path == STDIN_SHOWN {
-            return None;
-        }
-        let parent = Path::new(&self.source.path).parent();
-        let named = parent.filter(|folder| !folder.as_os_str().is_empty());
-        Some(named.unwrap_or(Path::new(".")))
+        self.source.folder()
     }
 }
 

@@ -280,7 +280,7 @@ fn a_model_behind_a_link_out_of_the_folder_is_refused() {
     let files = read_manifests(&[manifest]).unwrap();
     let found = plan(&files, &support::world()).unwrap_err();
     assert!(
-        found[0].message.contains("leaves the manifest's folder"),
+        found[0].message.contains("is reached through a link"),
         "{}",
         found[0].message
     );

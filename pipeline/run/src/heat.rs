@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use schema::{
     Digest, Outcome,
-    plan::{PlannedCell, PlannedHeat, PlannedJob},
+    plan::{ManifestSource, PlannedCell, PlannedHeat, PlannedJob},
     record::{self, HeatFooter, HeatHeader},
 };
 use store::{Fresh, Journal, now};
@@ -26,6 +26,8 @@ pub(crate) struct Assignment<'a> {
     /// Its place in the plan, and the number of heats there.
     pub(crate) index: usize,
     pub(crate) of: usize,
+    /// Models of the user's lie beside them.
+    pub(crate) manifests: &'a [ManifestSource],
     /// A journal that does not count for this fresh run is begun anew.
     pub(crate) fresh: Option<&'a Fresh>,
 }
@@ -49,7 +51,7 @@ pub(crate) fn measure(
 ) -> Result<Sealed, Stop> {
     let mut journal = open(context, assignment)?;
     let header = journal.header().clone();
-    let graphs = Graphs::of(&header.cells);
+    let graphs = Graphs::of(context, assignment.manifests, &header.cells)?;
     let setting = Setting {
         header: &header,
         graphs: &graphs,

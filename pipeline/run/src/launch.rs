@@ -8,7 +8,7 @@ use std::{
 };
 
 use schema::{
-    Cell, Digest, Graph, Outcome, OutcomeKind,
+    Cell, Digest, Outcome, OutcomeKind,
     protocol::{
         Hello, Load, Loaded, Measure, Memory, Parity, ParityOutputs, Reply, Request, Samples,
         WarmUp, WarmUpDone,
@@ -19,6 +19,7 @@ use worker::host::{Ended, Host, Limits};
 use crate::{
     clock::nanoseconds,
     context::{Context, Setting},
+    graphs::Prepared,
 };
 
 /// How long a worker may take to leave.
@@ -91,10 +92,11 @@ impl Worker {
         Ok((hello, start_ns))
     }
 
-    pub(crate) fn load(&mut self, cell: &Cell, graph: &Graph) -> Result<Loaded, Outcome> {
+    pub(crate) fn load(&mut self, cell: &Cell, network: &Prepared) -> Result<Loaded, Outcome> {
         let load = Load {
             cell: cell.clone(),
-            graph: graph.clone(),
+            graph: network.graph.clone(),
+            files: network.files.clone(),
             scratch: self.scratch.clone(),
         };
         match self.ask(&Request::Load(Box::new(load)))? {

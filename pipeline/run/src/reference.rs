@@ -1,4 +1,8 @@
 //! Parity of every cell of a heat, judged once before any speed is measured.
+//!
+//! A model of the user's was read before it could be run: its graph is ours, the reference runs that
+//! graph, and would agree with itself whatever was misread. So there is a witness, ONNX Runtime on
+//! the user's file as it is, which must agree with the reference before any cell is judged by it.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +16,7 @@ use crate::{
     context::{Context, Setting},
     error::Stop,
     gallery::Gallery,
+    graphs::Prepared,
     parity::{self, Exhibits},
 };
 
@@ -77,6 +82,12 @@ fn judge_cell(
     }
     let reference = exact(context, setting, cell);
     let eager = eager(context, cell);
+    let own_file = match setting.graphs.get(cell) {
+        Ok(Prepared {
+            files: Some(files), ..
+        }) => Some(on_own_file(context, cell, files.precision)),
+        _ => None,
+    };
     for witness in [&reference, &eager] {
         gallery.make(context, setting, witness)?;
         if let Err(outcome) = gallery.get(witness) {
@@ -92,24 +103,22 @@ fn judge_cell(
             ));
         }
     }
-    let (parity, obstacle) = match (
-        gallery.get(&reference),
-        gallery.get(&eager),
-        gallery.get(cell),
-    ) {
-        (Ok(reference_outputs), Ok(eager_outputs), Ok(cell_outputs)) => {
-            let exhibits = Exhibits {
-                reference: reference_outputs,
-                reference_name: &name(&reference),
-                eager: eager_outputs,
-                eager_name: &name(&eager),
-                cell: cell_outputs,
-            };
-            parity::judge(&exhibits, cell.precision)
+    if let Some(own_file) = own_file
+        .as_ref()
+        .filter(|own_file| own_file.id() != cell.id())
+    {
+        let judgement = testify(context, setting, gallery, &reference, own_file)?;
+        if let Some(judgement) = judgement {
+            return Ok(judgement);
         }
-        (Err(outcome), _, _) | (_, Err(outcome), _) | (_, _, Err(outcome)) => (None, Some(outcome)),
-    };
-    if cell.id() != eager.id() && cell.id() != reference.id() {
+    }
+    let (parity, obstacle) = compare(gallery, &reference, &eager, cell);
+    let kept = [Some(&reference), Some(&eager), own_file.as_ref()];
+    if kept
+        .into_iter()
+        .flatten()
+        .all(|kept| kept.id() != cell.id())
+    {
         gallery.discard(cell);
     }
     Ok(Judgement {
@@ -117,6 +126,86 @@ fn judge_cell(
         obstacle,
         log,
     })
+}
+
+/// Holds a cell's outputs against those of the reference.
+fn compare(
+    gallery: &Gallery,
+    reference: &Cell,
+    eager: &Cell,
+    cell: &Cell,
+) -> (Option<Parity>, Option<Outcome>) {
+    match (
+        gallery.get(reference),
+        gallery.get(eager),
+        gallery.get(cell),
+    ) {
+        (Ok(reference_outputs), Ok(eager_outputs), Ok(cell_outputs)) => {
+            let exhibits = Exhibits {
+                reference: reference_outputs,
+                reference_name: &name(reference),
+                eager: eager_outputs,
+                eager_name: &name(eager),
+                cell: cell_outputs,
+            };
+            parity::judge(&exhibits, cell.precision)
+        }
+        (Err(outcome), _, _) | (_, Err(outcome), _) | (_, _, Err(outcome)) => (None, Some(outcome)),
+    }
+}
+
+/// Whether ONNX Runtime on the user's own file agrees with the reference on our reading of it;
+/// otherwise what keeps the cell from being measured.
+fn testify(
+    context: &mut Context<'_>,
+    setting: &Setting<'_>,
+    gallery: &mut Gallery,
+    reference: &Cell,
+    own_file: &Cell,
+) -> Result<Option<Judgement>, Stop> {
+    let eager = eager(context, own_file);
+    for needed in [own_file, &eager] {
+        gallery.make(context, setting, needed)?;
+        if let Err(outcome) = gallery.get(needed) {
+            let reason = format!(
+                "no witness of the file itself: {} ended {}: {}",
+                name(needed),
+                outcome.kind,
+                outcome.reason
+            );
+            let outcome = Outcome::new(OutcomeKind::ParityUnverified, reason);
+            return Ok(Some(Judgement::obstacle(outcome, gallery.log(needed))));
+        }
+    }
+    let (_, obstacle) = compare(gallery, reference, &eager, own_file);
+    Ok(obstacle.map(|outcome| {
+        let reason = format!(
+            "{} runs the file itself, and our reading of the file comes to something else: {}",
+            name(own_file),
+            outcome.reason
+        );
+        Judgement::obstacle(Outcome::new(outcome.kind, reason), gallery.log(own_file))
+    }))
+}
+
+/// ONNX Runtime on the CPU, every switch at its default, in the precision of the user's file, so
+/// that it takes the file as it is.
+fn on_own_file(context: &Context<'_>, cell: &Cell, precision: Precision) -> Cell {
+    let engine = EngineVariant {
+        engine: "onnxruntime".to_owned(),
+        variant: "cpu".to_owned(),
+    };
+    Cell {
+        factors: context.workers.factors(&engine),
+        engine,
+        precision,
+        device: Device::Cpu,
+        host_language: HostLanguage::Rust,
+        strategy: Strategy::Single,
+        world_size: 1,
+        boundary: Boundary::Step,
+        ..cell.clone()
+    }
 }
 
 /// PyTorch eager in fp64 on the CPU, with as many threads as any cell of the heat may use.

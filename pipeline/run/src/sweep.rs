@@ -171,6 +171,7 @@ impl<'a> Sweep<'a> {
             job,
             index,
             of,
+            manifests: &self.plan.manifests,
             fresh: self.fresh.as_ref(),
         };
         let began = Instant::now();

@@ -1,6 +1,10 @@
 //! Content hashes: the names of artifacts and the keys of caches.
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    io::{self, Read},
+    str::FromStr,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -51,6 +55,23 @@ impl Digest {
             hasher.update(piece);
         }
         Self(hasher.finalize().into())
+    }
+
+    /// The hash of all bytes that a reader has to give.
+    ///
+    /// # Errors
+    /// Those of the reader.
+    pub fn of_reader(reader: &mut dyn Read) -> io::Result<Self> {
+        let mut hasher = Sha256::new();
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return Ok(Self(hasher.finalize().into())),
+                Ok(count) => hasher.update(buffer.get(..count).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// The first 12 hexadecimal digits: enough to tell artifacts of one store apart by eye.

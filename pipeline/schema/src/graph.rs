@@ -78,7 +78,7 @@ pub enum Role {
 }
 
 /// Where the numbers of a tensor come from. Element `i` (row-major) of the tensor named `name` is
-/// a function of `name` and `i` alone: `models::fill` says which.
+/// a function of `name` and `i` alone, [`Fill::Stored`] excepted: `models::fill` says which.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fill {
@@ -107,6 +107,14 @@ pub enum Fill {
     Sinusoids {
         /// Length of a row; even.
         width: u64,
+    },
+    /// Numbers of the user's own, for parameters alone: they lie one after another, row-major and
+    /// little-endian, in the file that [`crate::protocol::ModelFiles::weights`] names.
+    Stored {
+        /// What they are there, whatever the cell's precision: binary32, or 64-bit integers.
+        element: ElementType,
+        /// Where they begin, in bytes.
+        offset: u64,
     },
 }
 

@@ -1,6 +1,9 @@
 //! The plan: everything that a run will do, decided beforehand. Execution makes no decisions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,6 +39,22 @@ pub struct ManifestSource {
     pub path: String,
     /// Its text, so that a site can show how to reproduce it.
     pub text: String,
+}
+
+impl ManifestSource {
+    /// What stands for standard input among the paths.
+    pub const STDIN: &str = "<stdin>";
+
+    /// The folder that paths in the manifest are relative to; none for standard input.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        if self.path == Self::STDIN {
+            return None;
+        }
+        let parent = Path::new(&self.path).parent();
+        let named = parent.filter(|folder| !folder.as_os_str().is_empty());
+        Some(named.unwrap_or(Path::new(".")))
+    }
 }
 
 /// Something worth knowing before a run.

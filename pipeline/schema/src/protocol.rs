@@ -14,10 +14,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cell, Digest, Graph, Outcome, OutcomeKind};
+use crate::{Cell, Digest, Graph, Outcome, OutcomeKind, Precision};
 
 /// Version of the protocol; the first field of the first message.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Names the socket to speak over, where standard input and output are not private.
 pub const CONTROL_VARIABLE: &str = "PHOTOFINISH_CONTROL";
@@ -97,8 +97,25 @@ pub struct Load {
     pub cell: Cell,
     /// The network.
     pub graph: Graph,
+    /// What a model of the user's comes with; a network of the zoo needs no file, and the message
+    /// then lacks the field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<ModelFiles>,
     /// A folder of the worker's own for temporary files; it exists and is empty.
     pub scratch: PathBuf,
+}
+
+/// The files of a model that the user brought. They are there to be read, and by the supervisor's
+/// word alone: no manifest and no graph names a path to a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelFiles {
+    /// The numbers of the parameters whose fill is `stored`.
+    pub weights: PathBuf,
+    /// The user's file as it is, for engines that read ONNX themselves.
+    pub onnx: PathBuf,
+    /// What floats are in that file: a cell of another precision takes the graph.
+    pub precision: Precision,
 }
 
 /// Phases of getting ready, one after another, each with its time.

@@ -21,6 +21,12 @@ pub trait Engine {
     /// The typed reason why this cell cannot run here: `unsupported`, `unavailable`,
     /// `out_of_memory`, or `crashed`.
     fn load(&mut self, load: &Load) -> Result<(Box<dyn Session>, LoadReport), Outcome>;
+
+    /// Whether it reads stored weights ([`models::Numbers`]). One that makes all numbers by recipe
+    /// is never given a model of the user's.
+    fn reads_weights(&self) -> bool {
+        false
+    }
 }
 
 /// A network that is ready to run.

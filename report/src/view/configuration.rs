@@ -11,14 +11,14 @@ use crate::{
 pub(crate) fn resolved(row: &CellRow) -> Vec<Fact> {
     let cell = &row.cell;
     let source = match cell.model.source {
-        ModelSource::Zoo => "zoo",
-        ModelSource::Onnx => "ONNX file",
+        ModelSource::Zoo => "zoo, graph",
+        ModelSource::Onnx => "ONNX file, content",
     };
     let mut facts = vec![
         fact("Model", &cell.model.name),
         fact(
             "Source",
-            format!("{source}, graph {}", cell.model.graph.short()),
+            format!("{source} {}", cell.model.graph.short()),
         ),
     ];
     facts.extend(

@@ -203,6 +203,7 @@ fn start(command: &WorkerCommand, cell: &Cell, graph: &Graph, scratch: &Path) ->
     let load = Load {
         cell: cell.clone(),
         graph: graph.clone(),
+        files: None,
         scratch: scratch.to_owned(),
     };
     ask(&mut host, &Request::Load(Box::new(load)))?;

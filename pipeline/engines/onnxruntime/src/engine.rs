@@ -3,7 +3,7 @@
 use std::{
     cell::OnceCell,
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -77,7 +77,7 @@ impl Engine for OnnxRuntime {
             .map(|input| tensors::input(input, configuration.precision))
             .collect::<Result<Vec<_>, _>>()?;
         let filled = Instant::now();
-        let model = model::write(&load.graph, configuration.precision, &load.scratch)?;
+        let model = model::of(load, configuration.precision)?;
         let written = Instant::now();
         let session = model::commit(&model, &configuration, library)?;
         let compiled = Instant::now();
@@ -89,9 +89,16 @@ impl Engine for OnnxRuntime {
             compile_ns: nanoseconds(compiled - written),
             threads: None,
             spin: spin(&configuration).to_owned(),
-            settings: settings(&configuration),
+            settings: settings(
+                &configuration,
+                model::own_file(load, configuration.precision),
+            ),
         };
         Ok((Box::new(session), report))
+    }
+
+    fn reads_weights(&self) -> bool {
+        true
     }
 }
 
@@ -107,7 +114,7 @@ const fn spin(configuration: &Configuration) -> &'static str {
     }
 }
 
-fn settings(configuration: &Configuration) -> BTreeMap<String, String> {
+fn settings(configuration: &Configuration, own_file: Option<&Path>) -> BTreeMap<String, String> {
     let arithmetic = match (configuration.provider, configuration.precision) {
         (Provider::Cpu, Precision::Fp16) => "stored as fp16, computed in fp32".to_owned(),
         (_, precision) => precision.to_string(),
@@ -131,6 +138,9 @@ fn settings(configuration: &Configuration) -> BTreeMap<String, String> {
         ),
         ("memory arena".to_owned(), "on (default)".to_owned()),
         ("memory pattern".to_owned(), "on (default)".to_owned()),
-        ("opset".to_owned(), model::OPSET.to_string()),
+        match own_file {
+            Some(_) => ("model".to_owned(), "the user's file as it is".to_owned()),
+            None => ("opset".to_owned(), model::OPSET.to_string()),
+        },
     ])
 }

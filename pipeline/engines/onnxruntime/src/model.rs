@@ -1,12 +1,19 @@
 //! From a graph to a session.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use models::onnx::{self, WriteOptions};
+use models::{
+    Numbers,
+    onnx::{self, WriteOptions},
+};
 use ort::session::{Session, builder::SessionBuilder};
 use schema::{
     Graph, Outcome, OutcomeKind, Precision,
     graph::{ElementType, Parameter},
+    protocol::Load,
 };
 
 use crate::{
@@ -32,19 +39,42 @@ const DATA_FILE: &str = "model.data";
 pub(crate) enum Model {
     /// All of it.
     Bytes(Vec<u8>),
-    /// The folder where it lies, weights beside it.
-    File(std::path::PathBuf),
+    /// The file where it lies, weights beside it.
+    File(PathBuf),
+}
+
+/// What a session is made from: the user's own file where the cell wants it as it is, the graph
+/// otherwise.
+pub(crate) fn of(load: &Load, precision: Precision) -> Result<Model, Outcome> {
+    if let Some(own) = own_file(load, precision) {
+        return Ok(Model::File(own.to_owned()));
+    }
+    let weights = load.files.as_ref().map(|files| files.weights.as_path());
+    let numbers = Numbers::open(weights).map_err(|error| {
+        let reason = format!("the file of weights cannot be opened: {error}");
+        Outcome::new(OutcomeKind::Crashed, reason)
+    })?;
+    write_within(
+        LARGEST_MESSAGE_BYTES,
+        &load.graph,
+        precision,
+        &numbers,
+        &load.scratch,
+    )
+}
+
+/// The user's own file, if it is run as it is: its floats have the cell's precision.
+pub(crate) fn own_file(load: &Load, precision: Precision) -> Option<&Path> {
+    let files = load.files.as_ref()?;
+    (files.precision == precision).then_some(files.onnx.as_path())
 }
 
 /// Writes `graph` as ONNX: in memory, or to `scratch` where it is too large for one message.
-pub(crate) fn write(graph: &Graph, precision: Precision, scratch: &Path) -> Result<Model, Outcome> {
-    write_within(LARGEST_MESSAGE_BYTES, graph, precision, scratch)
-}
-
 fn write_within(
     largest_bytes: u64,
     graph: &Graph,
     precision: Precision,
+    numbers: &Numbers,
     scratch: &Path,
 ) -> Result<Model, Outcome> {
     let large = weight_bytes(graph, precision) > largest_bytes;
@@ -54,7 +84,8 @@ fn write_within(
         external: large.then(|| DATA_FILE.to_owned()),
         threshold: SMALLEST_EXTERNAL_BYTES,
     };
-    let written = onnx::write(graph, &options).map_err(|error| unsupported(error.to_string()))?;
+    let written = onnx::write_with(graph, &options, numbers)
+        .map_err(|error| unsupported(error.to_string()))?;
     let Some(data) = written.data else {
         return Ok(Model::Bytes(written.model));
     };
@@ -137,9 +168,12 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let graph = small();
         let bytes = weight_bytes(&graph, Precision::Fp32);
-        let within = write_within(bytes, &graph, Precision::Fp32, scratch.path()).unwrap();
+        let numbers = Numbers::default();
+        let within =
+            write_within(bytes, &graph, Precision::Fp32, &numbers, scratch.path()).unwrap();
         assert!(matches!(within, Model::Bytes(message) if message.len() as u64 > bytes));
-        let beyond = write_within(bytes - 1, &graph, Precision::Fp32, scratch.path()).unwrap();
+        let beyond =
+            write_within(bytes - 1, &graph, Precision::Fp32, &numbers, scratch.path()).unwrap();
         let Model::File(path) = beyond else {
             panic!("one message");
         };
@@ -152,7 +186,7 @@ mod tests {
     fn a_scratch_folder_that_is_gone_is_named() {
         let graph = small();
         let gone = Path::new("/nonexistent/scratch");
-        let outcome = write_within(0, &graph, Precision::Fp32, gone)
+        let outcome = write_within(0, &graph, Precision::Fp32, &Numbers::default(), gone)
             .err()
             .unwrap();
         assert!(

@@ -126,6 +126,7 @@ fn answer(library: PathBuf) -> Result<Reply, Outcome> {
     let load = Load {
         cell: cell(&graph),
         graph,
+        files: None,
         scratch: scratch.path().to_owned(),
     };
     let answer = host.request(&Request::Load(Box::new(load)), deadline);
@@ -155,6 +156,7 @@ fn load(graph: &Graph, cell: Cell) -> Result<(Box<dyn Session>, LoadReport), Out
     let load = Load {
         cell,
         graph: graph.clone(),
+        files: None,
         scratch: scratch.path().to_owned(),
     };
     OnnxRuntime::at(library()).load(&load)

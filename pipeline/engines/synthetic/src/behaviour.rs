@@ -64,7 +64,7 @@ behaviours! {
     /// Fails `load` with `unsupported`.
     Unsupported = "unsupported",
 
-    /// Outputs are off by a tenth.
+    /// Outputs are off by a tenth; if told on the command line, so are those of an engine that it plays.
     WrongOutput = "wrong_output",
     /// The first number of each output is not one.
     NanOutput = "nan_output",

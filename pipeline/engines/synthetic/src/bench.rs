@@ -147,6 +147,7 @@ pub(crate) fn load() -> Result<Load, Outcome> {
     Ok(Load {
         cell,
         graph,
+        files: None,
         scratch: std::env::temp_dir(),
     })
 }

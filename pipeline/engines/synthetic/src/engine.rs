@@ -26,14 +26,21 @@ const STEP_US: u64 = 200;
 pub(crate) struct Synthetic {
     name: String,
     stream: Option<ProtocolStream>,
+    /// How it behaves where it plays an engine whose variants it lacks.
+    played: Behaviour,
 }
 
 impl Synthetic {
-    /// One that goes by this name.
-    pub(crate) fn new(name: String, stream: ProtocolStream) -> Self {
+    /// One that goes by this name, told on the command line how to behave.
+    pub(crate) fn new(name: String, stream: ProtocolStream, told: Option<Behaviour>) -> Self {
+        let played = match told {
+            Some(Behaviour::WrongOutput) => Behaviour::WrongOutput,
+            _ => Behaviour::Steady,
+        };
         Self {
             name,
             stream: Some(stream),
+            played,
         }
     }
 }
@@ -60,7 +67,7 @@ impl Engine for Synthetic {
         // A name that is not its own is that of an engine it plays: those have other variants.
         let behaviour = match Behaviour::from_word(&load.cell.engine.variant) {
             Some(behaviour) => behaviour,
-            None if self.name != "synthetic" => Behaviour::Steady,
+            None if self.name != "synthetic" => self.played,
             None => {
                 return Err(unsupported(format!(
                     "no variant `{}`",
@@ -93,6 +100,11 @@ impl Engine for Synthetic {
             }),
             report,
         ))
+    }
+
+    /// It needs none: any will do.
+    fn reads_weights(&self) -> bool {
+        true
     }
 }
 

@@ -72,7 +72,7 @@ fn serve(engine: String, start: Option<Behaviour>) -> ExitCode {
         _ => {}
     }
     let ignores_bye = start == Some(Behaviour::IgnoresBye);
-    let status = worker::serve(engine::Synthetic::new(engine, stream));
+    let status = worker::serve(engine::Synthetic::new(engine, stream, start));
     if ignores_bye {
         mischief::hang();
     }

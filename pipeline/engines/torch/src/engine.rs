@@ -1,7 +1,8 @@
 //! PyTorch as the worker's loop sees it.
 
-use std::{collections::BTreeMap, env, sync::Once, time::Instant};
+use std::{collections::BTreeMap, env, rc::Rc, sync::Once, time::Instant};
 
+use models::Numbers;
 use schema::{Outcome, OutcomeKind, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
 
@@ -42,7 +43,9 @@ impl Engine for Torch {
         let place = Place::open(load.cell.device)?;
         apply(&configuration).map_err(|fault| fault.at("settings"))?;
         let start = Instant::now();
-        let mut maker = Maker::new(place, configuration.kind, configuration.channels_last);
+        let numbers = Rc::new(numbers(load)?);
+        let (kind, channels_last) = (configuration.kind, configuration.channels_last);
+        let mut maker = Maker::new(place, kind, channels_last, numbers);
         let (session, in_place): (Box<dyn Session>, _) = match configuration.optimizer {
             None => {
                 let session = Inference::build(&load.graph, &mut maker)?;
@@ -67,6 +70,19 @@ impl Engine for Torch {
         };
         Ok((session, report))
     }
+
+    fn reads_weights(&self) -> bool {
+        true
+    }
+}
+
+/// The numbers of the graph's parameters.
+fn numbers(load: &Load) -> Result<Numbers, Outcome> {
+    let weights = load.files.as_ref().map(|files| files.weights.as_path());
+    Numbers::open(weights).map_err(|error| {
+        let reason = format!("the file of weights cannot be opened: {error}");
+        Outcome::new(OutcomeKind::Crashed, reason)
+    })
 }
 
 /// Refuses a process in which OpenMP would silently run fewer threads than the cell says; PyTorch

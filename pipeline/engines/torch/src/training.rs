@@ -93,7 +93,7 @@ impl Training {
             labels,
             settings,
             optimizer,
-            maker: *maker,
+            maker: maker.clone(),
             place: maker.place,
         })
     }
@@ -156,7 +156,7 @@ impl Training {
         quantity: Quantity,
         tensors: &mut Vec<Output>,
     ) -> Result<(), Outcome> {
-        let mut maker = self.maker;
+        let mut maker = self.maker.clone();
         for held in self.held(role) {
             let before = maker.parameter(&held.parameter)?;
             let (name, after) = (&held.parameter.name, self.value(held)?);
@@ -224,7 +224,7 @@ impl Session for Training {
 
     fn reset(&mut self) -> Result<(), Outcome> {
         self.optimizer.zero_grad()?;
-        let mut maker = self.maker;
+        let mut maker = self.maker.clone();
         for held in &self.parameters {
             if held.parameter.role == Role::Constant {
                 continue;

@@ -1,8 +1,11 @@
 //! Weights and inputs as tensors on the device.
 
-use std::time::{Duration, Instant};
+use std::{
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
-use models::fill;
+use models::{Numbers, fill};
 use schema::{
     Outcome, OutcomeKind,
     graph::{ElementType, Input, Parameter},
@@ -12,7 +15,7 @@ use tch::{Kind, TchError, Tensor};
 use crate::{device::Place, failure::Fault};
 
 /// Where tensors go and in which form; keeps the time that each phase takes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Maker {
     /// Device.
     pub(crate) place: Place,
@@ -20,6 +23,8 @@ pub(crate) struct Maker {
     pub(crate) kind: Kind,
     /// Whether images and filters lie in memory with channels last.
     pub(crate) channels_last: bool,
+    /// The numbers of parameters.
+    numbers: Rc<Numbers>,
     /// Time spent making numbers.
     pub(crate) filling: Duration,
     /// Time spent making tensors of them.
@@ -27,18 +32,24 @@ pub(crate) struct Maker {
 }
 
 /// Numbers on the host.
-enum Numbers {
+enum Values {
     Floats(Vec<f32>),
     Integers(Vec<i64>),
 }
 
 impl Maker {
     /// Makes tensors on `place`.
-    pub(crate) const fn new(place: Place, kind: Kind, channels_last: bool) -> Self {
+    pub(crate) const fn new(
+        place: Place,
+        kind: Kind,
+        channels_last: bool,
+        numbers: Rc<Numbers>,
+    ) -> Self {
         Self {
             place,
             kind,
             channels_last,
+            numbers,
             filling: Duration::ZERO,
             placing: Duration::ZERO,
         }
@@ -46,15 +57,14 @@ impl Maker {
 
     /// The initial value of a parameter.
     pub(crate) fn parameter(&mut self, parameter: &Parameter) -> Result<Tensor, Outcome> {
+        let stored = Rc::clone(&self.numbers);
         self.make(&parameter.name, &parameter.shape, |_| {
-            if fill::makes_integers(&parameter.fill) {
-                let Parameter {
-                    name, fill, shape, ..
-                } = parameter;
-                Numbers::Integers(fill::integers(name, fill, shape))
+            let made = if fill::makes_integers(&parameter.fill) {
+                stored.integers(parameter).map(Values::Integers)
             } else {
-                Numbers::Floats(fill::parameter(parameter))
-            }
+                stored.floats(parameter).map(Values::Floats)
+            };
+            made.map_err(|error| Outcome::new(OutcomeKind::Crashed, error.to_string()))
         })
     }
 
@@ -67,8 +77,8 @@ impl Maker {
             fill,
         } = input;
         self.make(name, shape, |count| match element {
-            ElementType::Float => Numbers::Floats(fill::floats(name, fill, count)),
-            ElementType::Int64 => Numbers::Integers(fill::integers(name, fill, shape)),
+            ElementType::Float => Ok(Values::Floats(fill::floats(name, fill, count))),
+            ElementType::Int64 => Ok(Values::Integers(fill::integers(name, fill, shape))),
         })
     }
 
@@ -76,11 +86,11 @@ impl Maker {
         &mut self,
         name: &str,
         shape: &[u64],
-        numbers: impl FnOnce(usize) -> Numbers,
+        numbers: impl FnOnce(usize) -> Result<Values, Outcome>,
     ) -> Result<Tensor, Outcome> {
         let (count, sizes) = measured(name, shape)?;
         let start = Instant::now();
-        let numbers = numbers(count);
+        let numbers = numbers(count)?;
         let filled = Instant::now();
         self.filling += filled - start;
         let tensor = self
@@ -90,13 +100,13 @@ impl Maker {
         Ok(tensor)
     }
 
-    fn place(&self, numbers: &Numbers, sizes: &[i64]) -> Result<Tensor, TchError> {
+    fn place(&self, numbers: &Values, sizes: &[i64]) -> Result<Tensor, TchError> {
         let device = self.place.tch();
         match numbers {
-            Numbers::Integers(numbers) => Tensor::f_from_slice(numbers)?
+            Values::Integers(numbers) => Tensor::f_from_slice(numbers)?
                 .f_reshape(sizes)?
                 .f_to_device(device),
-            Numbers::Floats(numbers) => {
+            Values::Floats(numbers) => {
                 let tensor = Tensor::f_from_slice(numbers)?
                     .f_reshape(sizes)?
                     .f_to_dtype(self.kind, false, false)?

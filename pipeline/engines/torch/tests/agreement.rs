@@ -24,6 +24,7 @@ fn onnx_session(graph: &Graph, precision: Precision) -> Result<Box<dyn Session>,
     let load = Load {
         cell,
         graph: graph.clone(),
+        files: None,
         scratch: scratch.path().to_owned(),
     };
     OnnxRuntime::at(library())

@@ -33,6 +33,7 @@ pub(super) fn check(element: ElementType, fill: &Fill) -> Result<(), String> {
         (ElementType::Int64, Fill::Integers { bound }) if bound == 0 || bound > 1 << 62 => {
             Err(format!("integers below {bound} are not possible"))
         }
+        (wanted, Fill::Stored { element, .. }) if wanted == element => Ok(()),
         (_, Fill::Constant { .. })
         | (ElementType::Int64, Fill::Integers { .. } | Fill::Positions) => Ok(()),
         (ElementType::Float, _) => Err("floats cannot be filled with integers".to_owned()),
@@ -46,7 +47,10 @@ pub(super) fn check_below(fill: &Fill, shape: &[u64], bound: u64) -> Result<(), 
         Fill::Integers { bound } => bound.saturating_sub(1),
         Fill::Positions => shape.last().copied().unwrap_or(1).saturating_sub(1),
         Fill::Constant { value } if value >= 0.0 => value as u64,
-        Fill::Constant { .. } | Fill::Uniform { .. } | Fill::Sinusoids { .. } => {
+        Fill::Constant { .. }
+        | Fill::Uniform { .. }
+        | Fill::Sinusoids { .. }
+        | Fill::Stored { .. } => {
             return Err(format!(
                 "must be integers from 0 to {}",
                 bound.saturating_sub(1)

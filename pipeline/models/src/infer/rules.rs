@@ -316,7 +316,7 @@ fn attention(q: &[u64], k: &[u64], v: &[u64], heads: u64, causal: bool) -> Resul
 }
 
 /// Numpy's broadcasting, as ONNX has it: axes align at the end; sizes are equal or 1.
-fn broadcast(a: &[u64], b: &[u64]) -> Result<Shape, String> {
+pub(crate) fn broadcast(a: &[u64], b: &[u64]) -> Result<Shape, String> {
     let rank = a.len().max(b.len());
     let size = |shape: &[u64], axis: usize| {
         (axis + shape.len())

@@ -1,5 +1,9 @@
-//! The part of `onnx.proto3` that a writer needs; tags are those of ONNX's file.
+//! The part of `onnx.proto3` that the writer and the reader need; tags are those of ONNX's file.
+//!
+//! Numbers are slices of the message that was read (`Bytes`), packed ones included, so that a small
+//! file cannot grow in memory; `read::census` bounds the number of all other fields.
 
+use bytes::Bytes;
 use prost::Message;
 use schema::Precision;
 
@@ -48,6 +52,12 @@ pub(super) struct ModelProto {
     pub(super) opset_import: Vec<OperatorSetIdProto>,
     #[prost(message, repeated, tag = "14")]
     pub(super) metadata_props: Vec<StringStringEntryProto>,
+    /// How to train it; not looked into.
+    #[prost(bytes = "bytes", repeated, tag = "20")]
+    pub(super) training_info: Vec<Bytes>,
+    /// Operators of its own; not looked into.
+    #[prost(bytes = "bytes", repeated, tag = "25")]
+    pub(super) functions: Vec<Bytes>,
 }
 
 impl ModelProto {
@@ -71,6 +81,7 @@ impl ModelProto {
                 domain: String::new(),
                 version: i64::from(opset),
             }],
+            ..Self::default()
         }
     }
 }
@@ -112,6 +123,9 @@ pub(super) struct GraphProto {
     pub(super) input: Vec<ValueInfoProto>,
     #[prost(message, repeated, tag = "12")]
     pub(super) output: Vec<ValueInfoProto>,
+    /// Not looked into.
+    #[prost(bytes = "bytes", repeated, tag = "15")]
+    pub(super) sparse_initializer: Vec<Bytes>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -126,6 +140,8 @@ pub(super) struct NodeProto {
     pub(super) op_type: String,
     #[prost(message, repeated, tag = "5")]
     pub(super) attribute: Vec<AttributeProto>,
+    #[prost(string, tag = "7")]
+    pub(super) domain: String,
 }
 
 impl NodeProto {
@@ -136,6 +152,7 @@ impl NodeProto {
             name,
             op_type: op.to_owned(),
             attribute: Vec::new(),
+            domain: String::new(),
         }
     }
 
@@ -195,10 +212,29 @@ pub(super) struct AttributeProto {
     pub(super) i: Option<i64>,
     #[prost(bytes = "vec", optional, tag = "4")]
     pub(super) s: Option<Vec<u8>>,
+    #[prost(message, optional, boxed, tag = "5")]
+    pub(super) t: Option<Box<TensorProto>>,
+    /// A graph; not looked into.
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    pub(super) g: Option<Bytes>,
+    #[prost(float, repeated, tag = "7")]
+    pub(super) floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
     pub(super) ints: Vec<i64>,
+    /// Tensors; not looked into.
+    #[prost(bytes = "bytes", repeated, tag = "10")]
+    pub(super) tensors: Vec<Bytes>,
+    /// Not looked into.
+    #[prost(bytes = "bytes", repeated, tag = "11")]
+    pub(super) graphs: Vec<Bytes>,
     #[prost(int32, tag = "20")]
     pub(super) r#type: i32,
+    /// Not looked into.
+    #[prost(bytes = "bytes", optional, tag = "22")]
+    pub(super) sparse_tensor: Option<Bytes>,
+    /// Not looked into.
+    #[prost(bytes = "bytes", repeated, tag = "23")]
+    pub(super) sparse_tensors: Vec<Bytes>,
 }
 
 impl AttributeProto {
@@ -217,10 +253,22 @@ pub(super) struct TensorProto {
     pub(super) dims: Vec<i64>,
     #[prost(int32, tag = "2")]
     pub(super) data_type: i32,
+    /// Packed binary32.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub(super) float_data: Bytes,
+    /// Packed varints: integers of up to 32 bits, booleans, the bits of narrow floats.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub(super) int32_data: Bytes,
+    /// Packed varints.
+    #[prost(bytes = "bytes", tag = "7")]
+    pub(super) int64_data: Bytes,
     #[prost(string, tag = "8")]
     pub(super) name: String,
-    #[prost(bytes = "vec", optional, tag = "9")]
-    pub(super) raw_data: Option<Vec<u8>>,
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    pub(super) raw_data: Option<Bytes>,
+    /// Packed binary64.
+    #[prost(bytes = "bytes", tag = "10")]
+    pub(super) double_data: Bytes,
     #[prost(message, repeated, tag = "13")]
     pub(super) external_data: Vec<StringStringEntryProto>,
     /// 1: the numbers are in another file.
@@ -240,6 +288,7 @@ impl ValueInfoProto {
     pub(super) fn new(name: &str, element: DataType, shape: &[u64]) -> Self {
         let dim = shape.iter().map(|&size| DimensionProto {
             dim_value: Some(size as i64),
+            dim_param: None,
         });
         let tensor = TensorTypeProto {
             elem_type: element as i32,
@@ -279,4 +328,7 @@ pub(super) struct TensorShapeProto {
 pub(super) struct DimensionProto {
     #[prost(int64, optional, tag = "1")]
     pub(super) dim_value: Option<i64>,
+    /// Name of a size that is open.
+    #[prost(string, optional, tag = "2")]
+    pub(super) dim_param: Option<String>,
 }

@@ -13,7 +13,7 @@ use super::{
     proto::{DataType, StringStringEntryProto, TensorProto},
     too_large,
 };
-use crate::{fill, infer, infer::ValueType};
+use crate::{ModelError, Numbers, infer, infer::ValueType};
 
 /// Alignment of tensors in the external file: a page, so that readers can map them.
 const ALIGNMENT_BYTES: usize = 4096;
@@ -24,6 +24,9 @@ const SMALL_BYTES: u64 = 1024;
 /// The initializers of a model, each written when it is first used.
 pub(super) struct Weights<'a> {
     parameters: BTreeMap<&'a str, &'a Parameter>,
+    numbers: &'a Numbers,
+    /// The first numbers that could not be had.
+    lacks: Option<ModelError>,
     element: DataType,
     written: BTreeSet<String>,
     taken: BTreeSet<String>,
@@ -44,6 +47,7 @@ impl<'a> Weights<'a> {
         types: &BTreeMap<String, ValueType>,
         element: DataType,
         options: &WriteOptions,
+        numbers: &'a Numbers,
     ) -> Result<Self, String> {
         let sizes = || {
             graph
@@ -81,6 +85,8 @@ impl<'a> Weights<'a> {
                 .iter()
                 .map(|p| (p.name.as_str(), p))
                 .collect(),
+            numbers,
+            lacks: None,
             element,
             written: BTreeSet::new(),
             taken: types.keys().cloned().chain(node_names).collect(),
@@ -110,14 +116,24 @@ impl<'a> Weights<'a> {
         }
         match infer::parameter_element(parameter) {
             ElementType::Float => {
-                let values = fill::parameter(parameter);
+                let values = self.numbers.floats(parameter);
+                let values = self.had(values);
                 self.floats(name.to_owned(), &parameter.shape, &values);
             }
             ElementType::Int64 => {
-                let values = fill::integers(name, &parameter.fill, &parameter.shape);
+                let values = self.numbers.integers(parameter);
+                let values = self.had(values);
                 self.integers(name.to_owned(), &parameter.shape, &values);
             }
         }
+    }
+
+    /// Numbers, or none: why is told in the end.
+    fn had<T>(&mut self, numbers: Result<Vec<T>, ModelError>) -> Vec<T> {
+        numbers.unwrap_or_else(|error| {
+            self.lacks.get_or_insert(error);
+            Vec::new()
+        })
     }
 
     /// The transpose of a weight `[rows, columns]`, by the name under which it was written; `None`
@@ -137,7 +153,8 @@ impl<'a> Weights<'a> {
         }
         self.taken.insert(own.clone());
         self.written.insert(own.clone());
-        let values = fill::parameter(parameter);
+        let values = self.numbers.floats(parameter);
+        let values = self.had(values);
         let width = columns as usize;
         let mut turned = Vec::with_capacity(values.len());
         for column in 0..width {
@@ -187,18 +204,21 @@ impl<'a> Weights<'a> {
                 ];
                 tensor.data_location = Some(1);
             }
-            _ => tensor.raw_data = Some(bytes),
+            _ => tensor.raw_data = Some(bytes.into()),
         }
         self.tensors.push(tensor);
     }
 
     /// The initializers, and the file of large ones where any went there.
-    pub(super) fn finish(self) -> (Vec<TensorProto>, Option<Vec<u8>>) {
+    pub(super) fn finish(self) -> Result<(Vec<TensorProto>, Option<Vec<u8>>), String> {
+        if let Some(error) = self.lacks {
+            return Err(error.to_string());
+        }
         let data = self
             .external
             .map(|file| file.data)
             .filter(|data| !data.is_empty());
-        (self.tensors, data)
+        Ok((self.tensors, data))
     }
 }
 

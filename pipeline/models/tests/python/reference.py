@@ -6,6 +6,7 @@ activations fare in inference and training.
 """
 import json
 import math
+import os
 import sys
 
 import numpy as np
@@ -21,6 +22,10 @@ def numbers(tensor, salt=""):
     count = math.prod(shape)
     if fill == "positions":
         values = np.arange(count, dtype=np.int64) % shape[-1]
+    elif "stored" in fill:
+        # Beside the graph.
+        kind = {"float": "<f4", "int64": "<i8"}[fill["stored"]["element"]]
+        values = np.fromfile(os.path.join(os.path.dirname(sys.argv[1]), "weights"), kind, count, offset=fill["stored"]["offset"])
     elif "sinusoids" in fill:
         values = recipe["sinusoids"](fill["sinusoids"]["width"], count)
     elif "integers" in fill:

@@ -65,6 +65,8 @@ pub struct Synthetic {
     pub lacking: Vec<&'static str>,
     /// How the reference's worker behaves before it is told its cell.
     pub reference_variant: Option<&'static str>,
+    /// How ONNX Runtime's does.
+    pub witness_variant: Option<&'static str>,
     /// What the workers of `synthetic` must have been built from.
     pub built_from: Option<Digest>,
     /// Every command that was asked for.
@@ -78,6 +80,7 @@ impl Synthetic {
             mark: mark.to_owned(),
             lacking: vec![],
             reference_variant: None,
+            witness_variant: None,
             built_from: None,
             asked: RefCell::default(),
         }
@@ -91,10 +94,12 @@ impl Workers for Synthetic {
             return Err(Outcome::new(OutcomeKind::Unavailable, "not installed"));
         }
         let mut args = vec!["--engine".to_owned(), engine.engine.clone()];
-        if let Some(variant) = self
-            .reference_variant
-            .filter(|_| engine.engine == "pytorch")
-        {
+        let told = match engine.engine.as_str() {
+            "pytorch" => self.reference_variant,
+            "onnxruntime" => self.witness_variant,
+            _ => None,
+        };
+        if let Some(variant) = told {
             args.extend(["--variant".to_owned(), variant.to_owned()]);
         }
         if FROM_THE_START.contains(&engine.variant.as_str()) {

@@ -187,6 +187,7 @@ impl Subject<'_> {
         Ok(Load {
             cell,
             graph: self.graph.clone(),
+            files: None,
             scratch: guest.scratch.path().join("own"),
         })
     }

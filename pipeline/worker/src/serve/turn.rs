@@ -112,6 +112,12 @@ impl<E: Engine> Turns<E> {
             ));
         }
         self.state = State::Spent("failed".to_owned());
+        if load.files.is_some() && !self.engine.reads_weights() {
+            return Err(Outcome::new(
+                OutcomeKind::Unsupported,
+                "this worker makes weights by recipe alone, and cannot run a model from a file",
+            ));
+        }
         let (mut session, report) = guarded(|| self.engine.load(load))?;
         let first_step_ns = guarded(|| timing::time_step(session.as_mut()))?;
         self.state = State::Ready(session);

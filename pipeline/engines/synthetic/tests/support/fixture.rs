@@ -98,6 +98,7 @@ pub(crate) fn load(variant: &str, scratch: &Path) -> Load {
     Load {
         cell,
         graph,
+        files: None,
         scratch: scratch.to_owned(),
     }
 }

@@ -55,6 +55,7 @@ pub fn load(graph: &Graph, cell: Cell) -> Result<(Box<dyn Session>, LoadReport),
     Torch.load(&Load {
         cell,
         graph: graph.clone(),
+        files: None,
         scratch: scratch.path().to_owned(),
     })
 }

@@ -1,0 +1,419 @@
+//! Reading a model of the user's: from the bytes of an ONNX file to a graph and its numbers.
+//!
+//! [`File::open`] reads and checks what does not depend on sizes, [`File::read`] makes the graph for
+//! given ones. What exporters write around a network is resolved on the way: constants are folded,
+//! shapes are known, so that arithmetic on shapes is arithmetic on constants; layer normalisation,
+//! GELU and SiLU are recognised in their parts. Opsets 13 to 22 are read; ONNX's own operators with
+//! static shapes and floats of one precision.
+//!
+//! # Integer inputs
+//! One that is used as rows of a table of `n` gets integers below `n`. Any other, a mask say, is fed
+//! ones, and what follows from it alone is computed while reading.
+//!
+//! # Hostile files
+//! Nothing is read outside the folder (`open`), no link is followed; the number of fields is counted
+//! before they are unpacked (`census`), numbers are slices of the file until they are needed
+//! (`tensor`), and what may be computed from them has a budget (`fold`).
+
+mod arithmetic;
+mod attributes;
+mod census;
+mod elements;
+mod fold;
+mod fuse;
+mod given;
+mod import;
+mod inputs;
+mod linear;
+mod moves;
+mod open;
+mod outputs;
+mod shapes;
+mod tensor;
+mod windows;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use bytes::Bytes;
+use prost::Message as _;
+use schema::{
+    Digest, Graph, Precision,
+    graph::{ElementType, Fill, Node, Parameter},
+};
+use thiserror::Error;
+
+use crate::{
+    ModelError, infer,
+    onnx::proto::{GraphProto, ModelProto, TensorProto},
+};
+use import::{Held, Import};
+use inputs::Inputs;
+use tensor::{Constant, Element, Kind};
+
+/// The opsets that are read.
+const OPSETS: std::ops::RangeInclusive<i64> = 13..=22;
+
+/// Where numbers begin in a file of weights: at multiples of this.
+const ALIGNMENT_BYTES: u64 = 64;
+
+/// Why a model of the user's cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ReadError {
+    /// The file, or one beside it, cannot be read, or may not.
+    #[error("{0}")]
+    Unreadable(String),
+    /// It is no ONNX model, or contradicts itself.
+    #[error("{0}")]
+    Malformed(String),
+    /// A dimension that the file lacks, or cannot have in this size.
+    #[error("dimension `{dimension}`: {reason}")]
+    Dimension {
+        /// Its name.
+        dimension: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A right model, and more than the graph can say.
+    #[error("operator `{op}` of node `{node}`: {reason}")]
+    Unsupported {
+        /// ONNX's name of the operator.
+        op: String,
+        /// The node's name, or that of its output.
+        node: String,
+        /// What of it is not read.
+        reason: String,
+    },
+}
+
+/// An ONNX file of the user's, open and checked as far as that can be done without sizes.
+#[derive(Debug)]
+pub struct File {
+    path: PathBuf,
+    name: String,
+    digest: Digest,
+    bytes: u64,
+    nodes: GraphProto,
+    inputs: Inputs,
+    precision: Precision,
+    /// The tensors that the file holds by name.
+    initializers: BTreeMap<String, Constant>,
+}
+
+/// A model at given sizes.
+#[derive(Debug)]
+pub struct Reading {
+    /// The graph. Its parameters are stored: [`Reading::write_weights`].
+    pub graph: Graph,
+    /// What the parameters hold, in the order of their offsets.
+    weights: Vec<(u64, Constant)>,
+}
+
+impl File {
+    /// Opens the model at `path`, which leads from `folder` downwards.
+    ///
+    /// # Errors
+    /// A path that leaves the folder or meets a link, for the model or for the weights beside it; a
+    /// file that is no ONNX model, or one that is not read.
+    pub fn open(folder: &Path, path: &str) -> Result<Self, ReadError> {
+        let bytes = open::whole(open::beneath(folder, path)?)?;
+        let place = folder.join(path);
+        let beside = place.parent().unwrap_or(folder).to_owned();
+        let mut files: BTreeMap<String, Rc<fs::File>> = BTreeMap::new();
+        let mut open = |location: &str| {
+            if let Some(file) = files.get(location) {
+                return Ok(Rc::clone(file));
+            }
+            let file = open::beneath(&beside, location)
+                .map(Rc::new)
+                .map_err(|error| format!("its external data {error}"))?;
+            files.insert(location.to_owned(), Rc::clone(&file));
+            Ok(file)
+        };
+        let mut read = Self::of(path, &bytes, &mut open)?;
+        read.path = place;
+        read.add_files(&files)?;
+        Ok(read)
+    }
+
+    /// A model from its bytes alone.
+    ///
+    /// # Errors
+    /// As [`File::open`]; and a model with weights beside it, which lie nowhere here.
+    pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, ReadError> {
+        let nowhere = &mut |_: &str| Err("its external data lies nowhere".to_owned());
+        Self::of(name, &Bytes::copy_from_slice(bytes), nowhere)
+    }
+
+    fn of(name: &str, bytes: &Bytes, open: tensor::OpenBeside<'_>) -> Result<Self, ReadError> {
+        census::check(bytes)?;
+        let malformed = |reason: String| ReadError::Malformed(reason);
+        let mut model = ModelProto::decode(bytes.clone())
+            .map_err(|error| malformed(format!("it is no ONNX file: {error}")))?;
+        check_opset(&model)?;
+        let mut graph = model
+            .graph
+            .take()
+            .ok_or_else(|| malformed("it is no ONNX file: it has no graph".to_owned()))?;
+        check_whole(&model.training_info, &model.functions, &graph)?;
+        let inputs = Inputs::of(&graph)?;
+        let mut initializers = BTreeMap::new();
+        for tensor in std::mem::take(&mut graph.initializer) {
+            let TensorProto { name, .. } = &tensor;
+            let constant = Constant::read(&tensor, open)
+                .map_err(|reason| malformed(format!("its initializer `{name}`: {reason}")))?;
+            if initializers.insert(name.clone(), constant).is_some() {
+                return Err(malformed(format!(
+                    "its initializer `{name}` is there twice"
+                )));
+            }
+        }
+        let precision = precision(&inputs, &initializers)?;
+        Ok(Self {
+            path: PathBuf::from(name),
+            name: name.to_owned(),
+            digest: Digest::of_bytes(bytes),
+            bytes: bytes.len() as u64,
+            nodes: graph,
+            inputs,
+            precision,
+            initializers,
+        })
+    }
+
+    /// Takes the weights beside the model into its identity.
+    fn add_files(&mut self, files: &BTreeMap<String, Rc<fs::File>>) -> Result<(), ReadError> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let mut parts: Vec<Vec<u8>> = vec![self.digest.as_bytes().to_vec()];
+        for (location, file) in files {
+            let unreadable = |error: io::Error| {
+                ReadError::Unreadable(format!("`{location}` cannot be read: {error}"))
+            };
+            let bytes = file.metadata().map_err(unreadable)?.len();
+            let digest = Digest::of_reader(&mut &**file).map_err(unreadable)?;
+            self.bytes = self.bytes.saturating_add(bytes);
+            parts.push(location.clone().into_bytes());
+            parts.push(digest.as_bytes().to_vec());
+        }
+        self.digest = Digest::of_parts(parts.iter().map(Vec::as_slice));
+        Ok(())
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The hash of the content: of the file, and of the weights beside it where there are any.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// What its floats are.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Names of its dimensions: those that it leaves open by the words of manifests (`batch`,
+    /// `seq`), and `batch` where it is written in.
+    pub fn dimensions(&self) -> impl Iterator<Item = &str> {
+        self.inputs.dimensions()
+    }
+
+    /// Every dimension with its size: what is wanted, what is written in, and 1 for an open batch.
+    ///
+    /// # Errors
+    /// A dimension that the file lacks, has in another size, or leaves open.
+    pub fn resolve_dims(
+        &self,
+        wanted: &BTreeMap<String, u64>,
+    ) -> Result<BTreeMap<String, u64>, ReadError> {
+        self.inputs.resolve(wanted)
+    }
+
+    /// The model at these sizes.
+    ///
+    /// # Errors
+    /// Sizes that it cannot have; nodes that read what nothing before them makes, or shapes that do
+    /// not fit; operators that the graph does not have, by operator and node.
+    pub fn read(&self, dims: &BTreeMap<String, u64>) -> Result<Reading, ReadError> {
+        let dims = self.inputs.resolve(dims)?;
+        Import::new(self, &dims)?.finish()
+    }
+}
+
+impl Reading {
+    /// Writes the numbers of the parameters, each where its fill says.
+    ///
+    /// # Errors
+    /// Of writing, and of reading the weights beside the model.
+    pub fn write_weights(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        let mut at = 0;
+        for (offset, constant) in &self.weights {
+            let gap = offset.saturating_sub(at);
+            io::copy(&mut io::Read::take(io::repeat(0), gap), out)?;
+            constant.write(out)?;
+            at = offset.saturating_add(stored_bytes(constant));
+        }
+        Ok(())
+    }
+}
+
+/// The graph of an import: parameters in the order of their first use, each with its place in the
+/// file of weights.
+fn build(
+    mut import: Import<'_>,
+    nodes: Vec<Node>,
+    outputs: Vec<String>,
+) -> Result<Reading, ReadError> {
+    let mut parameters = Vec::new();
+    let mut weights = Vec::new();
+    let mut end = 0_u64;
+    for name in nodes.iter().flat_map(|node| &node.inputs) {
+        let Some(Held { constant, role }) = import.parameters.remove(name) else {
+            continue;
+        };
+        let offset = end.next_multiple_of(ALIGNMENT_BYTES);
+        end = offset.saturating_add(stored_bytes(&constant));
+        let element = match constant.kind {
+            Kind::Float => ElementType::Float,
+            Kind::Integer | Kind::Bool => ElementType::Int64,
+        };
+        parameters.push(Parameter {
+            name: name.clone(),
+            shape: constant.shape.clone(),
+            role,
+            fill: Fill::Stored { element, offset },
+        });
+        weights.push((offset, constant));
+    }
+    let graph = Graph {
+        name: import.file.name.clone(),
+        inputs: import.take_inputs(),
+        parameters,
+        nodes,
+        outputs,
+        loss: None,
+    };
+    match infer::shapes(&graph) {
+        Ok(_) => Ok(Reading { graph, weights }),
+        Err(ModelError::Node {
+            node, op, reason, ..
+        }) => Err(ReadError::Unsupported {
+            op: op.to_owned(),
+            node,
+            reason,
+        }),
+        Err(error) => Err(ReadError::Malformed(error.to_string())),
+    }
+}
+
+/// Bytes of a constant in a file of weights.
+fn stored_bytes(constant: &Constant) -> u64 {
+    let width = match constant.kind {
+        Kind::Float => 4,
+        Kind::Integer | Kind::Bool => 8,
+    };
+    constant.elements().saturating_mul(width)
+}
+
+/// Refuses what is not looked into: a tensor in there could name a file that ONNX Runtime, which gets
+/// the file as it is, would read.
+fn check_whole(
+    training: &[Bytes],
+    functions: &[Bytes],
+    graph: &GraphProto,
+) -> Result<(), ReadError> {
+    let refused = |what: &str| {
+        let reason = format!("it has {what}, which are not read; export it for inference, inlined");
+        Err(ReadError::Malformed(reason))
+    };
+    if !training.is_empty() {
+        return refused("instructions for training");
+    }
+    if !functions.is_empty() {
+        return refused("functions of its own");
+    }
+    if !graph.sparse_initializer.is_empty() {
+        return refused("sparse tensors");
+    }
+    for attribute in graph.node.iter().flat_map(|node| &node.attribute) {
+        if attribute
+            .t
+            .as_ref()
+            .is_some_and(|tensor| tensor.data_location == Some(1))
+        {
+            return refused("attributes whose numbers lie beside the model");
+        }
+        if !attribute.tensors.is_empty()
+            || attribute.sparse_tensor.is_some()
+            || !attribute.sparse_tensors.is_empty()
+        {
+            return refused("attributes that are lists of tensors, or sparse ones");
+        }
+    }
+    Ok(())
+}
+
+/// Whether the version of ONNX's own operators is one that is read.
+fn check_opset(model: &ModelProto) -> Result<(), ReadError> {
+    let own = |domain: &str| domain.is_empty() || domain == "ai.onnx";
+    let imported = model.opset_import.iter().find(|set| own(&set.domain));
+    let version = imported.map(|set| set.version).ok_or_else(|| {
+        ReadError::Malformed(
+            "it is no ONNX file: it names no version of ONNX's operators".to_owned(),
+        )
+    })?;
+    if OPSETS.contains(&version) {
+        Ok(())
+    } else {
+        let (first, last) = (OPSETS.start(), OPSETS.end());
+        Err(ReadError::Malformed(format!(
+            "it has opset {version}, and {first} to {last} are read; export it again"
+        )))
+    }
+}
+
+/// What its floats are: those of the inputs and of every tensor with axes.
+fn precision(
+    inputs: &Inputs,
+    initializers: &BTreeMap<String, Constant>,
+) -> Result<Precision, ReadError> {
+    let mut found: Option<(i32, &str)> = None;
+    let fed = inputs
+        .fed
+        .iter()
+        .filter(|input| input.kind == Kind::Float)
+        .map(|input| (input.code, input.name.as_str()));
+    let held = initializers
+        .iter()
+        .filter(|(_, constant)| !constant.shape.is_empty())
+        .filter_map(|(name, constant)| Some((constant.float_code()?, name.as_str())));
+    for (code, name) in fed.chain(held) {
+        match found {
+            Some((first, other)) if first != code => {
+                return Err(ReadError::Malformed(format!(
+                    "`{other}` and `{name}` hold floats of two precisions; export it in one"
+                )));
+            }
+            _ => found = Some((code, name)),
+        }
+    }
+    match found.map_or(Element::FLOAT, |(code, _)| code) {
+        Element::FLOAT => Ok(Precision::Fp32),
+        Element::FLOAT16 => Ok(Precision::Fp16),
+        Element::BFLOAT16 => Ok(Precision::Bf16),
+        _ => Err(ReadError::Malformed(
+            "its floats have 64 bits; export it in fp32".to_owned(),
+        )),
+    }
+}

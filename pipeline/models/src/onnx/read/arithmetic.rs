@@ -1,0 +1,247 @@
+//! Arithmetic on constants.
+
+use super::{
+    fold::Fold,
+    shapes,
+    tensor::{Constant, Data, Element, Kind},
+};
+use crate::infer;
+
+pub(super) type Unary = fn(f32) -> f32;
+
+pub(super) fn unary(op: &str) -> Option<Unary> {
+    Some(match op {
+        "Neg" => |x| -x,
+        "Abs" => f32::abs,
+        "Sqrt" => f32::sqrt,
+        "Reciprocal" => |x| 1.0 / x,
+        "Exp" => f32::exp,
+        "Log" => f32::ln,
+        "Floor" => f32::floor,
+        "Ceil" => f32::ceil,
+        "Round" => f32::round_ties_even,
+        "Sin" => f32::sin,
+        "Cos" => f32::cos,
+        "Tanh" => f32::tanh,
+        "Sigmoid" => |x| 1.0 / (1.0 + (-x).exp()),
+        "Relu" => |x| x.max(0.0),
+        "Not" => |x| x,
+        _ => return None,
+    })
+}
+
+/// An operator of two numbers, for floats and for integers; `None` where the latter fails.
+pub(super) struct Binary {
+    floats: fn(f32, f32) -> f32,
+    integers: fn(i64, i64) -> Option<i64>,
+    /// Whether it makes truth values.
+    compares: bool,
+}
+
+pub(super) fn binary(op: &str) -> Option<Binary> {
+    let arithmetic = |floats, integers| Binary {
+        floats,
+        integers,
+        compares: false,
+    };
+    let comparison = |floats, integers| Binary {
+        floats,
+        integers,
+        compares: true,
+    };
+    Some(match op {
+        "Add" => arithmetic(|a, b| a + b, |a, b| Some(a.wrapping_add(b))),
+        "Sub" => arithmetic(|a, b| a - b, |a, b| Some(a.wrapping_sub(b))),
+        "Mul" => arithmetic(|a, b| a * b, |a, b| Some(a.wrapping_mul(b))),
+        "Div" => arithmetic(|a, b| a / b, i64::checked_div),
+        "Pow" => arithmetic(f32::powf, |a, b| a.checked_pow(u32::try_from(b).ok()?)),
+        "Mod" => arithmetic(|a, b| a % b, i64::checked_rem_euclid),
+        "Min" => arithmetic(f32::min, |a, b| Some(a.min(b))),
+        "Max" => arithmetic(f32::max, |a, b| Some(a.max(b))),
+        "Equal" => comparison(|a, b| truth(a == b), |a, b| Some((a == b).into())),
+        "Less" => comparison(|a, b| truth(a < b), |a, b| Some((a < b).into())),
+        "LessOrEqual" => comparison(|a, b| truth(a <= b), |a, b| Some((a <= b).into())),
+        "Greater" => comparison(|a, b| truth(a > b), |a, b| Some((a > b).into())),
+        "GreaterOrEqual" => comparison(|a, b| truth(a >= b), |a, b| Some((a >= b).into())),
+        "And" => comparison(|_, _| f32::NAN, |a, b| Some((a != 0 && b != 0).into())),
+        "Or" => comparison(|_, _| f32::NAN, |a, b| Some((a != 0 || b != 0).into())),
+        "Xor" => comparison(|_, _| f32::NAN, |a, b| Some(((a != 0) != (b != 0)).into())),
+        _ => return None,
+    })
+}
+
+const fn truth(holds: bool) -> f32 {
+    if holds { 1.0 } else { 0.0 }
+}
+
+impl Fold<'_> {
+    pub(super) fn cast(&mut self) -> Result<Constant, String> {
+        let x = self.at(0)?;
+        let code = i32::try_from(self.attributes.int("to", 0)).unwrap_or(0);
+        let element = Element::of(code)?;
+        if x.kind == element.kind && x.kind != Kind::Float {
+            return Ok(x.clone());
+        }
+        let data = self.budget.data(x)?;
+        let data = match (data, element.kind) {
+            (Data::Floats(numbers), Kind::Float) => {
+                Data::Floats(numbers.into_iter().map(|x| narrowed(x, code)).collect())
+            }
+            (Data::Floats(numbers), Kind::Integer) => {
+                Data::Integers(numbers.into_iter().map(|x| x as i64).collect())
+            }
+            (Data::Floats(numbers), Kind::Bool) => {
+                Data::Integers(numbers.into_iter().map(|x| i64::from(x != 0.0)).collect())
+            }
+            (Data::Integers(numbers), Kind::Float) => {
+                let float = |x: i64| narrowed(x as f32, code);
+                Data::Floats(numbers.into_iter().map(float).collect())
+            }
+            (Data::Integers(numbers), Kind::Bool) => {
+                Data::Integers(numbers.into_iter().map(|x| i64::from(x != 0)).collect())
+            }
+            (data @ Data::Integers(_), Kind::Integer) => data,
+        };
+        Ok(Constant::new(element.kind, x.shape.clone(), data))
+    }
+
+    pub(super) fn map(&mut self, map: Unary) -> Result<Constant, String> {
+        let x = self.at(0)?;
+        let data = match (self.budget.data(x)?, x.kind) {
+            (Data::Floats(numbers), _) => Data::Floats(numbers.into_iter().map(map).collect()),
+            (Data::Integers(numbers), Kind::Bool) => {
+                Data::Integers(numbers.into_iter().map(|x| i64::from(x == 0)).collect())
+            }
+            // Negation and size are all that integers have here, and both are exact in binary32
+            // for the sizes that shapes are made of.
+            (Data::Integers(numbers), _) => {
+                if numbers.iter().any(|x| x.unsigned_abs() > 1 << 24) {
+                    return Err("computes with integers above 2^24 as floats".to_owned());
+                }
+                Data::Integers(numbers.into_iter().map(|x| map(x as f32) as i64).collect())
+            }
+        };
+        Ok(Constant::new(x.kind, x.shape.clone(), data))
+    }
+
+    pub(super) fn zip(&mut self, op: &str, pair: Binary) -> Result<Constant, String> {
+        let (a, b) = (self.at(0)?, self.at(1)?);
+        let shape = infer::broadcast(&a.shape, &b.shape)?;
+        let (a, b) = (self.expanded(a, &shape)?, self.expanded(b, &shape)?);
+        let kind = if pair.compares { Kind::Bool } else { a.kind };
+        let data = match (self.budget.data(&a)?, self.budget.data(&b)?) {
+            (Data::Floats(a), Data::Floats(b)) => {
+                let made = a.into_iter().zip(b).map(|(a, b)| (pair.floats)(a, b));
+                if pair.compares {
+                    Data::Integers(made.map(|x| x as i64).collect())
+                } else {
+                    Data::Floats(made.collect())
+                }
+            }
+            (Data::Integers(a), Data::Integers(b)) => a
+                .into_iter()
+                .zip(b)
+                .map(|(a, b)| (pair.integers)(a, b))
+                .collect::<Option<_>>()
+                .map(Data::Integers)
+                .ok_or_else(|| format!("{op} of these integers has no result"))?,
+            _ => return Err("mixes floats and integers".to_owned()),
+        };
+        Ok(Constant::new(kind, shape, data))
+    }
+
+    pub(super) fn choose(&mut self) -> Result<Constant, String> {
+        let (which, a, b) = (self.at(0)?, self.at(1)?, self.at(2)?);
+        let shape = infer::broadcast(&infer::broadcast(&which.shape, &a.shape)?, &b.shape)?;
+        let kind = a.kind;
+        let mut wide = |x: &Constant| {
+            let x = self.expanded(x, &shape)?;
+            self.budget.data(&x)
+        };
+        let data = match (wide(which)?, wide(a)?, wide(b)?) {
+            (Data::Integers(which), Data::Floats(a), Data::Floats(b)) => {
+                Data::Floats(chosen(&which, a, b))
+            }
+            (Data::Integers(which), Data::Integers(a), Data::Integers(b)) => {
+                Data::Integers(chosen(&which, a, b))
+            }
+            _ => return Err("mixes floats and integers".to_owned()),
+        };
+        Ok(Constant::new(kind, shape, data))
+    }
+
+    pub(super) fn running_sum(&mut self) -> Result<Constant, String> {
+        let x = self.at(0)?;
+        let axis = self.list(1)?.first().copied().ok_or("names no axis")?;
+        let axis = shapes::axis(axis, x.shape.len())?;
+        if self.attributes.int("exclusive", 0) != 0 || self.attributes.int("reverse", 0) != 0 {
+            return Err("an exclusive or reversed running sum is not computed".to_owned());
+        }
+        let Data::Integers(mut numbers) = self.budget.data(x)? else {
+            return Err("a running sum of floats is not computed".to_owned());
+        };
+        let size = x.shape.get(axis).copied().unwrap_or(1).max(1) as usize;
+        let step = shapes::strides(&x.shape)
+            .get(axis)
+            .copied()
+            .unwrap_or(1)
+            .max(1) as usize;
+        for at in step..numbers.len() {
+            if !(at / step).is_multiple_of(size) {
+                let before = numbers.get(at - step).copied().unwrap_or(0);
+                if let Some(number) = numbers.get_mut(at) {
+                    *number = number.wrapping_add(before);
+                }
+            }
+        }
+        Ok(Constant::new(
+            x.kind,
+            x.shape.clone(),
+            Data::Integers(numbers),
+        ))
+    }
+
+    /// Over all axes, as the arithmetic of shapes does.
+    pub(super) fn reduce(&mut self, op: &str) -> Result<Constant, String> {
+        let x = self.at(0)?;
+        let axes = self.axes(1)?.unwrap_or_default();
+        let keeps = self.attributes.int("keepdims", 1) != 0;
+        if !(axes.is_empty() || axes.len() == x.shape.len()) {
+            return Err("reduces some axes of a constant".to_owned());
+        }
+        let Data::Integers(numbers) = self.budget.data(x)? else {
+            return Err("reduces floats".to_owned());
+        };
+        let numbers = numbers.into_iter();
+        let made = match op {
+            "ReduceProd" => Some(numbers.fold(1, i64::wrapping_mul)),
+            "ReduceSum" => Some(numbers.fold(0, i64::wrapping_add)),
+            "ReduceMax" => numbers.max(),
+            _ => numbers.min(),
+        };
+        let shape = if keeps {
+            vec![1; x.shape.len()]
+        } else {
+            Vec::new()
+        };
+        Ok(Constant::new(
+            x.kind,
+            shape,
+            Data::Integers(vec![made.ok_or("reduces nothing")?]),
+        ))
+    }
+}
+
+fn chosen<T>(which: &[i64], a: Vec<T>, b: Vec<T>) -> Vec<T> {
+    let pick = |((&which, a), b)| if which != 0 { a } else { b };
+    which.iter().zip(a).zip(b).map(pick).collect()
+}
+
+/// A float after a cast to this element type.
+fn narrowed(x: f32, code: i32) -> f32 {
+    match code {
+        Element::FLOAT16 => half::f16::from_f32(x).to_f32(),
+        Element::BFLOAT16 => half::bf16::from_f32(x).to_f32(),
+        _ => x,
+    }
+}

@@ -1,0 +1,62 @@
+//! Attributes of a node, by name.
+
+use crate::onnx::proto::{AttributeProto, NodeProto, TensorProto};
+
+/// The attributes of a node.
+#[derive(Clone, Copy)]
+pub(super) struct Attributes<'a>(pub(super) &'a NodeProto);
+
+impl<'a> Attributes<'a> {
+    fn find(&self, name: &str) -> Option<&'a AttributeProto> {
+        self.0.attribute.iter().find(|given| given.name == name)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    pub(super) fn int(&self, name: &str, default: i64) -> i64 {
+        self.find(name).and_then(|given| given.i).unwrap_or(default)
+    }
+
+    pub(super) fn float(&self, name: &str, default: f32) -> f32 {
+        self.find(name).and_then(|given| given.f).unwrap_or(default)
+    }
+
+    pub(super) fn text(&self, name: &str, default: &'a str) -> &'a str {
+        self.find(name)
+            .and_then(|given| std::str::from_utf8(given.s.as_deref()?).ok())
+            .unwrap_or(default)
+    }
+
+    pub(super) fn ints(&self, name: &str) -> Option<&'a [i64]> {
+        self.find(name).map(|given| given.ints.as_slice())
+    }
+
+    pub(super) fn floats(&self, name: &str) -> Option<&'a [f32]> {
+        self.find(name).map(|given| given.floats.as_slice())
+    }
+
+    pub(super) fn tensor(&self, name: &str) -> Option<&'a TensorProto> {
+        self.find(name).and_then(|given| given.t.as_deref())
+    }
+
+    /// A list of `N` numbers of at least `least`, each `default` where the node has none.
+    pub(super) fn list<const N: usize>(
+        &self,
+        name: &str,
+        default: u64,
+        least: u64,
+    ) -> Result<[u64; N], String> {
+        let Some(given) = self.ints(name).filter(|given| !given.is_empty()) else {
+            return Ok([default; N]);
+        };
+        let wrong = || format!("`{name}` is {given:?}: {N} numbers of at least {least} are read");
+        let numbers: Vec<u64> = given
+            .iter()
+            .map(|&number| u64::try_from(number).ok().filter(|&number| number >= least))
+            .collect::<Option<_>>()
+            .ok_or_else(wrong)?;
+        <[u64; N]>::try_from(numbers).map_err(|_| wrong())
+    }
+}

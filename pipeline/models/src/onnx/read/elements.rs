@@ -1,0 +1,182 @@
+//! Operators that take numbers one by one, and means.
+
+use schema::graph::{ElementType, Op};
+
+use super::{
+    import::{Here, Import, Value, Work, first},
+    shapes,
+    tensor::{Constant, Data, Element},
+};
+use crate::infer;
+
+/// Largest magnitude of a mask that leaves nothing of what it is added to.
+const MASKED: f32 = -1e30;
+
+impl Import<'_> {
+    pub(super) fn cast(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
+        let to = here.attributes.int("to", 0);
+        let same = match self.type_of(x)?.element {
+            ElementType::Int64 => to == i64::from(Element::INT64),
+            ElementType::Float => {
+                let own = match self.file.precision {
+                    schema::Precision::Fp16 => Element::FLOAT16,
+                    schema::Precision::Bf16 => Element::BFLOAT16,
+                    _ => Element::FLOAT,
+                };
+                to == i64::from(own)
+            }
+        };
+        if same {
+            self.give(here, 0, x.clone())
+        } else {
+            Err(format!("casts what is computed to element type {to}"))
+        }
+    }
+
+    pub(super) fn clip(&mut self, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
+        let bound = |at: usize, open: f32| match inputs.get(at) {
+            Some(Some(Value::Known(bound))) => bound
+                .scalar()
+                .map(|bound| bound as f32)
+                .ok_or("has a bound that is no number"),
+            Some(Some(Value::Made(_))) => Err("has a bound that is computed"),
+            _ => Ok(open),
+        };
+        let (min, max) = (bound(1, f32::MIN)?, bound(2, f32::MAX)?);
+        let (min, max) = (min.max(f32::MIN), max.min(f32::MAX));
+        let op = if min == 0.0 && max == f32::MAX {
+            Op::Relu
+        } else {
+            Op::Clip { min, max }
+        };
+        self.op(here, op, inputs.get(..1).unwrap_or_default())
+    }
+
+    /// A choice by a known mask: a sum with what masks everything, or a sum of two products.
+    pub(super) fn choose(
+        &mut self,
+        here: Here<'_>,
+        inputs: &[Option<Value>],
+    ) -> Result<(), String> {
+        let [Some(Value::Known(which)), Some(a), Some(b)] = inputs else {
+            return Err("chooses by what is computed".to_owned());
+        };
+        let Data::Integers(which_data) = self.budget.data(which)? else {
+            return Err("chooses by floats".to_owned());
+        };
+        let mask = |chosen: bool| -> Vec<f32> {
+            let is = |&which: &i64| if (which != 0) == chosen { 1.0 } else { 0.0 };
+            which_data.iter().map(is).collect()
+        };
+        let shape = which.shape.clone();
+        let mut parts = Vec::new();
+        for (value, chosen) in [(a, true), (b, false)] {
+            let mask = Constant::floats(shape.clone(), mask(chosen));
+            match value {
+                Value::Known(constant) => {
+                    let masked = self.masked(&mask, constant)?;
+                    parts.push((Value::Known(masked.0), masked.1));
+                }
+                Value::Made(_) => parts.push((Value::Known(mask), false)),
+            }
+        }
+        let [(a_part, a_masks), (b_part, b_masks)] = parts.as_slice() else {
+            return Err("chooses between two values".to_owned());
+        };
+        match (a, b) {
+            (Value::Made(_), Value::Known(_)) if *b_masks => {
+                self.op(here, Op::Add, &[Some(a.clone()), Some(b_part.clone())])
+            }
+            (Value::Known(_), Value::Made(_)) if *a_masks => {
+                self.op(here, Op::Add, &[Some(b.clone()), Some(a_part.clone())])
+            }
+            _ => {
+                let mut term = |value: &Value, part: &Value, other: &str| match value {
+                    Value::Known(_) => Ok(part.clone()),
+                    Value::Made(_) => {
+                        let factors = [Some(value.clone()), Some(part.clone())];
+                        self.between(here, other, Work::Op(Op::Mul), &factors)
+                    }
+                };
+                let (a, b) = (term(a, a_part, "chosen")?, term(b, b_part, "other")?);
+                self.op(here, Op::Add, &[Some(a), Some(b)])
+            }
+        }
+    }
+
+    /// A constant where a mask is 1, 0 elsewhere; and whether what it is added to vanishes there.
+    fn masked(&mut self, mask: &Constant, constant: &Constant) -> Result<(Constant, bool), String> {
+        let shape = infer::broadcast(&mask.shape, &constant.shape)?;
+        let (mask, constant) = (self.expand(mask, &shape)?, self.expand(constant, &shape)?);
+        let (Data::Floats(mask), Data::Floats(numbers)) =
+            (self.budget.data(&mask)?, self.budget.data(&constant)?)
+        else {
+            return Err("chooses integers by what is computed".to_owned());
+        };
+        let mut vanishes = true;
+        let chosen = mask.into_iter().zip(numbers).map(|(mask, number)| {
+            if mask == 0.0 {
+                return 0.0;
+            }
+            vanishes &= number <= MASKED;
+            number
+        });
+        let chosen = chosen.collect();
+        Ok((Constant::floats(shape, chosen), vanishes))
+    }
+
+    pub(super) fn mean(&mut self, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
+        let x = first(inputs)?;
+        let shape = self.shape_of(x)?;
+        let axes = match (here.attributes.ints("axes"), inputs.get(1)) {
+            (Some(axes), _) => axes.to_vec(),
+            (None, Some(Some(Value::Known(axes)))) => self.budget.list(axes)?,
+            _ => return Err("takes the mean of all axes, or of computed ones".to_owned()),
+        };
+        let mut axes: Vec<usize> = axes
+            .iter()
+            .map(|&axis| shapes::axis(axis, shape.len()))
+            .collect::<Result<_, _>>()?;
+        axes.sort_unstable();
+        let rank = shape.len();
+        let keeps = here.attributes.int("keepdims", 1) != 0;
+        let work = match axes.as_slice() {
+            [2, 3] if rank == 4 => Work::Op(Op::GlobalAveragePool),
+            [axis] if axis + 1 == rank => Work::Mean,
+            // A product with a row of 1/n from the left.
+            [axis] if axis + 2 == rank => {
+                let size = shape.get(*axis).copied().unwrap_or(1).max(1);
+                let row = self.budget.filled(size, 1.0 / size as f32)?;
+                let row = Value::Known(Constant::floats(vec![1, size], row));
+                let factors = [Some(row), Some(x.clone())];
+                let made = self.between(here, "mean", Work::Op(Op::MatMul), &factors)?;
+                return self.end_mean(here, made, &shape, &axes, keeps);
+            }
+            _ => return Err(format!("takes the mean of axes {axes:?} of {rank}")),
+        };
+        if keeps {
+            return self.work(here, work, &[Some(x.clone())]);
+        }
+        let made = self.between(here, "mean", work, &[Some(x.clone())])?;
+        self.end_mean(here, made, &shape, &axes, keeps)
+    }
+
+    fn end_mean(
+        &mut self,
+        here: Here<'_>,
+        made: Value,
+        shape: &[u64],
+        axes: &[usize],
+        keeps: bool,
+    ) -> Result<(), String> {
+        if keeps {
+            return self.give(here, 0, made);
+        }
+        let kept = shape
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !axes.contains(at));
+        let shape = kept.map(|(_, &size)| size).collect();
+        self.op(here, Op::Reshape { shape }, &[Some(made)])
+    }
+}

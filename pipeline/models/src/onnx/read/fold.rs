@@ -1,0 +1,547 @@
+//! What can be computed while reading: the arithmetic of shapes, positions and masks that exporters
+//! leave in a model.
+
+use super::{
+    arithmetic::{binary, unary},
+    attributes::Attributes,
+    shapes,
+    tensor::{self, Constant, Data, Kind},
+};
+use crate::infer;
+
+/// What is left of the elements that may be computed.
+#[derive(Debug)]
+pub(super) struct Budget(u64);
+
+impl Budget {
+    /// For a model of this many bytes, wherever they lie: constants are at most a few times as
+    /// large as what they are computed from.
+    pub(super) fn new(bytes: u64) -> Self {
+        Self((16 << 20) + bytes)
+    }
+
+    fn take(&mut self, elements: u64) -> Result<(), String> {
+        match self.0.checked_sub(elements) {
+            Some(left) => {
+                self.0 = left;
+                Ok(())
+            }
+            None => Err("its constants are absurdly larger than the file".to_owned()),
+        }
+    }
+
+    /// A list of one number, repeated.
+    pub(super) fn filled(&mut self, size: u64, number: f32) -> Result<Vec<f32>, String> {
+        self.take(size)?;
+        let count = usize::try_from(size).map_err(|_| format!("a list of {size} numbers"))?;
+        Ok(vec![number; count])
+    }
+
+    /// The numbers of a constant, in memory.
+    pub(super) fn data(&mut self, constant: &Constant) -> Result<Data, String> {
+        self.take(constant.elements())?;
+        constant.data()
+    }
+
+    /// A list of integers, which every shape and axis is.
+    pub(super) fn list(&mut self, constant: &Constant) -> Result<Vec<i64>, String> {
+        match self.data(constant)? {
+            Data::Integers(numbers) => Ok(numbers),
+            Data::Floats(_) => Err("reads a list of floats where integers belong".to_owned()),
+        }
+    }
+}
+
+/// The values that a node makes of constants; `None` where it is not known how.
+pub(super) fn fold(
+    op: &str,
+    attributes: Attributes<'_>,
+    inputs: &[Option<Constant>],
+    budget: &mut Budget,
+) -> Result<Option<Vec<Constant>>, String> {
+    let mut fold = Fold {
+        attributes,
+        inputs,
+        budget,
+    };
+    let made = match op {
+        "Identity" | "Dropout" => fold.at(0)?.clone(),
+        "Cast" => fold.cast()?,
+        "Reshape" => {
+            let (x, spec) = (fold.at(0)?, fold.list(1)?);
+            let zero_is_size = attributes.int("allowzero", 0) != 0;
+            x.with_shape(shapes::reshaped(&x.shape, &spec, zero_is_size)?)
+        }
+        "Flatten" => {
+            let x = fold.at(0)?;
+            x.with_shape(flattened(&x.shape, attributes.int("axis", 1))?)
+        }
+        "Squeeze" | "Unsqueeze" => {
+            let x = fold.at(0)?;
+            let axes = fold.axes(1)?;
+            let shape = match (op, axes) {
+                ("Squeeze", axes) => shapes::squeezed(&x.shape, axes.as_deref())?,
+                (_, Some(axes)) => shapes::unsqueezed(&x.shape, &axes)?,
+                (_, None) => return Err("names no axes".to_owned()),
+            };
+            x.with_shape(shape)
+        }
+        "Transpose" => fold.transpose()?,
+        "Concat" => fold.concat()?,
+        "Slice" => fold.slice()?,
+        "Gather" => fold.gather()?,
+        "Expand" => {
+            let (x, spec) = (fold.at(0)?, fold.list(1)?);
+            let spec = shapes::sizes_of(&spec)?;
+            let shape = infer::broadcast(&x.shape, &spec)?;
+            fold.expanded(x, &shape)?
+        }
+        "Tile" => fold.tile()?,
+        "Range" => fold.range()?,
+        "ConstantOfShape" => fold.constant_of_shape()?,
+        "Where" => fold.choose()?,
+        "Trilu" => fold.trilu()?,
+        "Split" => return fold.split().map(Some),
+        "CumSum" => fold.running_sum()?,
+        "ReduceProd" | "ReduceSum" | "ReduceMax" | "ReduceMin" => fold.reduce(op)?,
+        "Size" => {
+            let count = fold.at(0)?.elements() as i64;
+            Constant::integers(Vec::new(), vec![count])
+        }
+        _ => match (inputs.len(), unary(op), binary(op)) {
+            (1, Some(map), _) => fold.map(map)?,
+            (2, _, Some(pair)) => fold.zip(op, pair)?,
+            _ => return Ok(None),
+        },
+    };
+    Ok(Some(vec![made]))
+}
+
+/// The matrix that `Flatten` makes.
+pub(super) fn flattened(shape: &[u64], axis: i64) -> Result<Vec<u64>, String> {
+    let at = if axis == shape.len() as i64 {
+        shape.len()
+    } else {
+        shapes::axis(axis, shape.len())?
+    };
+    let (rows, columns) = shape.split_at_checked(at).ok_or("has no such axis")?;
+    Ok(vec![tensor::count(rows)?, tensor::count(columns)?])
+}
+
+/// A node whose inputs are constants.
+pub(super) struct Fold<'a> {
+    pub(super) attributes: Attributes<'a>,
+    pub(super) inputs: &'a [Option<Constant>],
+    pub(super) budget: &'a mut Budget,
+}
+
+impl<'a> Fold<'a> {
+    pub(super) fn at(&self, index: usize) -> Result<&'a Constant, String> {
+        self.optional(index)
+            .ok_or_else(|| format!("lacks its input {index}"))
+    }
+
+    pub(super) fn optional(&self, index: usize) -> Option<&'a Constant> {
+        self.inputs.get(index)?.as_ref()
+    }
+
+    pub(super) fn list(&mut self, index: usize) -> Result<Vec<i64>, String> {
+        let constant = self.at(index)?;
+        self.budget.list(constant)
+    }
+
+    /// Axes, which came from an attribute to an input in opset 13 or 18.
+    pub(super) fn axes(&mut self, index: usize) -> Result<Option<Vec<i64>>, String> {
+        match (self.attributes.ints("axes"), self.optional(index)) {
+            (Some(axes), _) => Ok(Some(axes.to_vec())),
+            (None, Some(given)) => self.budget.list(given).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The elements at these places, in a new shape.
+    fn pick(
+        &mut self,
+        x: &Constant,
+        shape: Vec<u64>,
+        place: impl Fn(u64) -> u64,
+    ) -> Result<Constant, String> {
+        let count = tensor::count(&shape)?;
+        self.budget.take(count)?;
+        let data = self.budget.data(x)?;
+        fn picked<T: Copy>(
+            numbers: &[T],
+            count: u64,
+            place: impl Fn(u64) -> u64,
+        ) -> Result<Vec<T>, String> {
+            (0..count)
+                .map(|at| numbers.get(place(at) as usize).copied())
+                .collect::<Option<_>>()
+                .ok_or_else(|| "reads beyond a tensor".to_owned())
+        }
+        let data = match &data {
+            Data::Floats(numbers) => Data::Floats(picked(numbers, count, place)?),
+            Data::Integers(numbers) => Data::Integers(picked(numbers, count, place)?),
+        };
+        Ok(Constant::new(x.kind, shape, data))
+    }
+
+    pub(super) fn expanded(&mut self, x: &Constant, shape: &[u64]) -> Result<Constant, String> {
+        if x.shape == shape {
+            return Ok(x.clone());
+        }
+        let missing = shape.len().saturating_sub(x.shape.len());
+        let padded = [vec![1; missing], x.shape.clone()].concat();
+        let (from, to) = (shapes::strides(&padded), shapes::strides(shape));
+        let place = |at: u64| {
+            let mut rest = at;
+            let mut place = 0;
+            for ((to, from), size) in to.iter().zip(&from).zip(&padded) {
+                let index = rest / to.max(&1);
+                rest %= to.max(&1);
+                if *size != 1 {
+                    place += index * from;
+                }
+            }
+            place
+        };
+        self.pick(x, shape.to_vec(), place)
+    }
+
+    fn transpose(&mut self) -> Result<Constant, String> {
+        let x = self.at(0)?;
+        let perm = permutation(self.attributes.ints("perm"), x.shape.len())?;
+        let from = shapes::strides(&x.shape);
+        let pick = |list: &[u64]| -> Vec<u64> {
+            perm.iter()
+                .filter_map(|&axis| list.get(axis as usize).copied())
+                .collect()
+        };
+        let (shape, steps) = (pick(&x.shape), pick(&from));
+        let to = shapes::strides(&shape);
+        let place = |at: u64| {
+            let mut rest = at;
+            let mut place = 0;
+            for (to, step) in to.iter().zip(&steps) {
+                place += rest / to.max(&1) * step;
+                rest %= to.max(&1);
+            }
+            place
+        };
+        self.pick(x, shape, place)
+    }
+
+    /// Elements along an axis, by their indices there.
+    fn along(&mut self, x: &Constant, axis: usize, indices: &[u64]) -> Result<Constant, String> {
+        let mut shape = x.shape.clone();
+        let size = shape.get(axis).copied().unwrap_or(1);
+        if indices.iter().any(|&index| index >= size) {
+            return Err(format!("reads beyond axis {axis} of {:?}", x.shape));
+        }
+        if let Some(slot) = shape.get_mut(axis) {
+            *slot = indices.len() as u64;
+        }
+        let inner = shapes::strides(&x.shape)
+            .get(axis)
+            .copied()
+            .unwrap_or(1)
+            .max(1);
+        let taken = indices.len() as u64;
+        let place = |at: u64| {
+            let (within, rest) = (at % inner, at / inner);
+            let index = indices.get((rest % taken) as usize).copied().unwrap_or(0);
+            (rest / taken * size + index) * inner + within
+        };
+        self.pick(x, shape, place)
+    }
+
+    fn slice(&mut self) -> Result<Constant, String> {
+        let mut x = self.at(0)?.clone();
+        let (starts, ends) = (self.list(1)?, self.list(2)?);
+        let axes = match self.optional(3) {
+            Some(_) => self.list(3)?,
+            None => (0..starts.len() as i64).collect(),
+        };
+        let steps = match self.optional(4) {
+            Some(_) => self.list(4)?,
+            None => vec![1; starts.len()],
+        };
+        for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
+            let axis = shapes::axis(axis, x.shape.len())?;
+            let size = x.shape.get(axis).copied().unwrap_or(1);
+            self.budget.take(size)?;
+            let indices = shapes::sliced(size, start, end, step)?;
+            x = self.along(&x, axis, &indices)?;
+        }
+        Ok(x)
+    }
+
+    fn gather(&mut self) -> Result<Constant, String> {
+        let (x, indices) = (self.at(0)?, self.at(1)?);
+        let axis = shapes::axis(self.attributes.int("axis", 0), x.shape.len())?;
+        let size = x.shape.get(axis).copied().unwrap_or(1) as i64;
+        let places = self.list(1)?.into_iter().map(|at| {
+            let at = if at < 0 { at.saturating_add(size) } else { at };
+            u64::try_from(at).map_err(|_| format!("reads index {at} of axis {axis}"))
+        });
+        let places: Vec<u64> = places.collect::<Result<_, _>>()?;
+        let taken = self.along(x, axis, &places)?;
+        let (before, after) = x.shape.split_at_checked(axis).ok_or("has no such axis")?;
+        let after = after.get(1..).unwrap_or_default();
+        Ok(taken.with_shape([before, &indices.shape, after].concat()))
+    }
+
+    fn concat(&mut self) -> Result<Constant, String> {
+        let first = self.at(0)?;
+        let axis = shapes::axis(self.attributes.int("axis", 0), first.shape.len())?;
+        let inputs = self.inputs;
+        let parts: Vec<&Constant> = inputs
+            .iter()
+            .map(|part| part.as_ref().ok_or("lacks an input"))
+            .collect::<Result<_, _>>()?;
+        let mut shape = first.shape.clone();
+        let mut size = 0_u64;
+        for part in &parts {
+            let fits = part.kind == first.kind
+                && part.shape.len() == first.shape.len()
+                && (part.shape.iter().zip(&first.shape).enumerate())
+                    .all(|(at, (a, b))| at == axis || a == b);
+            if !fits {
+                return Err(format!(
+                    "{:?} and {:?} do not join",
+                    first.shape, part.shape
+                ));
+            }
+            size = size.saturating_add(part.shape.get(axis).copied().unwrap_or(0));
+        }
+        if let Some(slot) = shape.get_mut(axis) {
+            *slot = size;
+        }
+        self.budget.take(tensor::count(&shape)?)?;
+        let (outer, inner) = shape.split_at_checked(axis).ok_or("has no such axis")?;
+        let (outer, inner) = (
+            tensor::count(outer)?,
+            tensor::count(inner.get(1..).unwrap_or_default())?,
+        );
+        let datas: Vec<(Data, u64)> = parts
+            .iter()
+            .map(|part| {
+                let row = part
+                    .shape
+                    .get(axis)
+                    .copied()
+                    .unwrap_or(0)
+                    .saturating_mul(inner);
+                Ok((self.budget.data(part)?, row))
+            })
+            .collect::<Result<_, String>>()?;
+        let (mut floats, mut integers) = (Vec::new(), Vec::new());
+        // Rows of nothing may be without number.
+        let outer = if tensor::count(&shape)? == 0 {
+            0
+        } else {
+            outer
+        };
+        for row in 0..outer {
+            for (data, length) in &datas {
+                let range = (row * length) as usize..((row + 1) * length) as usize;
+                match data {
+                    Data::Floats(numbers) => {
+                        floats.extend_from_slice(numbers.get(range).unwrap_or_default());
+                    }
+                    Data::Integers(numbers) => {
+                        integers.extend_from_slice(numbers.get(range).unwrap_or_default());
+                    }
+                }
+            }
+        }
+        let data = match first.kind {
+            Kind::Float => Data::Floats(floats),
+            Kind::Integer | Kind::Bool => Data::Integers(integers),
+        };
+        Ok(Constant::new(first.kind, shape, data))
+    }
+
+    fn tile(&mut self) -> Result<Constant, String> {
+        let mut x = self.at(0)?.clone();
+        let times = self.list(1)?;
+        if times.len() != x.shape.len() {
+            return Err(format!("repeats {:?} by {times:?}", x.shape));
+        }
+        for (axis, times) in times.into_iter().enumerate() {
+            let size = x.shape.get(axis).copied().unwrap_or(1);
+            let times = u64::try_from(times).map_err(|_| "repeats less than never")?;
+            self.budget.take(size.saturating_mul(times))?;
+            // Repeating nothing would never end.
+            let times = if size == 0 { 0 } else { times };
+            let indices: Vec<u64> = (0..times).flat_map(|_| 0..size).collect();
+            x = self.along(&x, axis, &indices)?;
+        }
+        Ok(x)
+    }
+
+    fn range(&mut self) -> Result<Constant, String> {
+        let data: Vec<Data> = (0..3)
+            .map(|at| self.at(at).and_then(|x| self.budget.data(x)))
+            .collect::<Result<_, _>>()?;
+        match data.as_slice() {
+            [
+                Data::Integers(start),
+                Data::Integers(limit),
+                Data::Integers(step),
+            ] => {
+                let (&[start], &[limit], &[step]) = (&**start, &**limit, &**step) else {
+                    return Err("reads lists where numbers belong".to_owned());
+                };
+                let span = i128::from(limit) - i128::from(start);
+                let step_wide = i128::from(step);
+                if step == 0 {
+                    return Err("counts by steps of 0".to_owned());
+                }
+                // Rounded up, away from the start.
+                let count = (span + step_wide - step_wide.signum()) / step_wide;
+                let count = u64::try_from(count.max(0)).unwrap_or(u64::MAX);
+                self.budget.take(count)?;
+                let numbers = (0..count as i64).map(|at| start.wrapping_add(at.wrapping_mul(step)));
+                Ok(Constant::integers(vec![count], numbers.collect()))
+            }
+            [Data::Floats(start), Data::Floats(limit), Data::Floats(step)] => {
+                let (&[start], &[limit], &[step]) = (&**start, &**limit, &**step) else {
+                    return Err("reads lists where numbers belong".to_owned());
+                };
+                let count = ((limit - start) / step).ceil().max(0.0);
+                if !count.is_finite() {
+                    return Err("counts without end".to_owned());
+                }
+                let count = count as u64;
+                self.budget.take(count)?;
+                let numbers = (0..count).map(|at| start + at as f32 * step);
+                Ok(Constant::floats(vec![count], numbers.collect()))
+            }
+            _ => Err("mixes floats and integers".to_owned()),
+        }
+    }
+
+    fn constant_of_shape(&mut self) -> Result<Constant, String> {
+        let shape = shapes::sizes_of(&self.list(0)?)?;
+        let count = tensor::count(&shape)?;
+        self.budget.take(count)?;
+        let value = match self.attributes.tensor("value") {
+            Some(value) => {
+                let nowhere = &mut |_: &str| Err("its value lies beside the model".to_owned());
+                Constant::read(value, nowhere)?
+            }
+            None => Constant::floats(vec![1], vec![0.0]),
+        };
+        let data = match self.budget.data(&value)? {
+            Data::Floats(numbers) => match *numbers {
+                [number] => Data::Floats(vec![number; count as usize]),
+                _ => return Err("repeats more than one number".to_owned()),
+            },
+            Data::Integers(numbers) => match *numbers {
+                [number] => Data::Integers(vec![number; count as usize]),
+                _ => return Err("repeats more than one number".to_owned()),
+            },
+        };
+        Ok(Constant::new(value.kind, shape, data))
+    }
+
+    /// The upper or lower triangle of each matrix, the rest zero.
+    fn trilu(&mut self) -> Result<Constant, String> {
+        let x = self.at(0)?;
+        let &[.., rows, columns] = &*x.shape else {
+            return Err(format!("takes a triangle of {:?}", x.shape));
+        };
+        let shift = match self.optional(1) {
+            Some(_) => self.list(1)?.first().copied().unwrap_or(0),
+            None => 0,
+        };
+        let upper = self.attributes.int("upper", 1) != 0;
+        let kept = |at: usize| {
+            let at = at as u64 % rows.saturating_mul(columns).max(1);
+            let distance = (at % columns) as i64 - (at / columns) as i64;
+            if upper {
+                distance >= shift
+            } else {
+                distance <= shift
+            }
+        };
+        fn masked<T: Default>(numbers: Vec<T>, kept: impl Fn(usize) -> bool) -> Vec<T> {
+            let mask = |(at, number)| if kept(at) { number } else { T::default() };
+            numbers.into_iter().enumerate().map(mask).collect()
+        }
+        let data = match self.budget.data(x)? {
+            Data::Floats(numbers) => Data::Floats(masked(numbers, kept)),
+            Data::Integers(numbers) => Data::Integers(masked(numbers, kept)),
+        };
+        Ok(Constant::new(x.kind, x.shape.clone(), data))
+    }
+
+    fn split(&mut self) -> Result<Vec<Constant>, String> {
+        let x = self.at(0)?;
+        let axis = shapes::axis(self.attributes.int("axis", 0), x.shape.len())?;
+        let size = x.shape.get(axis).copied().unwrap_or(1);
+        let sizes = match self.optional(1) {
+            Some(_) => Some(self.list(1)?),
+            None => None,
+        };
+        let parts = parts(size, sizes.as_deref(), self.attributes)?;
+        self.budget.take(size)?;
+        let slices = parts.into_iter().map(|(start, end)| {
+            let indices: Vec<u64> = (start..end).collect();
+            self.along(x, axis, &indices)
+        });
+        slices.collect()
+    }
+}
+
+/// An order of axes; all turned around if none is given.
+pub(super) fn permutation(perm: Option<&[i64]>, rank: usize) -> Result<Vec<u64>, String> {
+    let Some(perm) = perm else {
+        return Ok((0..rank as u64).rev().collect());
+    };
+    let mut sorted = perm.to_vec();
+    sorted.sort_unstable();
+    if sorted.iter().copied().eq(0..rank as i64) {
+        Ok(perm.iter().map(|&axis| axis as u64).collect())
+    } else {
+        Err(format!("{perm:?} is no order of {rank} axes"))
+    }
+}
+
+/// Where each part of a split begins and ends.
+pub(super) fn parts(
+    size: u64,
+    sizes: Option<&[i64]>,
+    attributes: Attributes<'_>,
+) -> Result<Vec<(u64, u64)>, String> {
+    let outputs = attributes.0.output.len() as u64;
+    let sizes: Vec<u64> = match sizes {
+        Some(sizes) => sizes
+            .iter()
+            .map(|&size| u64::try_from(size).map_err(|_| format!("a part of size {size}")))
+            .collect::<Result<_, _>>()?,
+        // All alike but the last, which takes what is left.
+        None => {
+            let part = size.div_ceil(outputs.max(1));
+            let left = |at: u64| size.saturating_sub(at.saturating_mul(part)).min(part);
+            (0..outputs).map(left).collect()
+        }
+    };
+    let mut at = 0_u64;
+    let mut parts = Vec::with_capacity(sizes.len());
+    for part in sizes {
+        let end = at.checked_add(part).filter(|&end| end <= size);
+        let end = end.ok_or_else(|| format!("splits an axis of {size} beyond its end"))?;
+        parts.push((at, end));
+        at = end;
+    }
+    if at == size && parts.len() as u64 == outputs {
+        Ok(parts)
+    } else {
+        Err(format!(
+            "splits an axis of {size} into {} parts",
+            parts.len()
+        ))
+    }
+}

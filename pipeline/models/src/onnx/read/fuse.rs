@@ -1,0 +1,435 @@
+//! What exporters take apart is put together again: layer normalisation, GELU, SiLU, and the bias of
+//! a product.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::graph::{Approximation, Node, Op, Role};
+
+use super::{
+    ReadError,
+    import::{Import, Step, Value, Work},
+    tensor::{Constant, Data},
+};
+
+/// How far a constant may be from the number that it stands for: it was rounded to binary16 at worst.
+const NEAR: f64 = 1e-3;
+
+/// How deep products are looked into, and how many factors they may have.
+const DEEP: usize = 8;
+
+/// Who makes each value, and who reads it.
+struct Wiring {
+    made_by: BTreeMap<String, usize>,
+    /// Of each value the number of its readers, outputs of the model included, and the last of them.
+    readers: BTreeMap<String, (usize, usize)>,
+}
+
+impl Wiring {
+    fn of(steps: &[Step], outputs: &[String]) -> Self {
+        let mut readers = BTreeMap::new();
+        let of_steps = steps.iter().enumerate();
+        let of_steps =
+            of_steps.flat_map(|(at, step)| step.inputs.iter().map(move |name| (at, name)));
+        for (at, name) in of_steps.chain(outputs.iter().map(|name| (usize::MAX, name))) {
+            let (count, last) = readers.entry(name.clone()).or_insert((0, at));
+            *count += 1;
+            *last = at;
+        }
+        let made_by = steps.iter().enumerate();
+        Self {
+            made_by: made_by
+                .map(|(at, step)| (step.output.clone(), at))
+                .collect(),
+            readers,
+        }
+    }
+}
+
+/// A look at the steps.
+struct Look<'a, 'b> {
+    import: &'a Import<'b>,
+    wiring: &'a Wiring,
+}
+
+/// A product: what is fixed, and what is not.
+#[derive(Debug, Default)]
+struct Product {
+    factor: f64,
+    of: Vec<String>,
+}
+
+impl Look<'_, '_> {
+    fn step(&self, value: &str) -> Option<&Step> {
+        self.import.steps.get(*self.wiring.made_by.get(value)?)
+    }
+
+    fn scalar(&self, value: &str) -> Option<f64> {
+        self.import.parameters.get(value)?.constant.scalar()
+    }
+
+    /// The operands of the step that makes a value, if its work is this.
+    fn operands(&self, value: &str, work: &Work) -> Option<&[String]> {
+        self.step(value)
+            .filter(|step| step.work == *work)
+            .map(|step| step.inputs.as_slice())
+    }
+
+    /// A sum with one number: the other operand, and the number.
+    fn sum(&self, value: &str) -> Option<(&str, f64)> {
+        let [a, b] = self.operands(value, &Work::Op(Op::Add))? else {
+            return None;
+        };
+        match (self.scalar(a), self.scalar(b)) {
+            (None, Some(number)) => Some((a, number)),
+            (Some(number), None) => Some((b, number)),
+            _ => None,
+        }
+    }
+
+    fn product(&self, value: &str) -> Product {
+        let mut product = Product {
+            factor: 1.0,
+            of: Vec::new(),
+        };
+        self.multiply(value, &mut product, DEEP);
+        product.of.sort_unstable();
+        product
+    }
+
+    fn multiply(&self, value: &str, product: &mut Product, depth: usize) {
+        if let Some(number) = self.scalar(value) {
+            product.factor *= number;
+            return;
+        }
+        let step = self
+            .step(value)
+            .filter(|_| depth > 0 && product.of.len() < DEEP);
+        match step.map(|step| (&step.work, step.inputs.as_slice())) {
+            Some((Work::Op(Op::Mul), [a, b])) => {
+                self.multiply(a, product, depth - 1);
+                self.multiply(b, product, depth - 1);
+            }
+            Some((Work::Div, [a, b])) if self.scalar(b).is_some_and(|number| number != 0.0) => {
+                self.multiply(a, product, depth - 1);
+                product.factor /= self.scalar(b).unwrap_or(1.0);
+            }
+            Some((Work::Pow(power), [a])) if *power == 2.0 || *power == 3.0 => {
+                for _ in 0..*power as usize {
+                    self.multiply(a, product, depth - 1);
+                }
+            }
+            _ => product.of.push(value.to_owned()),
+        }
+    }
+
+    /// What a value that ends in a product is, if it is an activation: the operator and its operand.
+    fn activation(&self, value: &str) -> Option<(Op, String)> {
+        let Some([_, _]) = self.operands(value, &Work::Op(Op::Mul)) else {
+            return None;
+        };
+        let product = self.product(value);
+        let [a, b] = product.of.as_slice() else {
+            return None;
+        };
+        [(a, b), (b, a)]
+            .into_iter()
+            .find_map(|(x, gate)| {
+                if near(product.factor, 1.0)
+                    && self.operands(gate, &Work::Op(Op::Sigmoid))? == [x.clone()]
+                {
+                    return Some((Op::Silu, x.clone()));
+                }
+                None
+            })
+            .or_else(|| {
+                [(a, b), (b, a)].into_iter().find_map(|(x, gate)| {
+                    let approximate = self
+                        .gelu_gate(x, gate)
+                        .filter(|_| near(product.factor, 0.5))?;
+                    Some((Op::Gelu { approximate }, x.clone()))
+                })
+            })
+    }
+
+    /// Whether a value is `1 + erf(x/√2)`, or `1 + tanh(√(2/π)·(x + 0.044715·x³))`.
+    fn gelu_gate(&self, x: &str, gate: &str) -> Option<Approximation> {
+        let (inner, one) = self.sum(gate)?;
+        if !near(one, 1.0) {
+            return None;
+        }
+        if let Some([scaled]) = self.operands(inner, &Work::Erf) {
+            let scaled = self.product(scaled);
+            let fits = near(scaled.factor, std::f64::consts::FRAC_1_SQRT_2) && scaled.of == [x];
+            return fits.then_some(Approximation::None);
+        }
+        let [scaled] = self.operands(inner, &Work::Op(Op::Tanh))? else {
+            return None;
+        };
+        let scaled = self.product(scaled);
+        if !near(scaled.factor, std::f64::consts::FRAC_2_PI.sqrt()) {
+            return None;
+        }
+        let cubic = |product: &Product, power: usize| {
+            near(product.factor, 0.044_715)
+                && product.of.len() == power
+                && product.of.iter().all(|factor| factor == x)
+        };
+        let fits = match scaled.of.as_slice() {
+            // x + 0.044715·x³
+            [bent] => {
+                let [a, b] = self.operands(bent, &Work::Op(Op::Add))? else {
+                    return None;
+                };
+                (a == x && cubic(&self.product(b), 3)) || (b == x && cubic(&self.product(a), 3))
+            }
+            // x·(1 + 0.044715·x²)
+            [a, b] => {
+                let other = if a == x { b } else { a };
+                let (square, one) = self.sum(other)?;
+                (a == x || b == x) && near(one, 1.0) && cubic(&self.product(square), 2)
+            }
+            _ => false,
+        };
+        fits.then_some(Approximation::Tanh)
+    }
+
+    /// Whether a value is `(x − mean(x)) / √(mean((x − mean(x))²) + ε)`: `x` and `ε`.
+    fn normalised(&self, value: &str) -> Option<(String, f64)> {
+        let [centred, root] = self.operands(value, &Work::Div)? else {
+            return None;
+        };
+        let x = self.centred(centred)?;
+        let [shifted] = self.operands(root, &Work::Sqrt)? else {
+            return None;
+        };
+        let (variance, epsilon) = self.sum(shifted)?;
+        let [square] = self.operands(variance, &Work::Mean)? else {
+            return None;
+        };
+        let squared = self.product(square);
+        let [a, b] = squared.of.as_slice() else {
+            return None;
+        };
+        let fits = squared.factor == 1.0
+            && self.centred(a).as_deref() == Some(&*x)
+            && self.centred(b).as_deref() == Some(&*x);
+        (fits && epsilon > 0.0).then_some((x, epsilon))
+    }
+
+    /// `x` of `x − mean(x)`.
+    fn centred(&self, value: &str) -> Option<String> {
+        let [x, mean] = self.operands(value, &Work::Sub)? else {
+            return None;
+        };
+        (self.operands(mean, &Work::Mean)? == [x.clone()]).then(|| x.clone())
+    }
+
+    /// The only reader of a value, if it combines it by `op` with a parameter of shape `[width]`:
+    /// that reader's output, and the parameter.
+    fn shaped(&self, value: &str, op: &Op, width: u64) -> Option<(String, String)> {
+        let Some(&(1, at)) = self.wiring.readers.get(value) else {
+            return None;
+        };
+        let reader = self.import.steps.get(at).filter(|step| {
+            step.work == Work::Op(op.clone()) && step.inputs.iter().any(|input| input == value)
+        })?;
+        let other = reader.inputs.iter().find(|input| *input != value)?;
+        let held = self.import.parameters.get(other)?;
+        (held.constant.shape == [width]).then(|| (reader.output.clone(), other.clone()))
+    }
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= NEAR * b.abs()
+}
+
+/// Replaces what is recognised. The steps that nothing reads any more go when the graph is built.
+pub(super) fn fuse(import: &mut Import<'_>, outputs: &[String]) {
+    let wiring = Wiring::of(&import.steps, outputs);
+    for at in 0..import.steps.len() {
+        let Some(output) = import.steps.get(at).map(|step| step.output.clone()) else {
+            continue;
+        };
+        let look = Look {
+            import,
+            wiring: &wiring,
+        };
+        if let Some((op, x)) = look.activation(&output) {
+            replace(import, at, op, vec![x]);
+        } else if let Some((x, epsilon)) = look.normalised(&output) {
+            norm(import, &wiring, &output, x, epsilon);
+        } else {
+            bias(import, &wiring, at);
+        }
+    }
+}
+
+fn replace(import: &mut Import<'_>, at: usize, op: Op, inputs: Vec<String>) {
+    if let Some(step) = import.steps.get_mut(at) {
+        step.work = Work::Op(op);
+        step.inputs = inputs;
+    }
+}
+
+/// Layer normalisation, with the scale and the shift that follow, or without.
+fn norm(import: &mut Import<'_>, wiring: &Wiring, output: &str, x: String, epsilon: f64) {
+    let width = import.types.get(&x).and_then(|x| x.shape.last().copied());
+    let Some(width) = width else { return };
+    let look = Look { import, wiring };
+    let mut last = output.to_owned();
+    let mut found = [None, None];
+    for (slot, op) in found.iter_mut().zip([Op::Mul, Op::Add]) {
+        if let Some((next, parameter)) = look.shaped(&last, &op, width) {
+            last = next;
+            *slot = Some(parameter);
+        }
+    }
+    let mut fill = |number: f32| {
+        let numbers = import.budget.filled(width, number).ok()?;
+        let constant = Constant::floats(vec![width], numbers);
+        import.operand(&Value::Known(constant), Role::Constant).ok()
+    };
+    let [scale, shift] = found;
+    let (Some(scale), Some(shift)) = (scale.or_else(|| fill(1.0)), shift.or_else(|| fill(0.0)))
+    else {
+        return;
+    };
+    if let Some(&at) = wiring.made_by.get(&last) {
+        let epsilon = epsilon as f32;
+        replace(
+            import,
+            at,
+            Op::LayerNormalization { epsilon },
+            vec![x, scale, shift],
+        );
+    }
+}
+
+/// A product with a fixed matrix and the sum with a fixed vector that follows.
+fn bias(import: &mut Import<'_>, wiring: &Wiring, at: usize) {
+    let Some(step) = import.steps.get(at) else {
+        return;
+    };
+    let (Work::Op(op @ (Op::Gemm | Op::Linear)), [x, weight]) =
+        (&step.work, step.inputs.as_slice())
+    else {
+        return;
+    };
+    let Some(&out) = import
+        .types
+        .get(&step.output)
+        .and_then(|made| made.shape.last())
+    else {
+        return;
+    };
+    let look = Look { import, wiring };
+    if let Some((sum, bias)) = look.shaped(&step.output, &Op::Add, out)
+        && let Some(&at) = wiring.made_by.get(&sum)
+    {
+        let (op, inputs) = (op.clone(), vec![x.clone(), weight.clone(), bias]);
+        replace(import, at, op, inputs);
+    }
+}
+
+/// The nodes of the graph: parts that no pattern took become operators, those that nothing reads
+/// are left out.
+pub(super) fn lower(import: &mut Import<'_>, outputs: &[String]) -> Result<Vec<Node>, ReadError> {
+    let mut needed: BTreeSet<String> = outputs.iter().cloned().collect();
+    let mut kept = Vec::new();
+    for step in std::mem::take(&mut import.steps).into_iter().rev() {
+        if needed.contains(&step.output) {
+            needed.extend(step.inputs.iter().cloned());
+            kept.push(step);
+        }
+    }
+    let mut nodes = Vec::new();
+    for step in kept.into_iter().rev() {
+        let (op, node) = step.origin.clone();
+        let unsupported = |reason| ReadError::Unsupported { op, node, reason };
+        for (op, inputs, output) in elementary(import, step).map_err(unsupported)? {
+            // As in the zoo, a node bears the name of what it makes.
+            nodes.push(Node {
+                name: output.clone(),
+                op,
+                inputs,
+                outputs: vec![output],
+                in_place: false,
+            });
+        }
+    }
+    Ok(nodes)
+}
+
+type Plain = (Op, Vec<String>, String);
+
+/// A step in operators of the graph.
+fn elementary(import: &mut Import<'_>, step: Step) -> Result<Vec<Plain>, String> {
+    let Step {
+        work,
+        inputs,
+        output,
+        ..
+    } = step;
+    let one = |op, inputs| Ok(vec![(op, inputs, output.clone())]);
+    match (work, inputs.as_slice()) {
+        (Work::Op(op), _) => one(op, inputs),
+        (Work::Sub, [a, b]) => match derived(import, b, |number| -number)? {
+            Some(negated) => one(Op::Add, vec![a.clone(), negated]),
+            None => {
+                let factor = Value::Known(import.scalar(-1.0));
+                let factor = import.operand(&factor, Role::Constant)?;
+                let negated = import.fresh(&format!("{output}.negated"));
+                Ok(vec![
+                    (Op::Mul, vec![b.clone(), factor], negated.clone()),
+                    (Op::Add, vec![a.clone(), negated], output),
+                ])
+            }
+        },
+        (Work::Div, [a, b]) => {
+            let inverse = derived(import, b, |number| 1.0 / number)?;
+            let inverse = inverse.ok_or("divides by what is computed")?;
+            one(Op::Mul, vec![a.clone(), inverse])
+        }
+        (Work::Pow(2.0), [x]) => one(Op::Mul, vec![x.clone(), x.clone()]),
+        (Work::Pow(3.0), [x]) => {
+            let square = import.fresh(&format!("{output}.square"));
+            Ok(vec![
+                (Op::Mul, vec![x.clone(), x.clone()], square.clone()),
+                (Op::Mul, vec![square, x.clone()], output),
+            ])
+        }
+        (Work::Pow(power), _) => Err(format!("raises to the power {power}")),
+        (Work::Mean, [x]) => {
+            let width = import.types.get(x).and_then(|x| x.shape.last().copied());
+            let width = width.ok_or("takes the mean of a scalar")?;
+            let numbers = import.budget.filled(width, 1.0 / width as f32)?;
+            let column = Constant::floats(vec![width, 1], numbers);
+            let column = import.operand(&Value::Known(column), Role::Constant)?;
+            one(Op::Gemm, vec![x.clone(), column])
+        }
+        (Work::Sqrt | Work::Erf, _) => {
+            Err("the graph has no such operator outside of a normalisation or a GELU".to_owned())
+        }
+        _ => Err("reads another number of values".to_owned()),
+    }
+}
+
+/// A parameter made from another, number by number; `None` where the value is none.
+fn derived(
+    import: &mut Import<'_>,
+    name: &str,
+    map: impl Fn(f32) -> f32,
+) -> Result<Option<String>, String> {
+    let Some(held) = import.parameters.get(name) else {
+        return Ok(None);
+    };
+    let constant = held.constant.clone();
+    let Data::Floats(numbers) = import.budget.data(&constant)? else {
+        return Err("computes with integers".to_owned());
+    };
+    let numbers = numbers.into_iter().map(map).collect();
+    let made = Constant::floats(constant.shape, numbers);
+    import
+        .operand(&Value::Known(made), Role::Constant)
+        .map(Some)
+}

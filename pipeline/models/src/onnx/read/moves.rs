@@ -1,0 +1,211 @@
+//! Operators that only move numbers.
+
+use schema::graph::{Op, Role};
+
+use super::{
+    fold,
+    import::{Here, Import, Value, Work, first},
+    shapes,
+    tensor::Data,
+};
+use crate::infer;
+
+/// A list of integers at `index`, fixed; `None` where the node has none.
+fn list(
+    import: &mut Import<'_>,
+    inputs: &[Option<Value>],
+    index: usize,
+) -> Result<Option<Vec<i64>>, String> {
+    match inputs.get(index) {
+        Some(Some(Value::Known(constant))) => import.budget.list(constant).map(Some),
+        Some(Some(Value::Made(_))) => Err(format!(
+            "its input {index} is computed from numbers, and not only from shapes"
+        )),
+        _ => Ok(None),
+    }
+}
+
+pub(super) fn node(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    inputs: &[Option<Value>],
+) -> Result<(), String> {
+    let x = first(inputs)?;
+    let shape = import.shape_of(x)?;
+    let attributes = here.attributes;
+    match here.node.op_type.as_str() {
+        "Reshape" => {
+            let spec = list(import, inputs, 1)?.ok_or("has no shape")?;
+            let shape = shapes::reshaped(&shape, &spec, attributes.int("allowzero", 0) != 0)?;
+            import.op(here, Op::Reshape { shape }, &[Some(x.clone())])
+        }
+        "Flatten" => {
+            let axis = attributes.int("axis", 1);
+            let op = if axis == 1 && shape.len() > 1 {
+                Op::Flatten { axis: 1 }
+            } else {
+                let shape = fold::flattened(&shape, axis)?;
+                Op::Reshape { shape }
+            };
+            import.op(here, op, &[Some(x.clone())])
+        }
+        "Squeeze" | "Unsqueeze" => {
+            let axes = match attributes.ints("axes") {
+                Some(axes) => Some(axes.to_vec()),
+                None => list(import, inputs, 1)?,
+            };
+            let shape = if here.node.op_type == "Squeeze" {
+                shapes::squeezed(&shape, axes.as_deref())?
+            } else {
+                shapes::unsqueezed(&shape, &axes.ok_or("names no axes")?)?
+            };
+            import.op(here, Op::Reshape { shape }, &[Some(x.clone())])
+        }
+        "Transpose" => {
+            let perm = fold::permutation(attributes.ints("perm"), shape.len())?;
+            import.op(here, Op::Transpose { perm }, &[Some(x.clone())])
+        }
+        "Concat" => {
+            let axis = shapes::axis(attributes.int("axis", 0), shape.len())? as u64;
+            import.op(here, Op::Concat { axis }, inputs)
+        }
+        "Expand" => {
+            let spec = list(import, inputs, 1)?.ok_or("has no shape")?;
+            let spec = shapes::sizes_of(&spec)?;
+            if infer::broadcast(&shape, &spec)? == shape {
+                return import.give(here, 0, x.clone());
+            }
+            import.op(here, Op::Expand { shape: spec }, &[Some(x.clone())])
+        }
+        "Slice" => slice(import, here, inputs),
+        "Gather" => gather(import, here, inputs),
+        "Split" => split(import, here, inputs),
+        "Pad" => {
+            let pads = list(import, inputs, 1)?.ok_or("has no padding")?;
+            if pads.iter().any(|&pad| pad != 0) {
+                return Err("pads what is computed outside of a convolution".to_owned());
+            }
+            import.give(here, 0, x.clone())
+        }
+        _ => Err("moves nothing".to_owned()),
+    }
+}
+
+/// Elements `start..end` of an axis; the value itself where those are all.
+fn part(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    x: Value,
+    axis: usize,
+    start: u64,
+    end: u64,
+) -> Result<Value, String> {
+    let size = import.shape_of(&x)?.get(axis).copied().unwrap_or(1);
+    if start == 0 && end == size {
+        return Ok(x);
+    }
+    if start >= end {
+        return Err(format!("keeps nothing of axis {axis}"));
+    }
+    let axis = axis as u64;
+    let work = Work::Op(Op::Slice { axis, start, end });
+    import.between(here, "part", work, &[Some(x)])
+}
+
+fn slice(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
+    let mut x = first(inputs)?.clone();
+    let starts = list(import, inputs, 1)?.ok_or("has no starts")?;
+    let ends = list(import, inputs, 2)?.ok_or("has no ends")?;
+    let axes = list(import, inputs, 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let steps = list(import, inputs, 4)?.unwrap_or_else(|| vec![1; starts.len()]);
+    for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
+        let shape = import.shape_of(&x)?;
+        let axis = shapes::axis(axis, shape.len())?;
+        if step != 1 {
+            return Err(format!("takes every {step}th element"));
+        }
+        let size = shape.get(axis).copied().unwrap_or(1);
+        let at = |place: i64| {
+            let size = size as i64;
+            let place = if place < 0 {
+                place.saturating_add(size)
+            } else {
+                place
+            };
+            place.clamp(0, size) as u64
+        };
+        x = part(import, here, x, axis, at(start), at(end))?;
+    }
+    import.give(here, 0, x)
+}
+
+fn split(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
+    let x = first(inputs)?;
+    let shape = import.shape_of(x)?;
+    let axis = shapes::axis(here.attributes.int("axis", 0), shape.len())?;
+    let sizes = list(import, inputs, 1)?;
+    let size = shape.get(axis).copied().unwrap_or(1);
+    let parts = fold::parts(size, sizes.as_deref(), here.attributes)?;
+    for (output, (start, end)) in parts.into_iter().enumerate() {
+        let made = part(import, here, x.clone(), axis, start, end)?;
+        import.give(here, output, made)?;
+    }
+    Ok(())
+}
+
+/// Rows of a table by integers that are fed, or elements of an axis by fixed ones.
+fn gather(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
+    let [Some(x), Some(indices)] = inputs else {
+        return Err("reads two values".to_owned());
+    };
+    let shape = import.shape_of(x)?;
+    let axis = shapes::axis(here.attributes.int("axis", 0), shape.len())?;
+    let chosen = match indices {
+        Value::Known(chosen) => chosen,
+        Value::Made(name) => {
+            let &[rows, _] = shape.as_slice() else {
+                return Err(format!("takes rows of {shape:?}, which is no table"));
+            };
+            if axis != 0 {
+                return Err("takes columns by integers that are fed".to_owned());
+            }
+            import.bound(name, rows);
+            let table = import.operand(x, Role::Weight)?;
+            return import.op(
+                here,
+                Op::Gather,
+                &[Some(Value::Made(table)), Some(indices.clone())],
+            );
+        }
+    };
+    let Data::Integers(places) = import.budget.data(chosen)? else {
+        return Err("takes elements by floats".to_owned());
+    };
+    let size = shape.get(axis).copied().unwrap_or(1);
+    let place = |&at: &i64| {
+        let from_start = if at < 0 {
+            at.saturating_add(size as i64)
+        } else {
+            at
+        };
+        u64::try_from(from_start)
+            .ok()
+            .filter(|&found| found < size)
+            .ok_or_else(|| format!("reads element {at} of an axis of {size}"))
+    };
+    let places: Vec<u64> = places.iter().map(place).collect::<Result<_, _>>()?;
+    let (Some(&start), Some(&last)) = (places.first(), places.last()) else {
+        return Err("takes nothing".to_owned());
+    };
+    if !places.iter().copied().eq(start..=last) {
+        return Err("takes elements that are not neighbours".to_owned());
+    }
+    let taken = part(import, here, x.clone(), axis, start, last + 1)?;
+    let (before, after) = shape.split_at_checked(axis).ok_or("has no such axis")?;
+    let after = after.get(1..).unwrap_or_default();
+    let shape = [before, &chosen.shape, after].concat();
+    if import.shape_of(&taken)? == shape {
+        return import.give(here, 0, taken);
+    }
+    import.op(here, Op::Reshape { shape }, &[Some(taken)])
+}

@@ -1,0 +1,105 @@
+//! What a model makes: each output by a step of its own name, in the shape that the file declares.
+
+use schema::graph::Op;
+
+use super::{
+    ReadError,
+    attributes::Attributes,
+    import::{Here, Import, Value, Work},
+};
+use crate::onnx::proto::{DimensionProto, NodeProto, ValueInfoProto};
+
+/// Most outputs of a model: each is looked for among all.
+const MOST_OUTPUTS: usize = 1024;
+
+impl Import<'_> {
+    /// Names of the outputs, each made by a step of its own name.
+    pub(super) fn outputs(&mut self) -> Result<Vec<String>, ReadError> {
+        let count = self.nodes.output.len();
+        if count > MOST_OUTPUTS {
+            let reason = format!("it has {count} outputs, at most {MOST_OUTPUTS} are read");
+            return Err(ReadError::Malformed(reason));
+        }
+        let mut names = Vec::new();
+        for output in &self.nodes.output {
+            let name = &output.name;
+            let wrong =
+                |reason: String| ReadError::Malformed(format!("its output `{name}` {reason}"));
+            let value = self.values.get(name).cloned();
+            let value = value.ok_or_else(|| wrong("is made by nothing".to_owned()))?;
+            let shape = self.shape_of(&value).map_err(wrong)?;
+            check_declared(output, &shape).map_err(wrong)?;
+            if !self.is_made_as(&value, name) {
+                let node = NodeProto {
+                    op_type: "Identity".to_owned(),
+                    ..NodeProto::default()
+                };
+                let here = Here {
+                    node: &node,
+                    attributes: Attributes(&node),
+                };
+                self.step(
+                    here,
+                    name.clone(),
+                    Work::Op(Op::Reshape { shape }),
+                    &[Some(value)],
+                )
+                .map_err(wrong)?;
+            }
+            names.push(name.clone());
+        }
+        Ok(names)
+    }
+
+    /// Whether a step makes the value by this name; a value that only copies of it lead out of the
+    /// model gets the name.
+    fn is_made_as(&mut self, value: &Value, name: &str) -> bool {
+        let Value::Made(made) = value else {
+            return false;
+        };
+        let is_step = self.steps.iter().any(|step| step.output == *made);
+        let is_output = self.nodes.output.iter().any(|output| output.name == *made);
+        if !is_step || made == name || is_output || self.types.contains_key(name) {
+            return is_step && made == name;
+        }
+        if let Some(value) = self.types.remove(made) {
+            self.types.insert(name.to_owned(), value);
+        }
+        for step in &mut self.steps {
+            let named = step.inputs.iter_mut().chain([&mut step.output]);
+            named
+                .filter(|used| *used == made)
+                .for_each(|used| name.clone_into(used));
+        }
+        for value in self.values.values_mut() {
+            if let Value::Made(used) = value
+                && used == made
+            {
+                name.clone_into(used);
+            }
+        }
+        true
+    }
+}
+
+/// Whether an output has the shape that the file declares, where it declares one.
+fn check_declared(output: &ValueInfoProto, shape: &[u64]) -> Result<(), String> {
+    let tensor = output
+        .r#type
+        .as_ref()
+        .and_then(|of| of.tensor_type.as_ref());
+    let Some(declared) = tensor.and_then(|tensor| tensor.shape.as_ref()) else {
+        return Ok(());
+    };
+    let agrees = |(dim, size): (&DimensionProto, &u64)| {
+        dim.dim_value
+            .is_none_or(|declared| u64::try_from(declared) == Ok(*size))
+    };
+    if declared.dim.len() == shape.len() && declared.dim.iter().zip(shape).all(agrees) {
+        Ok(())
+    } else {
+        Err(format!(
+            "comes out as {shape:?}, which is not what the file declares"
+        ))
+    }
+}

@@ -1,0 +1,380 @@
+//! Tensors of a model: what is known of each beforehand, and its numbers once they are needed.
+
+use std::{fs::File, io, rc::Rc};
+
+use bytes::Bytes;
+use half::{bf16, f16};
+
+use super::{census::varint, open};
+use crate::{infer::MAX_ELEMENTS, onnx::proto::TensorProto};
+
+/// What the numbers of a tensor are taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Of any width; held as binary32.
+    Float,
+    /// Of any width; held as 64 bits.
+    Integer,
+    /// Held as 0 and 1.
+    Bool,
+}
+
+/// An element type as the file has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Element {
+    pub(super) kind: Kind,
+    /// ONNX's number of it.
+    pub(super) code: i32,
+    /// Bytes of one.
+    width: u64,
+}
+
+impl Element {
+    pub(super) const FLOAT: i32 = 1;
+    pub(super) const INT64: i32 = 7;
+    pub(super) const FLOAT16: i32 = 10;
+    pub(super) const DOUBLE: i32 = 11;
+    pub(super) const BFLOAT16: i32 = 16;
+
+    /// The element type of this number in `TensorProto.DataType`.
+    pub(super) fn of(code: i32) -> Result<Self, String> {
+        let (kind, width) = match code {
+            Self::FLOAT => (Kind::Float, 4),
+            Self::FLOAT16 | Self::BFLOAT16 => (Kind::Float, 2),
+            Self::DOUBLE => (Kind::Float, 8),
+            2 | 3 => (Kind::Integer, 1),
+            4 | 5 => (Kind::Integer, 2),
+            6 | 12 => (Kind::Integer, 4),
+            Self::INT64 | 13 => (Kind::Integer, 8),
+            9 => (Kind::Bool, 1),
+            _ => {
+                return Err(format!(
+                    "element type {code} is not read: export it in fp32"
+                ));
+            }
+        };
+        Ok(Self { kind, code, width })
+    }
+
+    /// A number from its little-endian bytes.
+    fn decode(self, bytes: &[u8]) -> Number {
+        let mut wide = [0; 8];
+        for (slot, byte) in wide.iter_mut().zip(bytes) {
+            *slot = *byte;
+        }
+        self.of_bits(u64::from_le_bytes(wide))
+    }
+
+    /// A number from its bits, those above its width zero.
+    fn of_bits(self, bits: u64) -> Number {
+        match self.code {
+            Self::FLOAT => Number::Float(f32::from_bits(bits as u32)),
+            Self::FLOAT16 => Number::Float(f16::from_bits(bits as u16).to_f32()),
+            Self::BFLOAT16 => Number::Float(bf16::from_bits(bits as u16).to_f32()),
+            Self::DOUBLE => Number::Float(f64::from_bits(bits) as f32),
+            3 => Number::Integer(i64::from(bits as i8)),
+            5 => Number::Integer(i64::from(bits as i16)),
+            6 => Number::Integer(i64::from(bits as i32)),
+            9 => Number::Integer(i64::from(bits != 0)),
+            2 => Number::Integer(i64::from(bits as u8)),
+            4 => Number::Integer(i64::from(bits as u16)),
+            12 => Number::Integer(i64::from(bits as u32)),
+            _ => Number::Integer(bits as i64),
+        }
+    }
+}
+
+enum Number {
+    Float(f32),
+    Integer(i64),
+}
+
+/// Numbers in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Data {
+    Floats(Vec<f32>),
+    Integers(Vec<i64>),
+}
+
+impl Data {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Floats(numbers) => numbers.len(),
+            Self::Integers(numbers) => numbers.len(),
+        }
+    }
+}
+
+/// Where the numbers of a constant are.
+#[derive(Debug)]
+enum Source {
+    /// In memory: a small one that was unpacked, or one that was computed.
+    Data(Data),
+    /// In the message, each in its own width.
+    Raw(Element, Bytes),
+    /// In the message as packed varints.
+    Varints(Element, Bytes),
+    /// In a file beside the model, each in its own width.
+    External(Element, Rc<File>, u64),
+}
+
+/// A tensor whose numbers are fixed.
+#[derive(Debug, Clone)]
+pub(super) struct Constant {
+    pub(super) kind: Kind,
+    pub(super) shape: Vec<u64>,
+    /// Tells where it came from: views of one tensor share it.
+    source: Rc<Source>,
+}
+
+/// Elements of a shape, within what a value may have.
+pub(super) fn count(shape: &[u64]) -> Result<u64, String> {
+    shape
+        .iter()
+        .try_fold(1_u64, |product, &size| product.checked_mul(size))
+        .filter(|&count| count <= MAX_ELEMENTS)
+        .ok_or_else(|| format!("shape {shape:?} has more than 2^40 elements"))
+}
+
+/// Opens a file beside the model.
+pub(super) type OpenBeside<'a> = &'a mut dyn FnMut(&str) -> Result<Rc<File>, String>;
+
+impl Constant {
+    pub(super) fn new(kind: Kind, shape: Vec<u64>, data: Data) -> Self {
+        let source = Rc::new(Source::Data(data));
+        Self {
+            kind,
+            shape,
+            source,
+        }
+    }
+
+    pub(super) fn floats(shape: Vec<u64>, numbers: Vec<f32>) -> Self {
+        Self::new(Kind::Float, shape, Data::Floats(numbers))
+    }
+
+    pub(super) fn integers(shape: Vec<u64>, numbers: Vec<i64>) -> Self {
+        Self::new(Kind::Integer, shape, Data::Integers(numbers))
+    }
+
+    /// A tensor of the file. Everything about it is checked but the numbers themselves, which are
+    /// not looked at.
+    pub(super) fn read(tensor: &TensorProto, open: OpenBeside<'_>) -> Result<Self, String> {
+        let element = Element::of(tensor.data_type)?;
+        let size = |&size: &i64| u64::try_from(size).map_err(|_| format!("size {size}"));
+        let shape: Vec<u64> = tensor.dims.iter().map(size).collect::<Result<_, _>>()?;
+        let elements = count(&shape)?;
+        let bytes = elements.saturating_mul(element.width);
+        let fits = |got: u64| {
+            if got == bytes {
+                Ok(())
+            } else {
+                Err(format!(
+                    "shape {shape:?} takes {bytes} bytes, and {got} are there"
+                ))
+            }
+        };
+        let source = if tensor.data_location == Some(1) {
+            let place = Place::of(tensor)?;
+            let file = open(&place.location)?;
+            let length = place.length.unwrap_or(bytes);
+            fits(length)?;
+            let held = file.metadata().map_err(|error| error.to_string())?.len();
+            if place
+                .offset
+                .checked_add(length)
+                .is_none_or(|end| end > held)
+            {
+                return Err(format!(
+                    "{length} bytes from byte {} on reach beyond the {held} bytes of `{}`",
+                    place.offset, place.location
+                ));
+            }
+            Source::External(element, file, place.offset)
+        } else if let Some(raw) = &tensor.raw_data {
+            fits(raw.len() as u64)?;
+            Source::Raw(element, raw.clone())
+        } else {
+            match element.code {
+                Element::FLOAT => {
+                    fits(tensor.float_data.len() as u64)?;
+                    Source::Raw(element, tensor.float_data.clone())
+                }
+                Element::DOUBLE => {
+                    fits(tensor.double_data.len() as u64)?;
+                    Source::Raw(element, tensor.double_data.clone())
+                }
+                Element::INT64 => Source::Varints(element, tensor.int64_data.clone()),
+                12 | 13 => {
+                    return Err("unsigned integers outside of `raw_data` are not read".to_owned());
+                }
+                _ => Source::Varints(element, tensor.int32_data.clone()),
+            }
+        };
+        if let Source::Varints(_, packed) = &source {
+            // Each takes a byte at least and ends in one without the upper bit.
+            let got = packed.iter().filter(|&&byte| byte & 0x80 == 0).count() as u64;
+            if got != elements {
+                return Err(format!(
+                    "shape {shape:?} has {elements} elements, and {got} are there"
+                ));
+            }
+        }
+        Ok(Self {
+            kind: element.kind,
+            shape,
+            source: Rc::new(source),
+        })
+    }
+
+    /// The same numbers in another shape of as many elements.
+    pub(super) fn with_shape(&self, shape: Vec<u64>) -> Self {
+        Self {
+            shape,
+            ..self.clone()
+        }
+    }
+
+    /// Where its numbers come from, as a key: equal for views of one tensor.
+    pub(super) fn origin(&self) -> usize {
+        Rc::as_ptr(&self.source) as usize
+    }
+
+    /// Number of elements.
+    pub(super) fn elements(&self) -> u64 {
+        self.shape
+            .iter()
+            .fold(1, |product: u64, &size| product.saturating_mul(size))
+    }
+
+    /// ONNX's number of its element type, where it holds floats of the file.
+    pub(super) fn float_code(&self) -> Option<i32> {
+        match &*self.source {
+            Source::Raw(element, _)
+            | Source::External(element, ..)
+            | Source::Varints(element, _) => (element.kind == Kind::Float).then_some(element.code),
+            Source::Data(_) => None,
+        }
+    }
+
+    /// The numbers in memory. The caller has seen to it that there is room for them.
+    pub(super) fn data(&self) -> Result<Data, String> {
+        let mut floats = Vec::new();
+        let mut integers = Vec::new();
+        self.each(&mut |number| {
+            match number {
+                Number::Float(float) => floats.push(float),
+                Number::Integer(integer) => integers.push(integer),
+            }
+            Ok(())
+        })
+        .map_err(|error| format!("its numbers cannot be read: {error}"))?;
+        let data = match self.kind {
+            Kind::Float => Data::Floats(floats),
+            Kind::Integer | Kind::Bool => Data::Integers(integers),
+        };
+        if data.len() as u64 == self.elements() {
+            Ok(data)
+        } else {
+            Err("its numbers cannot be read: some are missing".to_owned())
+        }
+    }
+
+    /// Its only number as a float; `None` where there are several.
+    pub(super) fn scalar(&self) -> Option<f64> {
+        if self.elements() != 1 {
+            return None;
+        }
+        match self.data().ok()? {
+            Data::Floats(numbers) => numbers.first().map(|&number| f64::from(number)),
+            Data::Integers(numbers) => numbers.first().map(|&number| number as f64),
+        }
+    }
+
+    /// Writes the numbers as workers read them: binary32, or 64-bit integers, little-endian.
+    pub(super) fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        match &*self.source {
+            // As they are.
+            Source::Raw(
+                Element {
+                    code: Element::FLOAT | Element::INT64,
+                    ..
+                },
+                bytes,
+            ) => out.write_all(bytes),
+            Source::External(
+                element @ Element {
+                    code: Element::FLOAT | Element::INT64,
+                    ..
+                },
+                file,
+                offset,
+            ) => {
+                let length = self.elements().saturating_mul(element.width);
+                open::pieces(file, *offset, length, |piece| out.write_all(piece))
+            }
+            _ => self.each(&mut |number| match number {
+                Number::Float(float) => out.write_all(&float.to_le_bytes()),
+                Number::Integer(integer) => out.write_all(&integer.to_le_bytes()),
+            }),
+        }
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(Number) -> io::Result<()>) -> io::Result<()> {
+        let mut raw = |element: Element, bytes: &[u8]| {
+            bytes
+                .chunks_exact(element.width as usize)
+                .try_for_each(|bytes| visit(element.decode(bytes)))
+        };
+        match &*self.source {
+            Source::Data(Data::Floats(numbers)) => numbers
+                .iter()
+                .try_for_each(|&number| visit(Number::Float(number))),
+            Source::Data(Data::Integers(numbers)) => numbers
+                .iter()
+                .try_for_each(|&number| visit(Number::Integer(number))),
+            Source::Raw(element, bytes) => raw(*element, bytes),
+            Source::External(element, file, offset) => {
+                let length = self.elements().saturating_mul(element.width);
+                open::pieces(file, *offset, length, |piece| raw(*element, piece))
+            }
+            Source::Varints(element, packed) => {
+                let mut rest: &[u8] = packed;
+                while !rest.is_empty() {
+                    let bits = varint(&mut rest).ok_or(io::ErrorKind::InvalidData)?;
+                    visit(element.of_bits(bits))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Where the numbers of a tensor lie beside the model.
+struct Place {
+    location: String,
+    offset: u64,
+    length: Option<u64>,
+}
+
+impl Place {
+    fn of(tensor: &TensorProto) -> Result<Self, String> {
+        let entry = |key: &str| {
+            let found = tensor.external_data.iter().find(|entry| entry.key == key);
+            found.map(|entry| entry.value.as_str())
+        };
+        let number = |key: &str| {
+            entry(key)
+                .map(|text| text.parse::<u64>())
+                .transpose()
+                .map_err(|_| format!("the `{key}` of its external data is no number of bytes"))
+        };
+        Ok(Self {
+            location: entry("location")
+                .ok_or("its external data lies in no file")?
+                .to_owned(),
+            offset: number("offset")?.unwrap_or(0),
+            length: number("length")?,
+        })
+    }
+}

@@ -1,0 +1,184 @@
+//! Convolutions and pooling.
+
+use schema::graph::Op;
+
+use super::{
+    attributes::Attributes,
+    import::{Here, Import, Value, Work},
+};
+
+/// A convolution over two axes, or over one, which becomes the second of two.
+pub(super) fn conv(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    inputs: &[Option<Value>],
+) -> Result<(), String> {
+    let [Some(x), Some(weight), bias @ ..] = inputs else {
+        return Err("reads fewer than two values".to_owned());
+    };
+    let (size, taps) = (import.shape_of(x)?, import.shape_of(weight)?);
+    let group = u64::try_from(here.attributes.int("group", 1)).map_err(|_| "has no groups")?;
+    let bias = bias.first().cloned().flatten();
+    match (size.as_slice(), taps.as_slice()) {
+        (&[_, _, height, width], &[_, _, rows, columns]) => {
+            let window = Window::of(here.attributes, [height, width], [rows, columns])?;
+            let op = window.conv(group);
+            import.op(here, op, &[Some(x.clone()), Some(weight.clone()), bias])
+        }
+        (&[batch, channels, length], &[out, part, width]) => {
+            let window = Window::line(here.attributes, length, width)?;
+            let flat =
+                |import: &mut Import<'_>, value: &Value, shape: Vec<u64>, part: &str| match value {
+                    Value::Known(constant) => Ok(Value::Known(constant.with_shape(shape))),
+                    Value::Made(_) => {
+                        let work = Work::Op(Op::Reshape { shape });
+                        import.between(here, part, work, &[Some(value.clone())])
+                    }
+                };
+            let x = flat(import, x, vec![batch, channels, 1, length], "as_image")?;
+            let weight = flat(import, weight, vec![out, part, 1, width], "weight_as_image")?;
+            let work = Work::Op(window.conv(group));
+            let made = import.between(here, "image", work, &[Some(x), Some(weight), bias])?;
+            let shape = match import.shape_of(&made)?.as_slice() {
+                &[batch, out, _, length] => vec![batch, out, length],
+                other => return Err(format!("makes {other:?}")),
+            };
+            import.op(here, Op::Reshape { shape }, &[Some(made)])
+        }
+        _ => Err(format!(
+            "slides {taps:?} over {size:?}: one or two axes are read"
+        )),
+    }
+}
+
+/// The largest or the mean of a window.
+pub(super) fn pool(import: &mut Import<'_>, here: Here<'_>, x: &Value) -> Result<(), String> {
+    let attributes = here.attributes;
+    let shape = import.shape_of(x)?;
+    let &[_, _, height, width] = shape.as_slice() else {
+        return Err(format!(
+            "pools {shape:?}: two axes behind the channels are read"
+        ));
+    };
+    if !attributes.has("kernel_shape") {
+        return Err("has no `kernel_shape`".to_owned());
+    }
+    let kernel = attributes.list("kernel_shape", 1, 1)?;
+    let window = Window::of(attributes, [height, width], kernel)?;
+    if window.dilations != [1, 1] {
+        return Err("spreads its window".to_owned());
+    }
+    let ceil_mode = attributes.int("ceil_mode", 0) != 0;
+    let Window {
+        kernel,
+        strides,
+        pads,
+        ..
+    } = window;
+    let op = if here.node.op_type == "MaxPool" {
+        Op::MaxPool {
+            kernel,
+            strides,
+            pads,
+            ceil_mode,
+        }
+    } else {
+        let [top, left, bottom, right] = pads;
+        let whole = |size: u64, begin: u64, end: u64, kernel: u64, stride: u64| {
+            let padded = size.saturating_add(begin).saturating_add(end);
+            padded.saturating_sub(kernel).is_multiple_of(stride.max(1))
+        };
+        let rows = whole(height, top, bottom, kernel[0], strides[0]);
+        let columns = whole(width, left, right, kernel[1], strides[1]);
+        if ceil_mode && !(rows && columns) {
+            return Err("counts a last partial window (`ceil_mode`)".to_owned());
+        }
+        let count_include_pad = attributes.int("count_include_pad", 0) != 0;
+        Op::AveragePool {
+            kernel,
+            strides,
+            pads,
+            count_include_pad,
+        }
+    };
+    import.op(here, op, &[Some(x.clone())])
+}
+
+/// A window over height and width.
+struct Window {
+    kernel: [u64; 2],
+    strides: [u64; 2],
+    pads: [u64; 4],
+    dilations: [u64; 2],
+}
+
+impl Window {
+    fn of(attributes: Attributes<'_>, size: [u64; 2], kernel: [u64; 2]) -> Result<Self, String> {
+        let strides = attributes.list("strides", 1, 1)?;
+        let dilations = attributes.list("dilations", 1, 1)?;
+        let window = Self {
+            kernel,
+            strides,
+            pads: attributes.list("pads", 0, 0)?,
+            dilations,
+        };
+        window.padded(attributes, size)
+    }
+
+    /// Over one axis, as the second of two.
+    fn line(attributes: Attributes<'_>, length: u64, width: u64) -> Result<Self, String> {
+        let [stride] = attributes.list("strides", 1, 1)?;
+        let [dilation] = attributes.list("dilations", 1, 1)?;
+        let [begin, end] = attributes.list("pads", 0, 0)?;
+        let window = Self {
+            kernel: [1, width],
+            strides: [1, stride],
+            pads: [0, begin, 0, end],
+            dilations: [1, dilation],
+        };
+        window.padded(attributes, [1, length])
+    }
+
+    /// With the padding that `auto_pad` asks for.
+    fn padded(self, attributes: Attributes<'_>, size: [u64; 2]) -> Result<Self, String> {
+        let upper = match attributes.text("auto_pad", "NOTSET") {
+            "NOTSET" | "" => return Ok(self),
+            "VALID" => {
+                return Ok(Self {
+                    pads: [0; 4],
+                    ..self
+                });
+            }
+            "SAME_UPPER" => true,
+            "SAME_LOWER" => false,
+            other => return Err(format!("pads by the rule `{other}`")),
+        };
+        let [vertical, horizontal] = [0, 1].map(|at: usize| {
+            let pick = |list: [u64; 2]| if at == 0 { list[0] } else { list[1] };
+            let (size, stride) = (pick(size), pick(self.strides).max(1));
+            let reach = pick(self.kernel)
+                .saturating_sub(1)
+                .saturating_mul(pick(self.dilations))
+                .saturating_add(1);
+            let positions = size.div_ceil(stride);
+            let needed = positions
+                .saturating_sub(1)
+                .saturating_mul(stride)
+                .saturating_add(reach)
+                .saturating_sub(size);
+            let (less, more) = (needed / 2, needed - needed / 2);
+            if upper { (less, more) } else { (more, less) }
+        });
+        let pads = [vertical.0, horizontal.0, vertical.1, horizontal.1];
+        Ok(Self { pads, ..self })
+    }
+
+    const fn conv(&self, group: u64) -> Op {
+        Op::Conv {
+            strides: self.strides,
+            pads: self.pads,
+            dilations: self.dilations,
+            group,
+        }
+    }
+}

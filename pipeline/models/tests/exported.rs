@@ -1,0 +1,168 @@
+//! Models as exporters write them: what is read from them, run in numpy, is what ONNX Runtime makes
+//! of the files themselves.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use photofinish_models::onnx::{File, ReadError};
+use schema::{
+    Graph,
+    graph::{Approximation, Fill, Op},
+};
+use support::python;
+
+fn dims(sizes: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    sizes
+        .iter()
+        .map(|&(name, size)| (name.to_owned(), size))
+        .collect()
+}
+
+/// The numpy recipe from the documentation of `fill`.
+fn recipe() -> String {
+    let documentation = include_str!("../src/fill.rs");
+    let lines = documentation
+        .lines()
+        .skip_while(|line| *line != "//! ```python")
+        .skip(1);
+    let code = lines.take_while(|line| *line != "//! ```");
+    code.map(|line| {
+        line.trim_start_matches("//!")
+            .get(1..)
+            .unwrap_or("")
+            .to_owned()
+            + "\n"
+    })
+    .collect()
+}
+
+/// The models of this opset, by name, in a folder of their own.
+fn exported(opset: u32) -> (tempfile::TempDir, Vec<String>) {
+    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let opset = opset.to_string();
+    let printed = python::run("exported.py", &[folder.path(), Path::new(&opset)]);
+    (folder, serde_json::from_str(&printed).unwrap())
+}
+
+fn read(folder: &Path, name: &str, sizes: &[(&str, u64)]) -> Result<Graph, ReadError> {
+    let file = File::open(folder, &format!("{name}.onnx"))?;
+    let reading = file.read(&dims(sizes))?;
+    fs::write(
+        folder.join("graph.json"),
+        serde_json::to_vec(&reading.graph).unwrap(),
+    )
+    .unwrap();
+    reading
+        .write_weights(&mut fs::File::create(folder.join("weights")).unwrap())
+        .unwrap();
+    Ok(reading.graph)
+}
+
+/// The relative error of ONNX Runtime on the file against numpy on what was read.
+fn error(folder: &Path, name: &str) -> f64 {
+    fs::write(folder.join("recipe.py"), recipe()).unwrap();
+    let paths = ["graph.json", "recipe.py", &format!("{name}.onnx")].map(|file| folder.join(file));
+    let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
+    let printed: serde_json::Value =
+        serde_json::from_str(&python::run("reference.py", &paths)).unwrap();
+    printed["errors"][0][0].as_f64().unwrap()
+}
+
+fn count(graph: &Graph, is: impl Fn(&Op) -> bool) -> usize {
+    graph.nodes.iter().filter(|node| is(&node.op)).count()
+}
+
+#[test]
+fn what_is_read_computes_what_the_file_computes() {
+    for opset in [13, 17, 18, 21] {
+        let (folder, names) = exported(opset);
+        assert_eq!(names.len(), 5);
+        for name in names {
+            for batch in [2, 3] {
+                let sizes: &[(&str, u64)] = match name.as_str() {
+                    "images" if batch == 2 => &[],
+                    "images" => continue,
+                    "vision" | "sound" => &[("batch", batch)],
+                    _ => &[("batch", batch), ("seq", 6)],
+                };
+                let what = format!("{name} at opset {opset}, batch {batch}");
+                let graph = read(folder.path(), &name, sizes)
+                    .unwrap_or_else(|error| panic!("{what}: {error}"));
+                let (gelus, norms) = (
+                    count(&graph, |op| matches!(op, Op::Gelu { .. })),
+                    count(&graph, |op| matches!(op, Op::LayerNormalization { .. })),
+                );
+                match name.as_str() {
+                    "vision" | "decoder" => assert_eq!((gelus, norms), (2, 5), "{what}"),
+                    "encoder" => assert_eq!((gelus, norms), (0, 2), "{what}"),
+                    "sound" => assert_eq!(count(&graph, |op| *op == Op::Silu), 1, "{what}"),
+                    _ => {}
+                }
+                let error = error(folder.path(), &name);
+                assert!(error < 1e-6, "{what}: {error:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_of_the_chatter_is_left() {
+    let (folder, _) = exported(17);
+    let graph = read(folder.path(), "decoder", &[("seq", 6)]).unwrap();
+    let tanh = Op::Gelu {
+        approximate: Approximation::Tanh,
+    };
+    assert_eq!(count(&graph, |op| *op == tanh), 2);
+    // 25 operators a layer; the table of words, positions, a normalisation and the last product.
+    assert_eq!(graph.nodes.len(), 2 * 25 + 4);
+    // Biases are part of their products.
+    let products = count(&graph, |op| *op == Op::Gemm);
+    let biased = graph
+        .nodes
+        .iter()
+        .filter(|node| node.inputs.len() == 3 && node.op == Op::Gemm);
+    assert_eq!((products, biased.count()), (9, 8));
+}
+
+#[test]
+fn integers_stay_below_what_they_are_rows_of() {
+    let (folder, _) = exported(17);
+    let graph = read(folder.path(), "encoder", &[("batch", 2), ("seq", 5)]).unwrap();
+    let fills: Vec<_> = graph
+        .inputs
+        .iter()
+        .map(|input| (input.name.as_str(), input.fill))
+        .collect();
+    assert_eq!(
+        fills,
+        [
+            ("input_ids", Fill::Integers { bound: 50 }),
+            // A mask: everything is seen.
+            ("attention_mask", Fill::Constant { value: 1.0 }),
+            ("token_type_ids", Fill::Integers { bound: 2 }),
+        ]
+    );
+}
+
+#[test]
+fn open_sizes_are_asked_for_by_their_names() {
+    let (folder, _) = exported(17);
+    let file = File::open(folder.path(), "decoder.onnx").unwrap();
+    assert_eq!(file.dimensions().collect::<Vec<_>>(), ["batch", "seq"]);
+    let error = file.read(&BTreeMap::new()).unwrap_err().to_string();
+    assert!(
+        error.contains("dimension `seq`: its size is open"),
+        "{error}"
+    );
+    // More positions than the table has.
+    let error = file.read(&dims(&[("seq", 65)])).unwrap_err().to_string();
+    assert!(
+        error.contains("`Gather`") && error.contains("beyond axis 0"),
+        "{error}"
+    );
+    let file = File::open(folder.path(), "images.onnx").unwrap();
+    assert_eq!(file.dimensions().collect::<Vec<_>>(), ["batch"]);
+}

@@ -1,0 +1,194 @@
+"""Writes models as exporters write them, each with all that surrounds a network there.
+
+Arguments: the folder to write to, and the opset. Prints the names of the files.
+What is here in one place is what PyTorch's two exporters, Keras' and scikit's leave: shapes that are
+computed while running, layer normalisation and GELU in parts, masks, constants as nodes.
+"""
+import json
+import math
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+folder, opset = sys.argv[1], int(sys.argv[2])
+random = np.random.default_rng(7)
+
+
+class Model:
+    def __init__(self):
+        self.nodes, self.tensors, self.count = [], [], 0
+
+    def op(self, kind, *inputs, outputs=1, **attributes):
+        self.count += 1
+        names = [f"/{kind}_{self.count}_output_{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(kind, list(inputs), names, name=f"/{kind}_{self.count}", **attributes))
+        return names[0] if outputs == 1 else names
+
+    def weight(self, *shape, scale=None, name=None):
+        values = random.normal(size=shape) * (scale or 1 / math.sqrt(shape[-1] if len(shape) > 1 else 1))
+        return self.held(values.astype(np.float32), name)
+
+    def held(self, values, name=None):
+        name = name or f"held.{len(self.tensors)}"
+        self.tensors.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def constant(self, values, kind=np.int64):
+        tensor = numpy_helper.from_array(np.asarray(values, kind))
+        return self.op("Constant", value=tensor)
+
+    def axes(self, kind, x, axes):
+        """Axes moved from attribute to input in opset 13."""
+        return self.op(kind, x, self.constant(axes))
+
+    def mean(self, x, axes, keepdims=1):
+        if opset >= 18:
+            return self.op("ReduceMean", x, self.constant(axes), keepdims=keepdims)
+        return self.op("ReduceMean", x, axes=axes, keepdims=keepdims)
+
+    def dim(self, x, axis):
+        """Size of an axis as a list of one, the long way."""
+        size = self.op("Gather", self.op("Shape", x), self.constant(axis), axis=0)
+        return self.axes("Unsqueeze", size, [0])
+
+    def norm(self, x, width):
+        """Layer normalisation in parts."""
+        centred = self.op("Sub", x, self.mean(x, [-1]))
+        square = self.op("Pow", centred, self.constant(2.0, np.float32))
+        shifted = self.op("Add", self.mean(square, [-1]), self.constant(1e-5, np.float32))
+        n = self.op("Div", centred, self.op("Sqrt", shifted))
+        return self.op("Add", self.op("Mul", n, self.weight(width)), self.weight(width))
+
+    def gelu(self, x):
+        erf = self.op("Erf", self.op("Div", x, self.constant(math.sqrt(2), np.float32)))
+        product = self.op("Mul", x, self.op("Add", erf, self.constant(1.0, np.float32)))
+        return self.op("Mul", product, self.constant(0.5, np.float32))
+
+    def gelu_by_tanh(self, x):
+        cube = self.op("Mul", x, self.op("Mul", x, x))
+        bent = self.op("Add", x, self.op("Mul", self.constant(0.044715, np.float32), cube))
+        tanh = self.op("Tanh", self.op("Mul", bent, self.constant(math.sqrt(2 / math.pi), np.float32)))
+        half = self.op("Mul", self.constant(0.5, np.float32), x)
+        return self.op("Mul", half, self.op("Add", tanh, self.constant(1.0, np.float32)))
+
+    def linear(self, x, width, out):
+        return self.op("Add", self.weight(out, scale=0.1), self.op("MatMul", x, self.weight(width, out, scale=width**-0.5)))
+
+    def attention(self, x, width, heads, mask=None):
+        size = width // heads
+        qkv = self.linear(x, width, 3 * width)
+        sizes = {"num_outputs": 3} if opset >= 18 else {}
+        parts = self.op("Split", qkv, outputs=3, axis=2, **sizes)
+        batch, seq = self.dim(x, 0), self.dim(x, 1)
+        split = self.op("Concat", batch, seq, self.constant([heads]), self.constant([size]), axis=0)
+        q, k, v = (self.op("Reshape", part, split) for part in parts)
+        q, v = (self.op("Transpose", part, perm=[0, 2, 1, 3]) for part in (q, v))
+        k = self.op("Transpose", k, perm=[0, 2, 3, 1])
+        scores = self.op("Div", self.op("MatMul", q, k), self.op("Sqrt", self.constant(float(size), np.float32)))
+        if mask == "causal":
+            length = self.op("Squeeze", seq, self.constant([0]))
+            row = self.op("Range", self.constant(0), length, self.constant(1))
+            seen = self.op("LessOrEqual", self.axes("Unsqueeze", row, [0]), self.axes("Unsqueeze", row, [1]))
+            scores = self.op("Where", seen, scores, self.constant(-3.4028234663852886e38, np.float32))
+        elif mask:
+            scores = self.op("Add", scores, mask)
+        mixed = self.op("MatMul", self.op("Softmax", scores, axis=-1), v)
+        mixed = self.op("Transpose", mixed, perm=[0, 2, 1, 3])
+        joined = self.op("Reshape", mixed, self.op("Concat", batch, seq, self.constant([-1]), axis=0))
+        return self.linear(joined, width, width)
+
+    def save(self, name, inputs, output, shape):
+        self.nodes.append(helper.make_node("Identity", [output], ["output"], name="/last"))
+        graph = helper.make_graph(
+            self.nodes,
+            name,
+            [helper.make_tensor_value_info(n, kind, dims) for n, kind, dims in inputs],
+            [helper.make_tensor_value_info("output", TensorProto.FLOAT, shape)],
+            self.tensors,
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+        model.ir_version = 8
+        onnx.checker.check_model(model, full_check=True)
+        onnx.save(model, f"{folder}/{name}.onnx")
+        names.append(name)
+
+
+names = []
+
+
+def vision():
+    """A small vision transformer: patches, a class token that is repeated, positions."""
+    m, width = Model(), 16
+    x = m.op("Conv", "pixels", m.weight(width, 3, 4, 4, scale=0.15), m.weight(width), kernel_shape=[4, 4], strides=[4, 4])
+    flat = m.op("Concat", m.dim(x, 0), m.dim(x, 1), m.constant([-1]), axis=0)
+    x = m.op("Transpose", m.op("Reshape", x, flat), perm=[0, 2, 1])
+    token = m.op("Expand", m.weight(1, 1, width), m.op("Concat", m.dim("pixels", 0), m.constant([1, width]), axis=0))
+    x = m.op("Add", m.op("Concat", token, x, axis=1), m.weight(1, 17, width))
+    for _ in range(2):
+        x = m.op("Add", x, m.attention(m.norm(x, width), width, 4))
+        x = m.op("Add", x, m.linear(m.gelu(m.linear(m.norm(x, width), width, 24)), 24, width))
+    x = m.op("Gather", m.norm(x, width), m.constant(0), axis=1)
+    x = m.op("Gemm", x, m.weight(5, width), m.weight(5), alpha=0.5, beta=2.0, transB=1)
+    m.save("vision", [("pixels", TensorProto.FLOAT, ["batch_size", 3, 16, 16])], x, ["batch_size", 5])
+
+
+def decoder():
+    """A small language model: causal, GELU by tanh, its output tied to its table."""
+    m, width = Model(), 16
+    table = m.weight(40, width, name="wte.weight")
+    length = m.op("Squeeze", m.dim("input_ids", 1), m.constant([0]))
+    positions = m.axes("Unsqueeze", m.op("Range", m.constant(0), length, m.constant(1)), [0])
+    x = m.op("Add", m.op("Gather", table, "input_ids"), m.op("Gather", m.weight(64, width), positions))
+    for _ in range(2):
+        x = m.op("Add", x, m.attention(m.norm(x, width), width, 2, mask="causal"))
+        x = m.op("Add", x, m.linear(m.gelu_by_tanh(m.linear(m.norm(x, width), width, 24)), 24, width))
+    x = m.op("MatMul", m.norm(x, width), m.op("Transpose", table, perm=[1, 0]))
+    m.save("decoder", [("input_ids", TensorProto.INT64, ["batch", "sequence_length"])], x, ["batch", "sequence_length", 40])
+
+
+def encoder():
+    """A small BERT: a mask of integers, types of tokens, a mean over positions."""
+    m, width = Model(), 16
+    wide = m.axes("Unsqueeze", m.axes("Unsqueeze", "attention_mask", [1]), [2])
+    wide = m.op("Cast", wide, to=TensorProto.FLOAT)
+    mask = m.op("Mul", m.op("Sub", m.constant(1.0, np.float32), wide), m.constant(-3.4e38, np.float32))
+    positions = m.held(np.arange(64, dtype=np.int64)[None])
+    positions = m.op("Slice", positions, m.constant([0]), m.dim("input_ids", 1), m.constant([1]), m.constant([1]))
+    x = m.op("Add", m.op("Gather", m.weight(50, width), "input_ids"), m.op("Gather", m.weight(2, width), "token_type_ids"))
+    x = m.norm(m.op("Add", x, m.op("Gather", m.weight(64, width), positions)), width)
+    x = m.norm(m.op("Add", x, m.attention(x, width, 4, mask=mask)), width)
+    x = m.op("Tanh", m.linear(m.mean(x, [1], keepdims=0), width, width))
+    sizes = ["batch", "seq"]
+    m.save("encoder", [(n, TensorProto.INT64, sizes) for n in ("input_ids", "attention_mask", "token_type_ids")], x, ["batch", width])
+
+
+def sound():
+    """Convolutions over one axis, SiLU, a gate, a mean over time."""
+    m = Model()
+    x = m.op("Conv", "wave", m.weight(8, 2, 5, scale=0.3), m.weight(8), kernel_shape=[5], strides=[2], pads=[2, 2])
+    x = m.op("Mul", x, m.op("Sigmoid", x))
+    x = m.op("BatchNormalization", x, m.weight(8), m.weight(8), m.weight(8), m.held(np.full(8, 1.5, np.float32)), epsilon=1e-3)
+    a, b = m.op("Split", m.op("Conv", x, m.weight(8, 4, 3, scale=0.3), group=2, auto_pad="SAME_UPPER"), m.constant([4, 4]), outputs=2, axis=1)
+    x = m.op("Mul", m.op("Clip", a, m.constant(-1.0, np.float32), m.constant(1.5, np.float32)), m.op("Tanh", b))
+    x = m.op("Neg", m.mean(x, [2], keepdims=0))
+    m.save("sound", [("wave", TensorProto.FLOAT, ["N", 2, 20])], x, ["N", 4])
+
+
+def images():
+    """Pooling in its forms, and a head that flattens."""
+    m = Model()
+    x = m.op("Relu", m.op("Conv", "x", m.weight(6, 3, 3, 3, scale=0.2), pads=[1, 1, 1, 1]))
+    x = m.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
+    y = m.op("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    x = m.op("Concat", m.op("Sub", x, y), y, axis=1)
+    x = m.op("ReduceMean", x, axes=[2, 3]) if opset < 18 else m.mean(x, [2, 3])
+    x = m.op("Dropout", m.op("Flatten", x))
+    x = m.op("Softmax", m.op("Gemm", x, m.weight(12, 4), m.weight(1, 4)), axis=1)
+    m.save("images", [("x", TensorProto.FLOAT, [2, 3, 11, 11])], x, [2, 4])
+
+
+for make in (vision, decoder, encoder, sound, images):
+    make()
+json.dump(names, sys.stdout)

@@ -1,0 +1,617 @@
+//! The ONNX reader: what the writer writes is read back, what exporters write around it is resolved,
+//! and what is broken or hostile is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use photofinish_models::{
+    Numbers,
+    infer::{self, ValueType},
+    onnx::{self, File, ReadError, WriteOptions},
+    zoo,
+};
+use proptest::prelude::*;
+use schema::{
+    Graph, Mode, Precision,
+    graph::{ElementType, Fill, Op, Role},
+};
+
+fn dims(sizes: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    sizes
+        .iter()
+        .map(|&(name, size)| (name.to_owned(), size))
+        .collect()
+}
+
+/// The smallest form of a model that still has all its operators.
+fn small(name: &str) -> Graph {
+    let sizes: &[(&str, u64)] = match name {
+        "vgg16" => &[("image", 224)],
+        "inception_v3" => &[("image", 91)],
+        "vit_b16" => &[("image", 32)],
+        "bert_tiny" | "bert_base" | "distilbert_base" | "gpt2" => &[("seq", 12)],
+        "transformer_base" => &[("seq", 12), ("target", 9)],
+        _ => &[("image", 64)],
+    };
+    let mut sizes = dims(sizes);
+    sizes.insert("batch".to_owned(), 2);
+    zoo::build_for(name, &sizes, Mode::Inference).unwrap()
+}
+
+fn written(graph: &Graph, opset: u32) -> Vec<u8> {
+    let options = WriteOptions {
+        opset,
+        precision: Precision::Fp32,
+        external: None,
+        threshold: 0,
+    };
+    onnx::write(graph, &options).unwrap().model
+}
+
+fn types_of<'a>(graph: &Graph, names: impl Iterator<Item = &'a String>) -> Vec<ValueType> {
+    let types = infer::shapes(graph).unwrap();
+    names.map(|name| types[name].clone()).collect()
+}
+
+fn count(graph: &Graph, is: impl Fn(&Op) -> bool) -> usize {
+    graph.nodes.iter().filter(|node| is(&node.op)).count()
+}
+
+fn weights(graph: &Graph) -> u64 {
+    photofinish_models::cost::total(graph, Mode::Inference)
+        .unwrap()
+        .parameters
+}
+
+#[test]
+fn the_zoo_is_read_back_as_it_was_written() {
+    for name in zoo::names() {
+        let graph = small(name);
+        // Writing the large ones takes its time.
+        let opsets: &[u32] = if weights(&graph) > 30 << 20 {
+            &[21]
+        } else {
+            &[17, 21]
+        };
+        for &opset in opsets {
+            let bytes = written(&graph, opset);
+            let file = File::from_bytes(name, &bytes).unwrap();
+            let read = file.read(&BTreeMap::new()).unwrap().graph;
+            let what = format!("{name} at opset {opset}");
+            let fed = |graph: &Graph| -> Vec<_> {
+                graph
+                    .inputs
+                    .iter()
+                    .map(|input| (input.name.clone(), input.element, input.shape.clone()))
+                    .collect()
+            };
+            assert_eq!(fed(&read), fed(&graph), "{what}");
+            assert_eq!(read.outputs, graph.outputs, "{what}");
+            let outputs = types_of(&graph, graph.outputs.iter());
+            assert_eq!(types_of(&read, read.outputs.iter()), outputs, "{what}");
+            // Integers stay within the tables that they are rows of.
+            for (read, own) in read.inputs.iter().zip(&graph.inputs) {
+                if matches!(own.fill, Fill::Integers { .. }) {
+                    assert_eq!(read.fill, own.fill, "{what}: {}", own.name);
+                }
+            }
+            // What the writer took apart is whole again.
+            for is in [
+                |op: &Op| matches!(op, Op::Conv { .. }),
+                |op: &Op| matches!(op, Op::BatchNormalization { .. }),
+                |op: &Op| matches!(op, Op::LayerNormalization { .. }),
+                |op: &Op| matches!(op, Op::Gelu { .. }),
+                |op: &Op| matches!(op, Op::Silu),
+                |op: &Op| matches!(op, Op::Linear | Op::Gemm),
+            ] {
+                assert_eq!(count(&read, is), count(&graph, is), "{what}");
+            }
+            // A tied table is written both ways. What is computed from weights alone is a constant:
+            // the rows of the positions, a class token that is repeated.
+            let (got, own) = (weights(&read), weights(&graph));
+            assert!(
+                got + own / 50 >= own && got < own * 3 / 2,
+                "{what}: {got} of {own}"
+            );
+        }
+    }
+}
+
+#[test]
+fn stored_numbers_are_those_that_were_written() {
+    let graph = small("bert_tiny");
+    let file = File::from_bytes("bert", &written(&graph, 17)).unwrap();
+    let reading = file.read(&BTreeMap::new()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights");
+    reading
+        .write_weights(&mut fs::File::create(&path).unwrap())
+        .unwrap();
+    let numbers = Numbers::open(Some(&path)).unwrap();
+    let mut same = 0;
+    for parameter in &reading.graph.parameters {
+        let Fill::Stored { element, offset } = parameter.fill else {
+            panic!("{parameter:?}")
+        };
+        assert_eq!(offset % 64, 0);
+        if element == ElementType::Int64 {
+            continue;
+        }
+        let values = numbers.floats(parameter).unwrap();
+        assert!(
+            values.iter().all(|value| value.is_finite()),
+            "{}",
+            parameter.name
+        );
+        if let Some(own) = graph
+            .parameters
+            .iter()
+            .find(|own| own.name == parameter.name)
+        {
+            assert_eq!(
+                values,
+                photofinish_models::fill::parameter(own),
+                "{}",
+                own.name
+            );
+            same += 1;
+        }
+    }
+    assert!(same > 20, "{same}");
+    // Written once more, now with its own numbers, it is the same model.
+    let options = WriteOptions {
+        opset: 17,
+        precision: Precision::Fp32,
+        external: None,
+        threshold: 0,
+    };
+    let again = onnx::write_with(&reading.graph, &options, &numbers).unwrap();
+    let again = File::from_bytes("bert", &again.model).unwrap();
+    let again = again.read(&BTreeMap::new()).unwrap().graph;
+    assert_eq!(again.nodes.len(), reading.graph.nodes.len());
+    let error = onnx::write(&reading.graph, &options)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("none was given"), "{error}");
+}
+
+#[test]
+fn running_statistics_are_buffers() {
+    let graph = small("resnet18");
+    let read = File::from_bytes("r", &written(&graph, 17)).unwrap();
+    let read = read.read(&BTreeMap::new()).unwrap().graph;
+    let buffers = |graph: &Graph| {
+        let is = |role| role == Role::Buffer;
+        graph.parameters.iter().filter(|p| is(p.role)).count()
+    };
+    assert_eq!(buffers(&read), buffers(&graph));
+    assert_eq!(weights(&read), weights(&graph));
+}
+
+#[test]
+fn a_batch_that_is_written_in_cannot_be_another() {
+    let file = File::from_bytes("r", &written(&small("resnet18"), 17)).unwrap();
+    assert_eq!(file.dimensions().collect::<Vec<_>>(), ["batch"]);
+    assert_eq!(
+        file.resolve_dims(&BTreeMap::new()),
+        Ok(dims(&[("batch", 2)]))
+    );
+    let error = file.resolve_dims(&dims(&[("batch", 8)])).unwrap_err();
+    assert!(
+        error.to_string().contains("the file has 2 written in"),
+        "{error}"
+    );
+    let error = file.resolve_dims(&dims(&[("seq", 8)])).unwrap_err();
+    assert!(error.to_string().contains("no such dimension"), "{error}");
+}
+
+fn save(folder: &Path, external: &str) -> Vec<u8> {
+    let options = WriteOptions {
+        opset: 17,
+        precision: Precision::Fp32,
+        external: Some("weights.bin".to_owned()),
+        threshold: 4096,
+    };
+    let model = onnx::write(&small("bert_tiny"), &options).unwrap();
+    fs::write(folder.join("weights.bin"), model.data.unwrap()).unwrap();
+    // The same length, so that no field around it changes.
+    assert_eq!(external.len(), "weights.bin".len());
+    let bytes = replaced(&model.model, b"weights.bin", external.as_bytes());
+    fs::write(folder.join("model.onnx"), &bytes).unwrap();
+    bytes
+}
+
+fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for at in 0..bytes.len().saturating_sub(from.len()) {
+        if bytes[at..].starts_with(from) {
+            bytes[at..at + from.len()].copy_from_slice(to);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn weights_beside_the_model_count_and_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    save(folder.path(), "weights.bin");
+    let file = File::open(folder.path(), "model.onnx").unwrap();
+    let reading = file.read(&BTreeMap::new()).unwrap();
+    let mut beside = Vec::new();
+    reading.write_weights(&mut beside).unwrap();
+    let inside = File::from_bytes("bert", &written(&small("bert_tiny"), 17)).unwrap();
+    let mut own = Vec::new();
+    let whole = inside.read(&BTreeMap::new()).unwrap();
+    whole.write_weights(&mut own).unwrap();
+    assert_eq!(beside, own);
+    // One number of the weights is another model.
+    let digest = file.digest();
+    let mut data = fs::read(folder.path().join("weights.bin")).unwrap();
+    data[0] ^= 1;
+    fs::write(folder.path().join("weights.bin"), data).unwrap();
+    let changed = File::open(folder.path(), "model.onnx").unwrap();
+    assert_ne!(changed.digest(), digest);
+}
+
+#[test]
+fn nothing_outside_the_folder_is_read() {
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("jobs");
+    fs::create_dir(&folder).unwrap();
+    fs::write(outer.path().join("data.bin"), [0; 1 << 20]).unwrap();
+    for (location, wanted) in [
+        ("../data.bin", "leads out of the folder"),
+        ("/etc/passwd", "leads out of the folder"),
+        ("missing.bin", "cannot be read"),
+        ("pipe_of.bin", "is no regular file"),
+        ("linked.file", "through a link"),
+        ("linkd/a.bin", "through a link"),
+    ] {
+        save(&folder, location);
+        let _ = fs::remove_file(folder.join("linked.file"));
+        let _ = fs::remove_file(folder.join("linkd"));
+        let _ = fs::remove_file(folder.join("pipe_of.bin"));
+        std::os::unix::fs::symlink("weights.bin", folder.join("linked.file")).unwrap();
+        std::os::unix::fs::symlink("..", folder.join("linkd")).unwrap();
+        nix::unistd::mkfifo(&folder.join("pipe_of.bin"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = File::open(&folder, "model.onnx").unwrap_err().to_string();
+        assert!(error.contains(wanted), "{location}: {error}");
+    }
+    for path in [
+        "../data.bin",
+        "/etc/passwd",
+        "",
+        ".",
+        "a\0b",
+        "linkd/data.bin",
+    ] {
+        let error = File::open(&folder, path).unwrap_err();
+        assert!(
+            matches!(error, ReadError::Unreadable(_)),
+            "{path:?}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_no_message_can_be_is_refused_unread() {
+    let folder = tempfile::tempdir().unwrap();
+    // Sparse: it takes no room.
+    fs::File::create(folder.path().join("huge.onnx"))
+        .unwrap()
+        .set_len(3 << 30)
+        .unwrap();
+    let error = File::open(folder.path(), "huge.onnx").unwrap_err();
+    assert!(
+        error.to_string().contains("a protobuf message has fewer"),
+        "{error}"
+    );
+}
+
+#[test]
+fn weights_that_are_cut_off_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    save(folder.path(), "weights.bin");
+    let data = fs::read(folder.path().join("weights.bin")).unwrap();
+    fs::write(folder.path().join("weights.bin"), &data[..data.len() / 2]).unwrap();
+    let error = File::open(folder.path(), "model.onnx").unwrap_err();
+    assert!(error.to_string().contains("reach beyond the"), "{error}");
+}
+
+/// Reads bytes as far as they go.
+fn read(bytes: &[u8]) -> Result<Graph, ReadError> {
+    let file = File::from_bytes("fuzz", bytes)?;
+    let sizes = file.dimensions().map(|name| (name.to_owned(), 2)).collect();
+    let sizes = file
+        .resolve_dims(&sizes)
+        .or_else(|_| file.resolve_dims(&BTreeMap::new()))?;
+    file.read(&sizes).map(|reading| reading.graph)
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    let bytes = written(&small("bert_tiny"), 17);
+    // The head, where all structure is, byte by byte; the weights in strides.
+    for end in (0..4096).chain((4096..bytes.len()).step_by(65_537)) {
+        let end = end.min(bytes.len() - 1);
+        assert!(read(&bytes[..end]).is_err(), "{end}");
+    }
+    assert!(read(&bytes).is_ok());
+}
+
+/// A small transformer, whole: tables, normalisation, attention, GELU.
+fn tiny_text() -> Vec<u8> {
+    use photofinish_models::builder::GraphBuilder;
+    use schema::graph::Approximation;
+    let mut b = GraphBuilder::new("text");
+    let ids = b.input(
+        "ids",
+        ElementType::Int64,
+        &[1, 3],
+        Fill::Integers { bound: 5 },
+    );
+    let x = b.embedding(&ids, "table", 5, 4, 1.0);
+    let x = b.layer_norm(&x, "norm", 1e-5);
+    let (heads, causal) = (2, true);
+    let x = b.node("attention", Op::Attention { heads, causal }, &[&x, &x, &x]);
+    let x = b.linear(&x, "up", 6, 1.0, 1.0);
+    let approximate = Approximation::None;
+    let x = b.node("gelu", Op::Gelu { approximate }, &[&x]);
+    let x = b.gemm(&x, "down", 4, 1.0, 1.0);
+    b.output(&x, "y");
+    written(&b.finish().unwrap(), 17)
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..2048)) {
+        prop_assert!(read(&bytes).is_err());
+    }
+
+    #[test]
+    fn mutated_models_are_read_or_refused(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
+        tiny in any::<bool>(),
+    ) {
+        let mut bytes = if tiny { tiny_model() } else { tiny_text() };
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        let _ = read(&bytes);
+    }
+
+    #[test]
+    fn models_with_absurd_numbers_are_read_or_refused(
+        nodes in prop::collection::vec(hostile::node(), 1..8),
+        size in prop::sample::select(vec![0_i64, 1, 2, 3, 7, -1, i64::MAX, i64::MIN, 1 << 33]),
+        input in prop::sample::select(vec![
+            vec![1_i64, 3, 8, 8],
+            vec![2, 2],
+            vec![4],
+            vec![1 << 31, 4],
+            vec![1 << 20, 1 << 20],
+            vec![1, 1 << 31, 1, 1],
+        ]),
+    ) {
+        let _ = read(&hostile::model(&nodes, size, &input));
+    }
+}
+
+/// A small convolution network, whole.
+fn tiny_model() -> Vec<u8> {
+    use photofinish_models::builder::{Conv, GraphBuilder};
+    let mut b = GraphBuilder::new("tiny");
+    let x = b.images(1, 8);
+    let x = b.conv(&x, "conv", Conv::new(4, 3).bias());
+    let x = b.batch_norm(&x, "norm", 1.0);
+    let x = b.node("relu", Op::Relu, &[&x]);
+    let x = b.node("pool", Op::GlobalAveragePool, &[&x]);
+    let x = b.node("flat", Op::Flatten { axis: 1 }, &[&x]);
+    let x = b.linear(&x, "fc", 3, 0.5, 1.0);
+    b.output(&x, "y");
+    written(&b.finish().unwrap(), 17)
+}
+
+/// Protobuf by hand: models that no exporter would write.
+mod hostile {
+    use super::*;
+
+    const OPERATORS: [&str; 30] = [
+        "Conv",
+        "MaxPool",
+        "AveragePool",
+        "Gemm",
+        "MatMul",
+        "Reshape",
+        "Slice",
+        "Gather",
+        "Concat",
+        "Expand",
+        "Tile",
+        "Range",
+        "ConstantOfShape",
+        "Split",
+        "Transpose",
+        "Pad",
+        "Where",
+        "Unsqueeze",
+        "Squeeze",
+        "ReduceMean",
+        "Softmax",
+        "Flatten",
+        "Trilu",
+        "CumSum",
+        "Cast",
+        "Shape",
+        "Pow",
+        "Div",
+        "LayerNormalization",
+        "BatchNormalization",
+    ];
+
+    #[derive(Debug, Clone)]
+    pub(super) struct Node {
+        op: usize,
+        reads: Vec<usize>,
+        ints: Vec<(usize, Vec<i64>)>,
+    }
+
+    const NAMES: [&str; 12] = [
+        "axis",
+        "axes",
+        "perm",
+        "pads",
+        "strides",
+        "kernel_shape",
+        "dilations",
+        "group",
+        "to",
+        "keepdims",
+        "transB",
+        "alpha",
+    ];
+
+    fn number() -> impl Strategy<Value = i64> {
+        prop_oneof![
+            -3_i64..6,
+            prop::sample::select(vec![i64::MAX, i64::MIN, 1 << 31, 1 << 62, -(1 << 40)]),
+        ]
+    }
+
+    pub(super) fn node() -> impl Strategy<Value = Node> {
+        let ints = (0..NAMES.len(), prop::collection::vec(number(), 0..5));
+        (
+            0..OPERATORS.len(),
+            prop::collection::vec(0_usize..16, 0..5),
+            prop::collection::vec(ints, 0..4),
+        )
+            .prop_map(|(op, reads, ints)| Node { op, reads, ints })
+    }
+
+    fn field(tag: u64, body: &[u8], out: &mut Vec<u8>) {
+        varint(tag << 3 | 2, out);
+        varint(body.len() as u64, out);
+        out.extend_from_slice(body);
+    }
+
+    fn number_field(tag: u64, value: u64, out: &mut Vec<u8>) {
+        varint(tag << 3, out);
+        varint(value, out);
+    }
+
+    fn varint(mut value: u64, out: &mut Vec<u8>) {
+        while value >= 0x80 {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
+    }
+
+    /// Values: the input `v0`, constants `v1` to `v7`, what the nodes make from `v8` on.
+    pub(super) fn model(nodes: &[Node], size: i64, input: &[i64]) -> Vec<u8> {
+        let mut graph = Vec::new();
+        for (at, node) in nodes.iter().enumerate() {
+            let mut body = Vec::new();
+            for read in &node.reads {
+                field(1, format!("v{}", read % (8 + at)).as_bytes(), &mut body);
+            }
+            field(2, format!("v{}", 8 + at).as_bytes(), &mut body);
+            field(4, OPERATORS[node.op].as_bytes(), &mut body);
+            for (name, values) in &node.ints {
+                let mut attribute = Vec::new();
+                field(1, NAMES[*name].as_bytes(), &mut attribute);
+                for &value in values {
+                    number_field(8, value as u64, &mut attribute);
+                    number_field(3, value as u64, &mut attribute);
+                }
+                field(5, &attribute, &mut body);
+            }
+            field(1, &body, &mut graph);
+        }
+        let lists: [&[i64]; 7] = [
+            &[size],
+            &[1, size],
+            &[size, size],
+            &[0, -1],
+            &[2],
+            &[i64::MAX, 1],
+            &[1, 2, 3, 4],
+        ];
+        for (at, list) in lists.iter().enumerate() {
+            let mut tensor = Vec::new();
+            number_field(1, list.len() as u64, &mut tensor);
+            number_field(2, 7, &mut tensor);
+            field(8, format!("v{}", at + 1).as_bytes(), &mut tensor);
+            let raw: Vec<u8> = list.iter().flat_map(|value| value.to_le_bytes()).collect();
+            field(9, &raw, &mut tensor);
+            field(5, &tensor, &mut graph);
+        }
+        let described = |name: &str, sizes: &[i64]| {
+            let mut shape = Vec::new();
+            for &size in sizes {
+                let mut dim = Vec::new();
+                number_field(1, size as u64, &mut dim);
+                field(1, &dim, &mut shape);
+            }
+            let mut tensor = Vec::new();
+            number_field(1, 1, &mut tensor);
+            field(2, &shape, &mut tensor);
+            let mut kind = Vec::new();
+            field(1, &tensor, &mut kind);
+            let mut value = Vec::new();
+            field(1, name.as_bytes(), &mut value);
+            field(2, &kind, &mut value);
+            value
+        };
+        field(11, &described("v0", input), &mut graph);
+        let mut output = Vec::new();
+        field(1, format!("v{}", 7 + nodes.len()).as_bytes(), &mut output);
+        field(12, &output, &mut graph);
+        let mut model = Vec::new();
+        field(7, &graph, &mut model);
+        let mut opset = Vec::new();
+        number_field(2, 17, &mut opset);
+        field(8, &opset, &mut model);
+        model
+    }
+
+    #[test]
+    fn rows_of_nothing_end() {
+        let op = |name| OPERATORS.iter().position(|op| *op == name).unwrap();
+        let of_shape = Node {
+            op: op("ConstantOfShape"),
+            reads: vec![3],
+            ints: vec![],
+        };
+        let repeat = |name| Node {
+            op: op(name),
+            reads: vec![8, if name == "Concat" { 8 } else { 6 }],
+            ints: vec![(0, vec![1])],
+        };
+        // `v8` has the shape `[0, 0]`, and is repeated, or joined with itself, without end.
+        for name in ["Tile", "Concat", "Expand", "Split"] {
+            let nodes = [of_shape.clone(), repeat(name)];
+            assert!(read(&model(&nodes, 0, &[4])).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_form_is_right() {
+        assert!(read(&tiny_model()).is_ok() && read(&tiny_text()).is_ok());
+        // Otherwise the property above would say nothing.
+        let relu = Node {
+            op: 20,
+            reads: vec![0],
+            ints: vec![(0, vec![1])],
+        };
+        let flat = Node {
+            op: 21,
+            reads: vec![8],
+            ints: vec![],
+        };
+        let graph = read(&model(&[relu, flat], 1, &[1, 3, 8, 8])).unwrap();
+        assert_eq!(graph.nodes.len(), 2);
+    }
+}

@@ -1,0 +1,176 @@
+//! Models of the user's in a manifest: found, read, sized, and part of what a heat is known by.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use models::onnx::{self, WriteOptions};
+use photofinish_plan::{ManifestFile, plan};
+use schema::{ModelSource, OutcomeKind, Plan, Precision};
+
+/// A folder with `nets/small.onnx`, a network for batches of this size, and a manifest.
+fn folder(batch: u64) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("nets")).unwrap();
+    put(folder.path(), batch);
+    folder
+}
+
+fn put(folder: &Path, batch: u64) {
+    let dims = [("batch", batch), ("image", 64)];
+    let dims = dims.map(|(name, size)| (name.to_owned(), size));
+    let graph = models::zoo::build("mobilenet_v2", &BTreeMap::from(dims)).unwrap();
+    let options = WriteOptions {
+        opset: 17,
+        precision: Precision::Fp32,
+        external: None,
+        threshold: 0,
+    };
+    let model = onnx::write(&graph, &options).unwrap().model;
+    fs::write(folder.join("nets/small.onnx"), model).unwrap();
+}
+
+fn planned(folder: &Path, jobs: &str) -> Result<Plan, String> {
+    let path = folder.join("jobs.yaml");
+    let text = format!("version: 1\njobs:\n{jobs}");
+    let path = path.to_str().unwrap();
+    let told = |found: Vec<photofinish_plan::Diagnostic>| -> String {
+        found
+            .iter()
+            .map(|diagnostic| diagnostic.render(false))
+            .collect()
+    };
+    let file = ManifestFile::from_text(path, &text).map_err(told)?;
+    plan(&[file], &support::world()).map_err(told)
+}
+
+const JOB: &str = "  - id: a
+    matrix: { model: [{ onnx: nets/small.onnx }, mobilenet_v2], batch: [2], image: [64], engine: [pytorch/eager, onnxruntime/cpu] }
+    compare: { axis: engine, baseline: pytorch/eager }
+";
+
+#[test]
+fn a_model_of_the_users_is_planned_like_one_of_the_zoo() {
+    let folder = folder(2);
+    let plan = planned(folder.path(), JOB).unwrap();
+    assert_eq!(plan.heats.len(), 2);
+    let own = plan
+        .heats
+        .iter()
+        .find(|heat| heat.cells[0].cell.model.source == ModelSource::Onnx);
+    let own = own.unwrap();
+    let zoo = plan
+        .heats
+        .iter()
+        .find(|heat| heat.cells[0].cell.model.name == "mobilenet_v2");
+    let (own_cell, zoo_cell) = (&own.cells[0], &zoo.unwrap().cells[0]);
+    assert_eq!(own_cell.cell.model.name, "nets/small.onnx");
+    assert_eq!(
+        own_cell.cell.dims,
+        BTreeMap::from([("batch".to_owned(), 2)])
+    );
+    assert!(own_cell.obstacle.is_none());
+    assert_eq!(own_cell.parameters, zoo_cell.parameters);
+    // Dropout, which the zoo's graph has, is not written, and costs nothing.
+    assert_eq!(own_cell.flops, zoo_cell.flops);
+    assert!(own.key_parts.contains_key("witness"));
+    assert!(!zoo.unwrap().key_parts.contains_key("witness"));
+}
+
+#[test]
+fn the_content_of_the_file_is_part_of_the_key() {
+    let folder = folder(2);
+    let key = || {
+        let plan = planned(folder.path(), JOB).unwrap();
+        let keys: Vec<_> = plan.heats.iter().map(|heat| heat.key).collect();
+        keys
+    };
+    let before = key();
+    assert_eq!(key(), before);
+    let path = folder.path().join("nets/small.onnx");
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last / 2] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let after = key();
+    let changed = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+    assert_eq!(changed, 1, "that of the zoo's network stays");
+}
+
+#[test]
+fn a_batch_that_the_file_does_not_have_is_pointed_at() {
+    let folder = folder(2);
+    let job = "  - id: a\n    matrix: { model: { onnx: nets/small.onnx }, batch: [2, 8], engine: pytorch/eager }\n";
+    let told = planned(folder.path(), job).unwrap_err();
+    assert!(
+        told.contains("the file has 2 written in, and cannot be run with 8"),
+        "{told}"
+    );
+    let caret = told.lines().find(|line| line.contains('^')).unwrap();
+    let line = told.lines().find(|line| line.contains("matrix")).unwrap();
+    assert_eq!(caret.find('^'), line.find("8]"), "{told}");
+}
+
+#[test]
+fn models_of_the_users_are_not_trained() {
+    let folder = folder(2);
+    let job = "  - id: a\n    mode: training\n    matrix: { model: { onnx: nets/small.onnx }, engine: pytorch/eager }\n";
+    let told = planned(folder.path(), job).unwrap_err();
+    assert!(told.contains("what inference needs alone"), "{told}");
+}
+
+#[test]
+fn a_link_is_not_followed() {
+    let folder = folder(2);
+    std::os::unix::fs::symlink("small.onnx", folder.path().join("nets/link.onnx")).unwrap();
+    let job = "  - id: a\n    matrix: { model: { onnx: nets/link.onnx }, engine: pytorch/eager }\n";
+    let told = planned(folder.path(), job).unwrap_err();
+    assert!(told.contains("through a link"), "{told}");
+}
+
+#[test]
+fn an_operator_that_no_graph_has_is_an_outcome() {
+    let folder = folder(2);
+    let path = folder.path().join("nets/small.onnx");
+    // As long as the name that it takes the place of.
+    let bytes = fs::read(&path).unwrap();
+    let (from, to) = (b"GlobalAveragePool", b"GlobalLpPoolXXXXX");
+    let mut bytes = bytes;
+    let at = bytes
+        .windows(from.len())
+        .position(|window| window == from)
+        .unwrap();
+    bytes[at..at + from.len()].copy_from_slice(to);
+    fs::write(&path, bytes).unwrap();
+    let plan = planned(folder.path(), JOB).unwrap();
+    let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+    let own: Vec<_> = cells
+        .filter(|cell| cell.cell.model.source == ModelSource::Onnx)
+        .collect();
+    assert!(!own.is_empty());
+    for cell in own {
+        let obstacle = cell.obstacle.as_ref().unwrap();
+        assert_eq!(obstacle.kind, OutcomeKind::Unsupported);
+        assert!(
+            obstacle
+                .reason
+                .contains("operator `GlobalLpPoolXXXXX` of node"),
+            "{obstacle:?}"
+        );
+    }
+}
+
+#[test]
+fn a_model_of_the_users_can_be_named_in_lists() {
+    let folder = folder(2);
+    let job = "  - id: a
+    matrix: { model: [{ onnx: nets/small.onnx }, bert_tiny], seq: [16, 32], engine: [pytorch/eager] }
+    exclude: [{ model: bert_tiny, seq: 32 }]
+    include: [{ model: nets/small.onnx, seq: 16, engine: onnxruntime/cpu }]
+";
+    let plan = planned(folder.path(), job).unwrap();
+    // The file has no `seq`: both sizes are one cell.
+    assert_eq!(plan.cell_count(), 3);
+}

@@ -1,0 +1,164 @@
+//! Models of the user's: no cell is measured before ONNX Runtime, on the file itself, agrees with what
+//! was read from it.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::{collections::BTreeMap, fs};
+
+use common::*;
+use models::onnx::{self, File, WriteOptions};
+use schema::{
+    Cell, Heat, Model, ModelSource, Outcome, OutcomeKind, Plan, Precision,
+    plan::{ManifestSource, PlannedCell},
+};
+
+/// A manifest's folder with a model.
+struct Brought {
+    folder: tempfile::TempDir,
+    cell: Cell,
+}
+
+impl Brought {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let dims = [("batch", 1), ("seq", 4)].map(|(name, size)| (name.to_owned(), size));
+        let graph = models::zoo::build("bert_tiny", &BTreeMap::from(dims)).unwrap();
+        let options = WriteOptions {
+            opset: 17,
+            precision: Precision::Fp32,
+            external: None,
+            threshold: 0,
+        };
+        let model = onnx::write(&graph, &options).unwrap().model;
+        fs::write(folder.path().join("mine.onnx"), model).unwrap();
+        let file = File::open(folder.path(), "mine.onnx").unwrap();
+        let cell = Cell {
+            model: Model {
+                name: "mine.onnx".to_owned(),
+                source: ModelSource::Onnx,
+                graph: file.digest(),
+            },
+            dims: BTreeMap::from([("batch".to_owned(), 1)]),
+            ..cell("noop", 1)
+        };
+        Self { folder, cell }
+    }
+
+    fn plan(&self) -> Plan {
+        let other = Cell {
+            engine: cell("steady", 1).engine,
+            ..self.cell.clone()
+        };
+        let cells: Vec<PlannedCell> = [self.cell.clone(), other].map(planned).into();
+        let path = self.folder.path().join("jobs.yaml");
+        Plan {
+            manifests: vec![ManifestSource {
+                path: path.to_str().unwrap().to_owned(),
+                text: String::new(),
+            }],
+            ..plan(measure(), vec![("g", cells)])
+        }
+    }
+
+    fn run(&self, track: &Track) -> (Heat, Diary) {
+        let (record, diary) = track.run(&self.plan());
+        (track.heat(&record, 0), diary)
+    }
+}
+
+fn all(heat: &Heat, kind: OutcomeKind, words: &str) {
+    assert_eq!(kinds(&heat.footer.outcomes), [kind; 2]);
+    let says = |outcome: &Outcome| outcome.reason.contains(words);
+    let outcomes = &heat.footer.outcomes;
+    assert!(outcomes.iter().all(says), "{outcomes:?}");
+}
+
+#[test]
+fn the_file_itself_is_a_witness() {
+    let (track, brought) = (Track::new(), Brought::new());
+    let (heat, diary) = brought.run(&track);
+    assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 2]);
+    for parity in &heat.reference.parity {
+        assert_eq!(
+            parity.as_ref().unwrap().reference,
+            "pytorch/eager fp64 on cpu"
+        );
+    }
+    // Two cells, the reference, PyTorch at their precision, and the witness, once for both.
+    assert_eq!(diary.count("Parity"), 5, "{:?}", diary.lines);
+    assert_eq!(diary.count("Parity onnxruntime/cpu fp32"), 1);
+    track.assert_deserted();
+    // The weights are gone with the heat.
+    let left = fs::read_dir(track.store.path().join("tmp"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn a_witness_that_disagrees_says_that_the_file_was_misread() {
+    let (mut track, brought) = (Track::new(), Brought::new());
+    track.workers.witness_variant = Some("wrong_output");
+    let (heat, diary) = brought.run(&track);
+    all(
+        &heat,
+        OutcomeKind::ParityFailed,
+        "our reading of the file comes to something else",
+    );
+    assert!(heat.blocks.is_empty());
+    assert_eq!(diary.count("Parity onnxruntime/cpu fp32"), 1);
+}
+
+#[test]
+fn without_a_witness_nothing_is_verified() {
+    let (mut track, brought) = (Track::new(), Brought::new());
+    track.workers.lacking = vec!["onnxruntime"];
+    let (heat, _) = brought.run(&track);
+    all(
+        &heat,
+        OutcomeKind::ParityUnverified,
+        "no witness of the file itself",
+    );
+}
+
+#[test]
+fn a_file_that_changed_since_the_plan_is_not_run() {
+    let (track, brought) = (Track::new(), Brought::new());
+    let path = brought.folder.path().join("mine.onnx");
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let (heat, _) = brought.run(&track);
+    all(
+        &heat,
+        OutcomeKind::Unavailable,
+        "has changed since the plan was made",
+    );
+}
+
+#[test]
+fn a_file_that_became_a_link_is_not_followed() {
+    let (track, brought) = (Track::new(), Brought::new());
+    let path = brought.folder.path().join("mine.onnx");
+    let away = brought.folder.path().join("away.onnx");
+    fs::rename(&path, &away).unwrap();
+    std::os::unix::fs::symlink(&away, &path).unwrap();
+    let (heat, _) = brought.run(&track);
+    all(&heat, OutcomeKind::Unavailable, "through a link");
+}
+
+#[test]
+fn a_plan_without_its_manifest_finds_no_file() {
+    let (track, brought) = (Track::new(), Brought::new());
+    let mut plan = brought.plan();
+    plan.manifests.clear();
+    let (record, _) = track.run(&plan);
+    all(
+        &track.heat(&record, 0),
+        OutcomeKind::Unavailable,
+        "no manifest that is a file",
+    );
+}
