@@ -8,7 +8,7 @@ use crate::Probe;
 
 /// Environment variables that change how fast engines are begin so: thread pools, kernel
 /// libraries, allocators, the dynamic linker, drivers.
-const PREFIXES: [&str; 27] = [
+const PREFIXES: [&str; 29] = [
     "ATEN_",
     "CUBLAS_",
     "CUDA_",
@@ -34,7 +34,9 @@ const PREFIXES: [&str; 27] = [
     "TF_XLA_",
     "THP_MEM_",
     "TORCH_",
+    "TORCHDYNAMO_",
     "TORCHINDUCTOR_",
+    "TRITON_",
     "XLA_",
 ];
 

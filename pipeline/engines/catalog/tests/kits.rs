@@ -5,7 +5,7 @@ mod common;
 
 use std::{fs, process::Command};
 
-use common::{Demo, Watcher, names};
+use common::{Demo, Watcher, names, tree};
 use photofinish_catalog::{Catalog, CatalogError, EngineState, Kit, Sources};
 use schema::EngineVariant;
 
@@ -42,7 +42,9 @@ const SOURCES: Sources = &[
     ("demo_worker/__init__.py", ""),
     (
         "demo_worker/__main__.py",
-        "import os, sys\nfrom demo_worker.part import word\n\
+        "import os, subprocess, sys\nfrom demo_worker.part import word\n\
+         paths = {**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)}\n\
+         subprocess.run([sys.executable, '-P', '-c', 'import demo_worker.part'], env=paths, check=True)\n\
          print(word, sys.argv[1:], len(sys.path))\n\
          print(open(os.environ['DEMO_TABLE']).read())\n\
          print(*(path for path in sys.path if 'packages' in path))\n",
@@ -140,6 +142,7 @@ fn a_python_worker_runs_on_its_own_packages_alone() {
         .args(&command.args)
         .envs(&command.env)
         .env("PYTHONPATH", &elsewhere)
+        .env_remove("PYTHONDONTWRITEBYTECODE")
         .current_dir(&elsewhere)
         .output()
         .unwrap();
@@ -160,6 +163,14 @@ fn a_python_worker_runs_on_its_own_packages_alone() {
         .unwrap();
     assert_eq!(watcher.story(), ["ready"]);
     assert_eq!(names(&case.settings.engines.join("cache")).len(), 1);
+    let beside = case.settings.engines.join("workers");
+    assert!(
+        !tree(&beside).keys().any(|path| path.ends_with(".pyc")
+            || path
+                .components()
+                .any(|part| part.as_os_str() == "__pycache__")),
+        "a Python that the worker started left something among its files"
+    );
 }
 
 #[test]

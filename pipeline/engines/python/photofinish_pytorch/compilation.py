@@ -71,12 +71,17 @@ def settle() -> None:
     shutdown_compile_workers()
 
 
-def origin() -> str:
-    """Whether what ran was compiled by this process or came from the cache."""
+def result(on_cpu: bool) -> dict[str, str]:
+    """What came of it: whether this process compiled or found everything in the cache, and which
+    instructions the kernels use (PyTorch tries them out once a launch)."""
     from torch._dynamo.utils import counters
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-    anew = counters["inductor"]["fxgraph_cache_miss"] + counters["inductor"]["fxgraph_cache_bypass"]
-    found = (
-        counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
-    )
-    return "compiled by this launch" if anew or not found else "from the cache of earlier launches"
+    inductor, autograd = counters["inductor"], counters["aot_autograd"]
+    anew = inductor["fxgraph_cache_miss"] + inductor["fxgraph_cache_bypass"]
+    found = inductor["fxgraph_cache_hit"] + autograd["autograd_cache_hit"]
+    warm = found and not anew
+    settings = {"kernels": "from the cache of earlier launches" if warm else "made by this launch"}
+    if on_cpu:
+        settings["vectors of CPU kernels"] = str(pick_vec_isa() or "none")
+    return settings

@@ -64,7 +64,7 @@ class Torch:
             session.reset()
             compilation.settle()
             compile_ns = time.perf_counter_ns() - built
-            settings["kernels"] = compilation.origin()
+            settings |= compilation.result(not place.is_cuda)
         settings["operators in place"] = str(lowered.in_place)
         report = LoadReport(
             fill_ns=maker.filling_ns,

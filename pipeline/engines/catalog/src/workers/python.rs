@@ -20,6 +20,9 @@ use crate::{
 /// Names the folder in which a worker may keep what makes its next launch faster.
 const CACHE: &str = "PHOTOFINISH_CACHE";
 
+/// Names the folder for compiled modules.
+const PYCACHE: &str = "PYTHONPYCACHEPREFIX";
+
 /// Runs a module. Its folders are given as arguments, which no environment variable changes, and
 /// are gone before the module looks at its arguments.
 const START: &str = "\
@@ -49,8 +52,11 @@ pub(crate) fn command(
     }
     let text = |path: PathBuf| path.to_string_lossy().into_owned();
     let cache = place.cache();
-    let pycache = format!("pycache_prefix={}", text(cache.join("pycache")));
+    let compiled = text(cache.join("pycache"));
+    let pycache = format!("pycache_prefix={compiled}");
     env.insert(CACHE.to_owned(), text(cache));
+    // For the Pythons that a worker starts: PyTorch's compiler does.
+    env.insert(PYCACHE.to_owned(), compiled);
     let args = ["-I", "-S", "-X", &pycache, "-c", START, &program.module];
     let args = args.into_iter().map(str::to_owned);
     Some(WorkerCommand {
