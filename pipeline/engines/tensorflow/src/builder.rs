@@ -2,7 +2,10 @@
 
 use tensorflow::{DataType, Graph, Operation, OperationDescription, Output, Shape, Status, Tensor};
 
-use crate::tensors::{Float, Host};
+use crate::{
+    configuration::Compilation,
+    tensors::{Float, Host},
+};
 
 /// What TensorFlow makes, or why it does not.
 pub(crate) type Made<T> = Result<T, Status>;
@@ -13,6 +16,8 @@ pub(crate) struct Builder {
     pub(crate) graph: Graph,
     /// Element type of floating-point values.
     pub(crate) float: Float,
+    /// What XLA compiles of it.
+    pub(crate) compilation: Compilation,
     /// What the names of operations begin with.
     place: String,
     count: u64,
@@ -20,10 +25,11 @@ pub(crate) struct Builder {
 
 impl Builder {
     /// An empty graph.
-    pub(crate) fn new(float: Float) -> Self {
+    pub(crate) fn new(float: Float, compilation: Compilation) -> Self {
         Self {
             graph: Graph::new(),
             float,
+            compilation,
             place: String::new(),
             count: 0,
         }

@@ -173,7 +173,6 @@ pub(crate) struct Ground {
     /// What is held in variables.
     pub(crate) variables: Vec<Variable>,
     fed: Vec<(Operation, Host)>,
-    compilation: Compilation,
     functions: u32,
 }
 
@@ -187,11 +186,10 @@ impl Ground {
         maker: &mut Maker,
     ) -> Result<Self, Outcome> {
         let mut ground = Self {
-            builder: Builder::new(configuration.float),
+            builder: Builder::new(configuration.float, configuration.compilation),
             arguments: Vec::new(),
             variables: Vec::new(),
             fed: Vec::new(),
-            compilation: configuration.compilation,
             functions: 0,
         };
         for input in network.inputs() {
@@ -290,13 +288,13 @@ impl Ground {
         body: impl FnOnce(&mut Builder, &BTreeMap<String, Output>) -> Result<Vec<Output>, Outcome>,
         types: &[DataType],
     ) -> Result<Vec<Output>, Outcome> {
-        if self.compilation != Compilation::Whole {
+        if self.builder.compilation != Compilation::Whole {
             let given = self.arguments.iter();
             let given = given.map(|given| (given.name.clone(), given.output.clone()));
             return body(&mut self.builder, &given.collect());
         }
         let refused = |status| failed("the function that XLA compiles", &status);
-        let mut inner = Builder::new(self.builder.float);
+        let mut inner = Builder::new(self.builder.float, self.builder.compilation);
         let mut inputs = Vec::with_capacity(self.arguments.len());
         let mut given = BTreeMap::new();
         for argument in &self.arguments {

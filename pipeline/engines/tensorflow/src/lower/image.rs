@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     builder::{Made, narrow, wide},
+    configuration::Compilation,
     failure::Fault,
     form::{Form, Order},
     network::is_depthwise,
@@ -239,8 +240,11 @@ impl Lowering<'_> {
         let [scale, bias, mean, variance] = &parameters[..] else {
             return Err(Fault::Missing("its statistics".to_owned()));
         };
-        // The fused operator knows images, and nothing wider than binary32.
-        let fused = rank == 4 && self.builder.float == Float::F32;
+        // The fused operator knows images, and nothing wider than binary32. XLA takes it for the
+        // mean of squares less the square of the mean when it trains, which loses digits that
+        // the composed form keeps (Keras 3 writes that one).
+        let loses = self.pass.trains() && self.builder.compilation != Compilation::None;
+        let fused = rank == 4 && self.builder.float == Float::F32 && !loses;
         let (output, batch) = match (fused, self.pass.trains()) {
             (true, trains) => {
                 let inputs = [&input, scale, bias, mean, variance];
