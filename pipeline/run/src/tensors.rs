@@ -40,11 +40,26 @@ struct Placed {
 pub(crate) struct Distance {
     /// What the tensor is, or which loss, in words.
     pub(crate) name: String,
-    /// Whether it comes out of a gradient or an update, in which rounding grows: from layer to
-    /// layer through normalisations over small batches, and from iteration to iteration.
-    pub(crate) grows: bool,
+    pub(crate) growth: Growth,
     /// ‖y − r‖₂ / ‖r‖₂.
     pub(crate) error: f64,
+}
+
+/// How rounding grows on the way to what is compared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Growth {
+    /// Little: an output, or the first loss.
+    None,
+    /// From layer to layer, through normalisations over small batches, in the first iteration.
+    Layers,
+    /// From iteration to iteration as well: an update.
+    Iterations,
+    /// The same in one number: a loss after the first.
+    Loss {
+        /// By how much training has changed it since the first, as a share of it: what is wrong
+        /// in the updates reaches it in this proportion.
+        change: f64,
+    },
 }
 
 /// Why two outputs cannot be compared.
@@ -251,7 +266,11 @@ fn relative(reference: &Outputs, sums: &[Sums], roundoff: f64) -> Vec<Distance> 
             let error = quotient(sum.difference.sqrt(), norm);
             Distance {
                 name: tensor.shown(),
-                grows: tensor.quantity != Quantity::Output,
+                growth: match tensor.quantity {
+                    Quantity::Output => Growth::None,
+                    Quantity::Gradient | Quantity::Movement => Growth::Layers,
+                    Quantity::Update => Growth::Iterations,
+                },
                 error,
             }
         })
@@ -268,6 +287,7 @@ fn losses(reference: &Outputs, candidate: &Outputs) -> Result<Vec<Distance>, Fla
         );
         return Err(Flaw::Candidate(reason));
     }
+    let first = ours.first().copied().unwrap_or(0.0);
     ours.iter()
         .zip(theirs)
         .enumerate()
@@ -281,7 +301,12 @@ fn losses(reference: &Outputs, candidate: &Outputs) -> Result<Vec<Distance>, Fla
             }
             Ok(Distance {
                 name,
-                grows: iteration > 0,
+                growth: match iteration {
+                    0 => Growth::None,
+                    _ => Growth::Loss {
+                        change: quotient((ours - first).abs(), ours.abs()),
+                    },
+                },
                 error: quotient((theirs - ours).abs(), ours.abs()),
             })
         })
