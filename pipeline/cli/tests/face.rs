@@ -365,7 +365,7 @@ fn every_command_helps_and_documents_have_schemas() {
     );
     assert!(text(&user.run(&["completions", "bash"])).contains("photofinish"));
     assert!(text(&user.run(&["doctor"])).contains("This machine"));
-    assert_eq!(user.json(&["engines", "list"]).as_array().unwrap().len(), 3);
+    assert_eq!(user.json(&["engines", "list"]).as_array().unwrap().len(), 4);
 }
 
 #[test]
