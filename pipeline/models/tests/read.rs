@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod support;
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use photofinish_models::{
@@ -16,27 +18,13 @@ use schema::{
     Graph, Mode, Precision,
     graph::{ElementType, Fill, Op, Role},
 };
+use support::networks::small;
 
 fn dims(sizes: &[(&str, u64)]) -> BTreeMap<String, u64> {
     sizes
         .iter()
         .map(|&(name, size)| (name.to_owned(), size))
         .collect()
-}
-
-/// The smallest form of a model that still has all its operators.
-fn small(name: &str) -> Graph {
-    let sizes: &[(&str, u64)] = match name {
-        "vgg16" => &[("image", 224)],
-        "inception_v3" => &[("image", 91)],
-        "vit_b16" => &[("image", 32)],
-        "bert_tiny" | "bert_base" | "distilbert_base" | "gpt2" => &[("seq", 12)],
-        "transformer_base" => &[("seq", 12), ("target", 9)],
-        _ => &[("image", 64)],
-    };
-    let mut sizes = dims(sizes);
-    sizes.insert("batch".to_owned(), 2);
-    zoo::build_for(name, &sizes, Mode::Inference).unwrap()
 }
 
 fn written(graph: &Graph, opset: u32) -> Vec<u8> {
@@ -67,7 +55,18 @@ fn weights(graph: &Graph) -> u64 {
 #[test]
 fn the_zoo_is_read_back_as_it_was_written() {
     for name in zoo::names() {
-        let graph = small(name);
+        let graph = small(name, 2);
+        let is_recurrent = |op: &Op| matches!(op, Op::Lstm { .. } | Op::Gru { .. });
+        if count(&graph, is_recurrent) > 0 {
+            // Not read yet, and refused by name.
+            let file = File::from_bytes(name, &written(&graph, 21)).unwrap();
+            let refused = file.read(&BTreeMap::new()).unwrap_err();
+            assert!(
+                matches!(&refused, ReadError::Unsupported { op, .. } if op == "LSTM" || op == "GRU"),
+                "{name}: {refused}"
+            );
+            continue;
+        }
         // Writing the large ones takes its time.
         let opsets: &[u32] = if weights(&graph) > 30 << 20 {
             &[21]
@@ -120,7 +119,7 @@ fn the_zoo_is_read_back_as_it_was_written() {
 
 #[test]
 fn stored_numbers_are_those_that_were_written() {
-    let graph = small("bert_tiny");
+    let graph = small("bert_tiny", 2);
     let file = File::from_bytes("bert", &written(&graph, 17)).unwrap();
     let reading = file.read(&BTreeMap::new()).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -179,7 +178,7 @@ fn stored_numbers_are_those_that_were_written() {
 
 #[test]
 fn running_statistics_are_buffers() {
-    let graph = small("resnet18");
+    let graph = small("resnet18", 2);
     let read = File::from_bytes("r", &written(&graph, 17)).unwrap();
     let read = read.read(&BTreeMap::new()).unwrap().graph;
     let buffers = |graph: &Graph| {
@@ -192,7 +191,7 @@ fn running_statistics_are_buffers() {
 
 #[test]
 fn a_batch_that_is_written_in_cannot_be_another() {
-    let file = File::from_bytes("r", &written(&small("resnet18"), 17)).unwrap();
+    let file = File::from_bytes("r", &written(&small("resnet18", 2), 17)).unwrap();
     assert_eq!(file.dimensions().collect::<Vec<_>>(), ["batch"]);
     assert_eq!(
         file.resolve_dims(&BTreeMap::new()),
@@ -214,7 +213,7 @@ fn save(folder: &Path, external: &str) -> Vec<u8> {
         external: Some("weights.bin".to_owned()),
         threshold: 4096,
     };
-    let model = onnx::write(&small("bert_tiny"), &options).unwrap();
+    let model = onnx::write(&small("bert_tiny", 2), &options).unwrap();
     fs::write(folder.join("weights.bin"), model.data.unwrap()).unwrap();
     // The same length, so that no field around it changes.
     assert_eq!(external.len(), "weights.bin".len());
@@ -241,7 +240,7 @@ fn weights_beside_the_model_count_and_are_read() {
     let reading = file.read(&BTreeMap::new()).unwrap();
     let mut beside = Vec::new();
     reading.write_weights(&mut beside).unwrap();
-    let inside = File::from_bytes("bert", &written(&small("bert_tiny"), 17)).unwrap();
+    let inside = File::from_bytes("bert", &written(&small("bert_tiny", 2), 17)).unwrap();
     let mut own = Vec::new();
     let whole = inside.read(&BTreeMap::new()).unwrap();
     whole.write_weights(&mut own).unwrap();
@@ -332,7 +331,7 @@ fn read(bytes: &[u8]) -> Result<Graph, ReadError> {
 
 #[test]
 fn every_truncation_is_refused() {
-    let bytes = written(&small("bert_tiny"), 17);
+    let bytes = written(&small("bert_tiny", 2), 17);
     // The head, where all structure is, byte by byte; the weights in strides.
     for end in (0..4096).chain((4096..bytes.len()).step_by(65_537)) {
         let end = end.min(bytes.len() - 1);

@@ -60,11 +60,22 @@ impl Python {
         let mut reasons = Vec::new();
         for program in candidates(settings) {
             match probe(&program, observer)? {
-                Ok(python) => return Ok(python),
+                Ok(python) => return python.itself(observer),
                 Err(reason) => reasons.push(format!("{} {reason}", program.display())),
             }
         }
         Err(CatalogError::Python(advice(settings, &reasons)))
+    }
+
+    /// The same, without the script or link that the search path led to, where it tells where it is.
+    /// pyenv's scripts do work of their own after each installation, and fail when two installations
+    /// end at once.
+    fn itself(self, observer: &mut dyn InstallObserver) -> Result<Self, CatalogError> {
+        match self.executable(observer) {
+            Ok(program) => Ok(Self { program, ..self }),
+            Err(CatalogError::Python(_)) => Ok(self),
+            Err(error) => Err(error),
+        }
     }
 
     /// The interpreter itself, behind whatever script or link the search path led to.

@@ -269,9 +269,12 @@ impl Watcher {
         }
     }
 
-    /// The names of the events' kinds, repeats left out.
+    /// The names of the events' kinds, repeats left out, and moments of waiting: a program that
+    /// another test of this process starts holds a copy of the lock until it is really there.
     pub(crate) fn story(&self) -> Vec<&'static str> {
-        let mut story: Vec<_> = self.events.iter().map(kind).collect();
+        let waits = |event: &&InstallEvent| matches!(event, InstallEvent::Waiting { .. });
+        let told = self.events.iter().filter(|event| !waits(event));
+        let mut story: Vec<_> = told.map(kind).collect();
         story.dedup();
         story
     }
