@@ -103,26 +103,41 @@ fn is_measure(eager: &Distance) -> bool {
     eager.growth == Growth::None || eager.error <= LARGEST_GROWTH
 }
 
-/// What rounding makes of the usual update: the median over those that are judged.
-fn usual_update(eager: &[Distance]) -> f64 {
-    let mut errors: Vec<f64> = eager
-        .iter()
-        .filter(|distance| distance.growth == Growth::Iterations && is_measure(distance))
-        .map(|distance| distance.error)
-        .collect();
-    errors.sort_by(f64::total_cmp);
-    errors.get(errors.len() / 2).copied().unwrap_or(0.0)
+/// What rounding makes of usual tensors: medians of eager's errors over those that are judged.
+struct Usual {
+    movement: f64,
+    update: f64,
 }
 
-/// By how much rounding moves one thing, as far as eager tells. After several iterations eager's
-/// own error is one draw of many: a single number is near the reference by chance now and then, and
-/// so is an update under an optimiser that divides by the size of a gradient. So what eager's usual
-/// update is off by counts there, too.
-fn rounding(eager: &Distance, usual_update: f64) -> f64 {
-    match eager.growth {
-        Growth::None | Growth::Layers => eager.error,
-        Growth::Iterations => eager.error.max(usual_update),
-        Growth::Loss { change } => eager.error.max(usual_update * change),
+impl Usual {
+    fn of(eager: &[Distance]) -> Self {
+        let median = |growth: Growth| {
+            let mut errors: Vec<f64> = eager
+                .iter()
+                .filter(|distance| distance.growth == growth && is_measure(distance))
+                .map(|distance| distance.error)
+                .collect();
+            errors.sort_by(f64::total_cmp);
+            errors.get(errors.len() / 2).copied().unwrap_or(0.0)
+        };
+        Self {
+            movement: median(Growth::Sums),
+            update: median(Growth::Iterations),
+        }
+    }
+
+    /// By how much rounding moves one thing, as far as eager tells. Eager's own error is one draw of
+    /// many, and near to nothing by chance now and then: in a single number such as a loss, in an
+    /// update under an optimiser that divides by the size of a gradient, in a mean whose last digits
+    /// are decided by the order of the sum. There, what eager is usually off by counts, too.
+    fn rounding(&self, eager: &Distance) -> f64 {
+        let usual = match eager.growth {
+            Growth::None | Growth::Layers => 0.0,
+            Growth::Sums => self.movement,
+            Growth::Iterations => self.update,
+            Growth::Loss { change } => self.update * change,
+        };
+        eager.error.max(usual)
     }
 }
 
@@ -137,9 +152,9 @@ fn worst(
         .iter()
         .zip(eager)
         .partition(|(_, eager)| is_measure(eager));
-    let usual_update = usual_update(eager);
+    let usual = Usual::of(eager);
     let shares = judged.iter().map(|(cell, eager)| {
-        let eager_error = rounding(eager, usual_update);
+        let eager_error = usual.rounding(eager);
         let bound = (ALLOWANCE * eager_error.max(roundoff)).min(LARGEST_BOUND);
         (cell, eager_error, bound, (cell.error / bound).min(f64::MAX))
     });
@@ -381,7 +396,31 @@ mod tests {
         let (parity, outcome) = judged_as(still(0.0, 0.0), still(1e-4, 0.0), still(0.0, 1e-5));
         assert_eq!(parity.tensor, "loss of iteration 2");
         assert!(outcome.is_some());
-        // Nor does the first iteration count on others' luck.
+        // A mean of many numbers has the room of the usual one.
+        let movements = |off: f64, others: f64| {
+            ["d", "e"].into_iter().fold(
+                exact()
+                    .losses(&[])
+                    .f64("f", &wave(1.0 + off))
+                    .told_as(Quantity::Movement),
+                |made, name| {
+                    made.f64(name, &wave(1.0 + others))
+                        .told_as(Quantity::Movement)
+                },
+            )
+        };
+        for (off, passes) in [(9e-6, true), (2e-5, false)] {
+            let (parity, outcome) = judged_as(
+                movements(0.0, 0.0),
+                movements(0.0, 1e-6),
+                movements(off, 0.0),
+            );
+            assert_eq!(
+                (parity.tensor.as_str(), outcome.is_none()),
+                ("movement of f", passes)
+            );
+        }
+        // A gradient has its own alone.
         let gradients = |off: f64| {
             trained_on([0.0; 3], 0.0)
                 .f64("g", &wave(1.0 + off))

@@ -50,8 +50,10 @@ pub(crate) struct Distance {
 pub(crate) enum Growth {
     /// Little: an output, or the first loss.
     None,
-    /// From layer to layer, through normalisations over small batches, in the first iteration.
+    /// From layer to layer, through normalisations over small batches: a gradient.
     Layers,
+    /// Likewise, and with the way of summing: a running statistic, a mean of very many numbers.
+    Sums,
     /// From iteration to iteration as well: an update.
     Iterations,
     /// The same in one number: a loss after the first.
@@ -268,7 +270,8 @@ fn relative(reference: &Outputs, sums: &[Sums], roundoff: f64) -> Vec<Distance> 
                 name: tensor.shown(),
                 growth: match tensor.quantity {
                     Quantity::Output => Growth::None,
-                    Quantity::Gradient | Quantity::Movement => Growth::Layers,
+                    Quantity::Gradient => Growth::Layers,
+                    Quantity::Movement => Growth::Sums,
                     Quantity::Update => Growth::Iterations,
                 },
                 error,

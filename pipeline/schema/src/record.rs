@@ -131,8 +131,8 @@ pub struct Parity {
     /// The tensor with that error, in words, for example `gradient of fc.weight`.
     pub tensor: String,
     /// What the bound is made from: the same for PyTorch eager at the cell's precision, on the same
-    /// tensor; for an update at least that of eager's usual (median) update, and for a later loss
-    /// that times the loss's change since the first.
+    /// tensor; for a running statistic and for an update at least that of eager's usual (median) one,
+    /// and for a later loss that of the usual update times the loss's change since the first.
     pub eager_error: f64,
     /// Largest error that passes.
     pub bound: f64,
