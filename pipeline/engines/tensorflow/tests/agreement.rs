@@ -8,12 +8,15 @@ mod library;
 
 use common::{onnx_outputs, outputs, relative_l2};
 use library::library;
+use models::rewrite::{RECURRENT, Rewriting, UNROLLED};
 use schema::{Graph, Precision};
 
 fn small(name: &str) -> Graph {
     let dims: &[(&str, u64)] = match name {
         "bert_tiny" | "bert_base" | "distilbert_base" | "gpt2" => &[("batch", 2), ("seq", 16)],
         "transformer_base" => &[("batch", 2), ("seq", 16), ("target", 11)],
+        "lstm_lm" => &[("batch", 2), ("seq", 5)],
+        "deepspeech2" => &[("batch", 2), ("frames", 13)],
         "vgg16" => &[("batch", 1), ("image", 224)],
         "vit_b16" => &[("batch", 2), ("image", 48)],
         "inception_v3" => &[("batch", 2), ("image", 75)],
@@ -26,6 +29,9 @@ fn small(name: &str) -> Graph {
 fn agree(name: &str) {
     let graph = small(name);
     let expected = onnx_outputs(&graph, library());
+    // TensorFlow is sent recurrent layers spelt out.
+    let factors = [(RECURRENT.to_owned(), UNROLLED.to_owned())];
+    let graph = Rewriting::asked_by(&factors.into()).apply(graph).unwrap();
     for weights in ["frozen", "variables"] {
         let actual = outputs(&graph, Precision::Fp32, "graph", weights);
         assert_eq!(actual.len(), expected.len(), "{name}");
@@ -60,5 +66,5 @@ macro_rules! agreements {
 
 agreements! {
     resnet18 resnet50 resnet152 vgg16 mobilenet_v2 efficientnet_b4 inception_v3 vit_b16
-    bert_tiny bert_base distilbert_base gpt2 transformer_base
+    bert_tiny bert_base distilbert_base gpt2 transformer_base lstm_lm deepspeech2
 }
