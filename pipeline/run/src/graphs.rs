@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Display,
     fs::File,
     io::{BufWriter, Write as _},
     path::Path,
@@ -85,7 +84,7 @@ fn prepare(
                 .or_insert_with(|| match (cell.model.source, folder) {
                     (ModelSource::Onnx, Some(folder)) => {
                         let weights = folder.join(format!("weights-{count}"));
-                        from_file(cell, rewriting, manifests, &weights)
+                        from_file(cell, manifests, &weights)
                     }
                     _ => from_zoo(cell, rewriting),
                 });
@@ -98,8 +97,13 @@ fn network(cell: &Cell) -> Digest {
     Digest::of_value(&(&cell.model, &cell.dims, cell.mode))
 }
 
+/// What is spelt out for a cell. Of a file of the user's nothing is: the reader makes none of the
+/// operators that have two forms, whatever an engine's factors are by default.
 fn asked(cell: &Cell) -> Rewriting {
-    Rewriting::asked_by(&cell.factors)
+    match cell.model.source {
+        ModelSource::Zoo => Rewriting::asked_by(&cell.factors),
+        ModelSource::Onnx => Rewriting::default(),
+    }
 }
 
 fn from_zoo(cell: &Cell, rewriting: Rewriting) -> Result<Prepared, Outcome> {
@@ -112,17 +116,15 @@ fn from_zoo(cell: &Cell, rewriting: Rewriting) -> Result<Prepared, Outcome> {
 /// Reads the user's file once more, and puts its weights where workers find them.
 fn from_file(
     cell: &Cell,
-    rewriting: Rewriting,
     manifests: &[ManifestSource],
     weights: &Path,
 ) -> Result<Prepared, Outcome> {
     let model = &cell.model;
     let file = find(cell, manifests)?;
-    let unsupported = |error: &dyn Display| {
+    let reading = file.read(&cell.dims).map_err(|error| {
         let reason = format!("`{}`: {error}", model.name);
         Outcome::new(OutcomeKind::Unsupported, reason)
-    };
-    let reading = file.read(&cell.dims).map_err(|error| unsupported(&error))?;
+    })?;
     let unavailable = |what: &str, error: std::io::Error| {
         let reason = format!("`{}`: {what}: {error}", model.name);
         Outcome::new(OutcomeKind::Unavailable, reason)
@@ -137,9 +139,7 @@ fn from_file(
     let onnx = std::path::absolute(file.path())
         .map_err(|error| unavailable("its place is not known", error))?;
     Ok(Prepared {
-        graph: rewriting
-            .apply(reading.graph)
-            .map_err(|error| unsupported(&error))?,
+        graph: reading.graph,
         files: Some(ModelFiles {
             weights: weights.to_owned(),
             onnx,
@@ -233,6 +233,14 @@ mod tests {
                 .count()
         };
         assert_eq!((layers(&long.cell), layers(&own.cell)), (0, 2));
+    }
+
+    #[test]
+    fn a_file_of_the_user_s_has_one_form() {
+        let mut planned = planned("unrolled");
+        assert_ne!(asked(&planned.cell), Rewriting::default());
+        planned.cell.model.source = ModelSource::Onnx;
+        assert_eq!(asked(&planned.cell), Rewriting::default());
     }
 
     #[test]
