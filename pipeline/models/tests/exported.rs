@@ -12,31 +12,13 @@ use schema::{
     Graph,
     graph::{Approximation, Fill, Op},
 };
-use support::python;
+use support::{judge::documented_recipe, python};
 
 fn dims(sizes: &[(&str, u64)]) -> BTreeMap<String, u64> {
     sizes
         .iter()
         .map(|&(name, size)| (name.to_owned(), size))
         .collect()
-}
-
-/// The numpy recipe from the documentation of `fill`.
-fn recipe() -> String {
-    let documentation = include_str!("../src/fill.rs");
-    let lines = documentation
-        .lines()
-        .skip_while(|line| *line != "//! ```python")
-        .skip(1);
-    let code = lines.take_while(|line| *line != "//! ```");
-    code.map(|line| {
-        line.trim_start_matches("//!")
-            .get(1..)
-            .unwrap_or("")
-            .to_owned()
-            + "\n"
-    })
-    .collect()
 }
 
 /// The models of this opset, by name, in a folder of their own.
@@ -63,7 +45,7 @@ fn read(folder: &Path, name: &str, sizes: &[(&str, u64)]) -> Result<Graph, ReadE
 
 /// The relative error of ONNX Runtime on the file against numpy on what was read.
 fn error(folder: &Path, name: &str) -> f64 {
-    fs::write(folder.join("recipe.py"), recipe()).unwrap();
+    fs::write(folder.join("recipe.py"), documented_recipe()).unwrap();
     let paths = ["graph.json", "recipe.py", &format!("{name}.onnx")].map(|file| folder.join(file));
     let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
     let printed: serde_json::Value =

@@ -9,6 +9,7 @@
 
 mod command;
 pub mod conformance;
+mod demands;
 mod engine;
 mod frame;
 pub mod host;
@@ -16,5 +17,6 @@ mod procfs;
 mod serve;
 
 pub use command::WorkerCommand;
+pub use demands::{check_drive, threads};
 pub use engine::{Engine, Identity, LoadReport, ParityData, Session, Tensor, Values};
 pub use serve::serve;

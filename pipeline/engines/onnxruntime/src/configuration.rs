@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use models::rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT};
 use ort::session::builder::GraphOptimizationLevel;
-use schema::{Boundary, Cell, HostLanguage, Mode, Outcome, Precision};
+use schema::{Cell, Mode, Outcome, Precision};
 
 use crate::{failure::unsupported, provider::Provider};
 
@@ -82,27 +82,10 @@ impl Configuration {
                 "ONNX Runtime's inference library does not train",
             ));
         }
-        if cell.host_language != HostLanguage::Rust {
-            return Err(unsupported("this worker is driven from Rust"));
-        }
-        if cell.world_size != 1 {
-            return Err(unsupported(format!(
-                "world_size is {}, not 1",
-                cell.world_size
-            )));
-        }
-        if cell.boundary != Boundary::Step {
-            return Err(unsupported(format!(
-                "boundary `{}` is not implemented; `step` is",
-                cell.boundary
-            )));
-        }
+        worker::check_drive(cell)?;
         let provider = Provider::of(&cell.engine.variant, cell.device)?;
         provider.accepts(cell.precision)?;
-        let threads = usize::try_from(cell.threads)
-            .ok()
-            .filter(|&threads| threads > 0)
-            .ok_or_else(|| unsupported(format!("threads cannot be {}", cell.threads)))?;
+        let threads = worker::threads(cell)?;
         Ok(Self {
             provider,
             precision: cell.precision,

@@ -1,7 +1,7 @@
 //! What a cell asks of TensorFlow, checked and in its words.
 
 use models::rewrite::RECURRENT;
-use schema::{Boundary, Cell, Device, HostLanguage, Mode, Optimizer, Outcome, Precision};
+use schema::{Cell, Device, Mode, Optimizer, Outcome, Precision};
 
 use crate::{
     failure::{unavailable, unsupported},
@@ -73,31 +73,14 @@ impl Configuration {
     /// Understands `cell`, or says what of it this worker does not run.
     pub(crate) fn of(cell: &Cell) -> Result<Self, Outcome> {
         let compilation = compilation(cell)?;
-        if cell.host_language != HostLanguage::Rust {
-            return Err(unsupported("this worker is driven from Rust"));
-        }
-        if cell.world_size != 1 {
-            return Err(unsupported(format!(
-                "world_size is {}, not 1",
-                cell.world_size
-            )));
-        }
-        if cell.boundary != Boundary::Step {
-            return Err(unsupported(format!(
-                "boundary `{}` is not implemented; `step` is",
-                cell.boundary
-            )));
-        }
+        worker::check_drive(cell)?;
         if let Device::Cuda(_) = cell.device {
             return Err(unavailable(format!(
                 "the installed TensorFlow is built for the CPU; the device is {}",
                 cell.device
             )));
         }
-        let threads = i32::try_from(cell.threads)
-            .ok()
-            .filter(|&threads| threads > 0)
-            .ok_or_else(|| unsupported(format!("threads cannot be {}", cell.threads)))?;
+        let threads = worker::threads(cell)?;
         Ok(Self {
             compilation,
             float: float(cell.precision)?,
@@ -169,7 +152,9 @@ fn optimizer(cell: &Cell) -> Result<Option<Optimizer>, Outcome> {
 pub(crate) mod tests {
     use std::collections::BTreeMap;
 
-    use schema::{Digest, EngineVariant, Model, ModelSource, OutcomeKind, Strategy};
+    use schema::{
+        Boundary, Digest, EngineVariant, HostLanguage, Model, ModelSource, OutcomeKind, Strategy,
+    };
 
     use super::*;
 

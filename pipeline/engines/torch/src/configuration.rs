@@ -1,7 +1,7 @@
 //! What a cell asks of PyTorch, checked and in its words.
 
 use models::rewrite;
-use schema::{Boundary, Cell, HostLanguage, Mode, Optimizer, Outcome, Precision};
+use schema::{Cell, Mode, Optimizer, Outcome, Precision};
 use tch::Kind;
 
 use crate::failure::unsupported;
@@ -42,25 +42,8 @@ impl Configuration {
                 cell.engine
             )));
         }
-        if cell.host_language != HostLanguage::Rust {
-            return Err(unsupported("this worker is driven from Rust"));
-        }
-        if cell.world_size != 1 {
-            return Err(unsupported(format!(
-                "world_size is {}, not 1",
-                cell.world_size
-            )));
-        }
-        if cell.boundary != Boundary::Step {
-            return Err(unsupported(format!(
-                "boundary `{}` is not implemented; `step` is",
-                cell.boundary
-            )));
-        }
-        let threads = i32::try_from(cell.threads)
-            .ok()
-            .filter(|&threads| threads > 0)
-            .ok_or_else(|| unsupported(format!("threads cannot be {}", cell.threads)))?;
+        worker::check_drive(cell)?;
+        let threads = worker::threads(cell)?;
         Ok(Self {
             kind: kind(cell)?,
             tf32: cell.precision == Precision::Tf32,

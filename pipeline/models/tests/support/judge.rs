@@ -75,7 +75,7 @@ pub(crate) fn held_against(graph: &Graph, models: &[PathBuf], folder: &Path) -> 
 }
 
 /// The numpy recipe from the documentation of `fill`, so that it is held to its word.
-fn documented_recipe() -> String {
+pub(crate) fn documented_recipe() -> String {
     let documentation = include_str!("../../src/fill.rs");
     let lines = documentation
         .lines()

@@ -1,0 +1,41 @@
+//! What all workers that are driven from Rust ask of a cell, in the same words.
+
+use schema::{Boundary, Cell, HostLanguage, Outcome, OutcomeKind};
+
+fn unsupported(reason: impl Into<String>) -> Outcome {
+    Outcome::new(OutcomeKind::Unsupported, reason)
+}
+
+/// Checks that a cell is driven from Rust, runs in one process, and is timed step by step.
+///
+/// # Errors
+/// `unsupported`, with what it asks for instead.
+pub fn check_drive(cell: &Cell) -> Result<(), Outcome> {
+    if cell.host_language != HostLanguage::Rust {
+        return Err(unsupported("this worker is driven from Rust"));
+    }
+    if cell.world_size != 1 {
+        return Err(unsupported(format!(
+            "world_size is {}, not 1",
+            cell.world_size
+        )));
+    }
+    if cell.boundary != Boundary::Step {
+        return Err(unsupported(format!(
+            "boundary `{}` is not implemented; `step` is",
+            cell.boundary
+        )));
+    }
+    Ok(())
+}
+
+/// The number of threads of a cell, as the engine's library counts them.
+///
+/// # Errors
+/// `unsupported`: it is 0, or more than the library can be told.
+pub fn threads<T: TryFrom<u32>>(cell: &Cell) -> Result<T, Outcome> {
+    Some(cell.threads)
+        .filter(|&threads| threads > 0)
+        .and_then(|threads| T::try_from(threads).ok())
+        .ok_or_else(|| unsupported(format!("threads cannot be {}", cell.threads)))
+}
