@@ -5,21 +5,14 @@
 
 mod support;
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
-use photofinish_models::onnx::{File, ReadError};
-use schema::{
-    Graph,
-    graph::{Approximation, Fill, Op},
+use photofinish_models::onnx::File;
+use schema::graph::{Approximation, Fill, Op};
+use support::{
+    python,
+    users::{count, dims, error, read},
 };
-use support::{judge::documented_recipe, python};
-
-fn dims(sizes: &[(&str, u64)]) -> BTreeMap<String, u64> {
-    sizes
-        .iter()
-        .map(|&(name, size)| (name.to_owned(), size))
-        .collect()
-}
 
 /// The models of this opset, by name, in a folder of their own.
 fn exported(opset: u32) -> (tempfile::TempDir, Vec<String>) {
@@ -27,34 +20,6 @@ fn exported(opset: u32) -> (tempfile::TempDir, Vec<String>) {
     let opset = opset.to_string();
     let printed = python::run("exported.py", &[folder.path(), Path::new(&opset)]);
     (folder, serde_json::from_str(&printed).unwrap())
-}
-
-fn read(folder: &Path, name: &str, sizes: &[(&str, u64)]) -> Result<Graph, ReadError> {
-    let file = File::open(folder, &format!("{name}.onnx"))?;
-    let reading = file.read(&dims(sizes))?;
-    fs::write(
-        folder.join("graph.json"),
-        serde_json::to_vec(&reading.graph).unwrap(),
-    )
-    .unwrap();
-    reading
-        .write_weights(&mut fs::File::create(folder.join("weights")).unwrap())
-        .unwrap();
-    Ok(reading.graph)
-}
-
-/// The relative error of ONNX Runtime on the file against numpy on what was read.
-fn error(folder: &Path, name: &str) -> f64 {
-    fs::write(folder.join("recipe.py"), documented_recipe()).unwrap();
-    let paths = ["graph.json", "recipe.py", &format!("{name}.onnx")].map(|file| folder.join(file));
-    let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
-    let printed: serde_json::Value =
-        serde_json::from_str(&python::run("reference.py", &paths)).unwrap();
-    printed["errors"][0][0].as_f64().unwrap()
-}
-
-fn count(graph: &Graph, is: impl Fn(&Op) -> bool) -> usize {
-    graph.nodes.iter().filter(|node| is(&node.op)).count()
 }
 
 #[test]
@@ -83,7 +48,7 @@ fn what_is_read_computes_what_the_file_computes() {
                     "sound" => assert_eq!(count(&graph, |op| *op == Op::Silu), 1, "{what}"),
                     _ => {}
                 }
-                let error = error(folder.path(), &name);
+                let error = error(folder.path(), &name, &graph);
                 assert!(error < 1e-6, "{what}: {error:e}");
             }
         }

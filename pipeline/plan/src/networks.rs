@@ -169,12 +169,11 @@ impl Which {
         }
     }
 
-    /// Whether a factor says anything about it. The reader of users' files makes none of the
-    /// operators that have two forms.
+    /// Whether a factor says anything about it.
     pub(crate) fn is_concerned(&self, factor: &str) -> bool {
         match self {
             Self::Zoo(name) => models::zoo::is_concerned(name, factor),
-            Self::User(_) => !models::rewrite::is_about_operators(factor),
+            Self::User(model) => model.file.is_concerned(factor),
         }
     }
 }

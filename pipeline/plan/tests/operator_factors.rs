@@ -121,3 +121,47 @@ fn an_engine_s_own_form_of_an_operator_is_no_unfairness() {
         assert_eq!(plan.warnings.iter().find(unfair), None);
     }
 }
+
+/// What of a file of the user's can be spelt out is what the file has.
+#[test]
+fn a_factor_of_an_operator_is_about_the_users_files_that_have_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |model: &str, dims: &[(&str, u64)]| {
+        let dims = dims.iter().map(|&(name, size)| (name.to_owned(), size));
+        let graph = models::zoo::build(model, &dims.collect()).expect("a network");
+        let options = models::onnx::WriteOptions {
+            opset: 17,
+            precision: schema::Precision::Fp32,
+            external: None,
+            threshold: 0,
+        };
+        let written = models::onnx::write(&graph, &options).expect("a model");
+        std::fs::write(folder.path().join(format!("{model}.onnx")), written.model).expect("room");
+    };
+    write("lstm_lm", &[("batch", 1), ("seq", 3)]);
+    write("resnet18", &[("batch", 1), ("image", 32)]);
+    let text = "version: 1
+jobs:
+  - id: a
+    matrix:
+      model: [{ onnx: lstm_lm.onnx }, { onnx: resnet18.onnx }]
+      recurrent: [fused, unrolled]
+      engine: pytorch/eager
+";
+    let path = folder.path().join("jobs.yaml");
+    let file = ManifestFile::from_text(path.to_str().expect("UTF-8"), text).expect("sound YAML");
+    let plan = plan(&[file], &world_of_forms()).expect("a plan");
+    let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+    let told: BTreeSet<_> = cells
+        .map(|planned| {
+            let form = planned.cell.factors.get("recurrent").map(String::as_str);
+            (planned.cell.model.name.as_str(), form)
+        })
+        .collect();
+    let expected = [
+        ("lstm_lm.onnx", Some("fused")),
+        ("lstm_lm.onnx", Some("unrolled")),
+        ("resnet18.onnx", None),
+    ];
+    assert_eq!(told, BTreeSet::from(expected));
+}

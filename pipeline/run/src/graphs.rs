@@ -77,17 +77,25 @@ fn prepare(
     let mut prepared = BTreeMap::new();
     for PlannedCell { cell, .. } in cells {
         // The reference runs the network as the model has it.
-        for rewriting in [Rewriting::default(), asked(cell)] {
-            let count = prepared.len();
-            prepared
-                .entry((network(cell), rewriting))
-                .or_insert_with(|| match (cell.model.source, folder) {
-                    (ModelSource::Onnx, Some(folder)) => {
-                        let weights = folder.join(format!("weights-{count}"));
-                        from_file(cell, manifests, &weights)
-                    }
-                    _ => from_zoo(cell, rewriting),
-                });
+        let own = (network(cell), Rewriting::default());
+        if !prepared.contains_key(&own) {
+            let made = match (cell.model.source, folder) {
+                (ModelSource::Onnx, Some(folder)) => {
+                    let weights = folder.join(format!("weights-{}", prepared.len()));
+                    from_file(cell, manifests, &weights)
+                }
+                _ => from_zoo(cell),
+            };
+            prepared.insert(own, made);
+        }
+        let rewriting = asked(cell);
+        let asked = (own.0, rewriting);
+        if !prepared.contains_key(&asked)
+            && let Some(own) = prepared.get(&own)
+        {
+            let made = own.as_ref().map_err(Outcome::clone);
+            let made = made.and_then(|own| own.rewritten(rewriting));
+            prepared.insert(asked, made);
         }
     }
     prepared
@@ -97,19 +105,26 @@ fn network(cell: &Cell) -> Digest {
     Digest::of_value(&(&cell.model, &cell.dims, cell.mode))
 }
 
-/// What is spelt out for a cell. Of a file of the user's nothing is: the reader makes none of the
-/// operators that have two forms, whatever an engine's factors are by default.
+/// What is spelt out for a cell.
 fn asked(cell: &Cell) -> Rewriting {
-    match cell.model.source {
-        ModelSource::Zoo => Rewriting::asked_by(&cell.factors),
-        ModelSource::Onnx => Rewriting::default(),
+    Rewriting::asked_by(&cell.factors)
+}
+
+impl Prepared {
+    /// The network with more of it spelt out. The numbers stay where they are.
+    fn rewritten(&self, rewriting: Rewriting) -> Result<Self, Outcome> {
+        let graph = rewriting.apply(self.graph.clone()).map_err(unsupported)?;
+        let files = self.files.clone();
+        Ok(Self { graph, files })
     }
 }
 
-fn from_zoo(cell: &Cell, rewriting: Rewriting) -> Result<Prepared, Outcome> {
-    let graph = models::resolve(&cell.model, &cell.dims, cell.mode)
-        .and_then(|graph| rewriting.apply(graph))
-        .map_err(|error| Outcome::new(OutcomeKind::Unsupported, error.to_string()))?;
+fn unsupported(error: models::ModelError) -> Outcome {
+    Outcome::new(OutcomeKind::Unsupported, error.to_string())
+}
+
+fn from_zoo(cell: &Cell) -> Result<Prepared, Outcome> {
+    let graph = models::resolve(&cell.model, &cell.dims, cell.mode).map_err(unsupported)?;
     Ok(Prepared { graph, files: None })
 }
 
@@ -235,12 +250,54 @@ mod tests {
         assert_eq!((layers(&long.cell), layers(&own.cell)), (0, 2));
     }
 
+    /// As an engine that has no kernel for recurrent layers needs it.
     #[test]
-    fn a_file_of_the_user_s_has_one_form() {
+    fn a_file_of_the_user_s_is_spelt_out_over_the_same_numbers() {
+        let source = planned("unrolled").cell;
+        let graph = models::resolve(&source.model, &source.dims, source.mode).unwrap();
+        let options = onnx::WriteOptions {
+            opset: 21,
+            precision: Precision::Fp32,
+            external: None,
+            threshold: 0,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let written = onnx::write(&graph, &options).unwrap();
+        std::fs::write(folder.path().join("words.onnx"), written.model).unwrap();
+        let file = onnx::File::open(folder.path(), "words.onnx").unwrap();
         let mut planned = planned("unrolled");
-        assert_ne!(asked(&planned.cell), Rewriting::default());
-        planned.cell.model.source = ModelSource::Onnx;
-        assert_eq!(asked(&planned.cell), Rewriting::default());
+        planned.cell.model = Model {
+            name: "words.onnx".to_owned(),
+            source: ModelSource::Onnx,
+            graph: file.digest(),
+        };
+        planned.cell.dims = BTreeMap::from([("batch".to_owned(), 1)]);
+        let manifest = ManifestSource {
+            path: folder
+                .path()
+                .join("jobs.yaml")
+                .to_string_lossy()
+                .into_owned(),
+            text: String::new(),
+        };
+        let scratch = tempfile::tempdir().unwrap();
+        let cells = std::slice::from_ref(&planned);
+        let prepared = prepare(&[manifest], cells, Some(scratch.path()));
+        let get = |rewriting| {
+            let key = (network(&planned.cell), rewriting);
+            prepared.get(&key).unwrap().as_ref().unwrap()
+        };
+        let [own, long] = [Rewriting::default(), asked(&planned.cell)].map(get);
+        let layers = |prepared: &Prepared| {
+            let nodes = prepared.graph.nodes.iter();
+            nodes
+                .filter(|node| rewrite::decides(rewrite::RECURRENT, &node.op))
+                .count()
+        };
+        assert_eq!((layers(own), layers(long)), (2, 0));
+        let weights = |prepared: &Prepared| prepared.files.as_ref().unwrap().weights.clone();
+        assert_eq!(weights(own), weights(long));
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -89,10 +89,7 @@ impl Engine for OnnxRuntime {
             compile_ns: nanoseconds(compiled - written),
             threads: None,
             spin: spin(&configuration).to_owned(),
-            settings: settings(
-                &configuration,
-                model::own_file(load, configuration.precision),
-            ),
+            settings: settings(&configuration, model::own_file(load, &configuration)),
         };
         Ok((Box::new(session), report))
     }

@@ -47,7 +47,7 @@ pub(crate) enum Model {
 /// otherwise.
 pub(crate) fn of(load: &Load, configuration: &Configuration) -> Result<Model, Outcome> {
     let precision = configuration.precision;
-    if let Some(own) = own_file(load, precision) {
+    if let Some(own) = own_file(load, configuration) {
         return Ok(Model::File(own.to_owned()));
     }
     let numbers = Numbers::of(load)?;
@@ -64,10 +64,12 @@ pub(crate) fn of(load: &Load, configuration: &Configuration) -> Result<Model, Ou
     )
 }
 
-/// The user's own file, if it is run as it is: its floats have the cell's precision.
-pub(crate) fn own_file(load: &Load, precision: Precision) -> Option<&Path> {
+/// The user's own file, if it is run as it is: its floats have the cell's precision, and nothing of
+/// it is spelt out.
+pub(crate) fn own_file<'a>(load: &'a Load, configuration: &Configuration) -> Option<&'a Path> {
     let files = load.files.as_ref()?;
-    (files.precision == precision).then_some(files.onnx.as_path())
+    let as_it_is = files.precision == configuration.precision && !configuration.unrolls;
+    as_it_is.then_some(files.onnx.as_path())
 }
 
 /// Writes `graph` as ONNX: in memory, or to `scratch` where it is too large for one message.

@@ -243,6 +243,9 @@ pub(super) struct AttributeProto {
     pub(super) floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
     pub(super) ints: Vec<i64>,
+    /// Texts.
+    #[prost(bytes = "bytes", repeated, tag = "9")]
+    pub(super) strings: Vec<Bytes>,
     /// Tensors; not looked into.
     #[prost(bytes = "bytes", repeated, tag = "10")]
     pub(super) tensors: Vec<Bytes>,

@@ -28,8 +28,10 @@ mod linear;
 mod moves;
 mod open;
 mod outputs;
+mod recurrent;
 mod shapes;
 mod tensor;
+mod tidy;
 mod windows;
 
 use std::{
@@ -49,7 +51,8 @@ use thiserror::Error;
 
 use crate::{
     ModelError, infer,
-    onnx::proto::{GraphProto, ModelProto, TensorProto},
+    onnx::proto::{GraphProto, ModelProto, NodeProto, TensorProto},
+    rewrite,
 };
 use import::{Held, Import};
 use inputs::Inputs;
@@ -221,6 +224,17 @@ impl File {
     #[must_use]
     pub fn precision(&self) -> Precision {
         self.precision
+    }
+
+    /// Whether a factor says anything about it: the reader makes recurrent layers where the file
+    /// has them, and attention only in its parts.
+    #[must_use]
+    pub fn is_concerned(&self, factor: &str) -> bool {
+        let is_recurrent = |node: &NodeProto| matches!(node.op_type.as_str(), "LSTM" | "GRU");
+        match factor {
+            rewrite::RECURRENT => self.nodes.node.iter().any(is_recurrent),
+            _ => !rewrite::is_about_operators(factor),
+        }
     }
 
     /// Names of its dimensions: those that it leaves open by the words of manifests (`batch`,

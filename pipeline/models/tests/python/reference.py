@@ -206,7 +206,9 @@ def run(feeds, training=False, seen=None):
         y = apply(node["op"], [values[i] for i in node["inputs"]], training)
         values[node["outputs"][0]] = y
         if seen is not None:
-            seen[node["name"]] = float(np.sqrt((y.astype(np.float64) ** 2).mean()))
+            # What a mask hides is at minus infinity before a softmax.
+            finite = y[np.isfinite(y)].astype(np.float64)
+            seen[node["name"]] = float(np.sqrt((finite**2).mean()))
     return [values[o] for o in graph["outputs"]]
 
 

@@ -5,3 +5,4 @@
 pub(crate) mod judge;
 pub(crate) mod networks;
 pub(crate) mod python;
+pub(crate) mod users;

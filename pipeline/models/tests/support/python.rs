@@ -1,4 +1,4 @@
-//! A virtual environment that is made once and shared by all tests and test runs.
+//! Virtual environments that are made once and shared by all tests and test runs.
 
 use std::{
     fs::{self, File},
@@ -6,55 +6,110 @@ use std::{
     process::{Command, Output},
 };
 
-const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
+/// Where the Python packages of PyTorch are, from the root of the repository.
+const PYTORCH: &str = ".engines/python/pytorch";
+
+/// A virtual environment.
+struct Environment {
+    /// Its folder below the tests' own.
+    name: &'static str,
+    requirements: &'static str,
+    /// The installation whose packages are on the path as well.
+    on: Option<PathBuf>,
+}
 
 /// Runs a script of `tests/python` and returns what it printed.
 ///
 /// # Panics
 /// When the script fails: its own words are in the message.
 pub(crate) fn run(script: &str, arguments: &[&Path]) -> String {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python");
-    let mut command = Command::new(environment().join("bin/python3"));
-    // The numbers of one thread are enough, and other tests want the rest.
-    command
-        .env("OMP_NUM_THREADS", "1")
-        .env("OPENBLAS_NUM_THREADS", "1");
-    let output = finished(command.arg(scripts.join(script)).args(arguments));
-    String::from_utf8(output.stdout).expect("scripts print UTF-8")
+    let judges = Environment {
+        name: "models-python",
+        requirements: include_str!("../python/requirements.txt"),
+        on: None,
+    };
+    judges.run(script, arguments)
 }
 
-/// The environment, installed first if it is not there or not complete.
-fn environment() -> PathBuf {
-    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("models-python");
-    fs::create_dir_all(&root).expect("target can be written");
-    let lock = File::create(root.join("lock")).expect("target can be written");
-    lock.lock().expect("the environment can be locked");
+/// [`run`], with PyTorch and what it exports by.
+///
+/// # Panics
+/// When the script fails, or PyTorch is not installed.
+pub(crate) fn run_with_pytorch(script: &str, arguments: &[&Path]) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let exporters = Environment {
+        name: "models-exporters",
+        requirements: include_str!("../python/exporters.txt"),
+        on: Some(root.join(PYTORCH)),
+    };
+    exporters.run(script, arguments)
+}
 
-    let environment = root.join("environment");
-    let complete = root.join("complete");
-    if fs::read_to_string(&complete).is_ok_and(|installed| installed == REQUIREMENTS) {
-        return environment;
+impl Environment {
+    fn run(&self, script: &str, arguments: &[&Path]) -> String {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python");
+        let mut command = Command::new(self.folder().join("bin/python3"));
+        // The numbers of one thread are enough, and other tests want the rest.
+        command
+            .env("OMP_NUM_THREADS", "1")
+            .env("OPENBLAS_NUM_THREADS", "1");
+        let output = finished(command.arg(scripts.join(script)).args(arguments));
+        String::from_utf8(output.stdout).expect("scripts print UTF-8")
     }
-    let requirements = root.join("requirements.txt");
-    fs::write(&requirements, REQUIREMENTS).expect("target can be written");
-    finished(
-        Command::new("python3")
-            .args(["-m", "venv", "--clear"])
-            .arg(&environment),
-    );
-    let mut install = Command::new(environment.join("bin/python3"));
-    install.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--only-binary",
-        ":all:",
-        "--requirement",
-    ]);
-    finished(install.arg(&requirements));
-    fs::write(&complete, REQUIREMENTS).expect("target can be written");
-    environment
+
+    /// Its folder, installed first if it is not there or not complete.
+    fn folder(&self) -> PathBuf {
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(self.name);
+        fs::create_dir_all(&root).expect("target can be written");
+        let lock = File::create(root.join("lock")).expect("target can be written");
+        lock.lock().expect("the environment can be locked");
+
+        let (environment, complete) = (root.join("environment"), root.join("complete"));
+        let below = self.on.as_deref().map(Installation::at);
+        let packages = below.as_ref().map(|below| below.packages.as_path());
+        let wanted = format!("{}\n{packages:?}\n", self.requirements);
+        if fs::read_to_string(&complete).is_ok_and(|installed| installed == wanted) {
+            return environment;
+        }
+        let requirements = root.join("requirements.txt");
+        fs::write(&requirements, self.requirements).expect("target can be written");
+        let python = below.as_ref().map(|below| below.interpreter.clone());
+        let mut make = Command::new(python.unwrap_or_else(|| PathBuf::from("python3")));
+        finished(make.args(["-m", "venv", "--clear"]).arg(&environment));
+        let python = environment.join("bin/python3");
+        if let Some(packages) = packages {
+            let place = "import sysconfig; print(sysconfig.get_path('purelib'), end='')";
+            let place = finished(Command::new(&python).args(["-c", place])).stdout;
+            let place = PathBuf::from(String::from_utf8(place).expect("a path in UTF-8"));
+            let line = format!("{}\n", packages.display());
+            fs::write(place.join("pytorch.pth"), line).expect("target can be written");
+        }
+        let install = ["-m", "pip", "install", "--quiet", "--only-binary", ":all:"];
+        let mut install_all = Command::new(&python);
+        install_all.args(install).arg("--requirement");
+        finished(install_all.arg(&requirements));
+        fs::write(&complete, wanted).expect("target can be written");
+        environment
+    }
+}
+
+/// What `photofinish engines install` made.
+struct Installation {
+    packages: PathBuf,
+    interpreter: PathBuf,
+}
+
+impl Installation {
+    fn at(folder: &Path) -> Self {
+        let missing = "run `photofinish engines install pytorch` first: its packages are needed";
+        let folder = folder.canonicalize().expect(missing);
+        let record = fs::read_to_string(folder.join("complete.json")).expect(missing);
+        let record: serde_json::Value = serde_json::from_str(&record).expect(missing);
+        Self {
+            packages: folder.join("site-packages"),
+            interpreter: record["interpreter"].as_str().expect(missing).into(),
+        }
+    }
 }
 
 fn finished(command: &mut Command) -> Output {

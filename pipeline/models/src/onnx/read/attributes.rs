@@ -29,6 +29,16 @@ impl<'a> Attributes<'a> {
             .unwrap_or(default)
     }
 
+    /// A list of texts; what is no UTF-8 reads as nothing that anything is called.
+    pub(super) fn texts(&self, name: &str) -> Option<Vec<&'a str>> {
+        let texts = self.find(name)?.strings.iter();
+        Some(
+            texts
+                .map(|text| std::str::from_utf8(text).unwrap_or("?"))
+                .collect(),
+        )
+    }
+
     pub(super) fn ints(&self, name: &str) -> Option<&'a [i64]> {
         self.find(name).map(|given| given.ints.as_slice())
     }

@@ -60,7 +60,7 @@ impl Message {
             (Self::Model, 1..=3 | 20 | 25)
             | (Self::Graph, 2 | 15)
             | (Self::Node, 1..=4 | 7)
-            | (Self::Attribute, 1..=4 | 6 | 10 | 11 | 20 | 22 | 23)
+            | (Self::Attribute, 1..=4 | 6 | 9..=11 | 20 | 22 | 23)
             | (Self::Tensor, 2 | 4..=10 | 14)
             | (Self::Value | Self::TensorType, 1)
             | (Self::Leaf, _) => Field::Plain,

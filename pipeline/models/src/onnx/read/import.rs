@@ -1,6 +1,6 @@
 //! Node by node from ONNX's operators to those of the graph.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use schema::graph::{Approximation, ElementType, Input, Op, Role};
 
@@ -8,9 +8,9 @@ use super::{
     File, ReadError, Reading,
     attributes::Attributes,
     fold::{self, Budget},
-    fuse, linear, moves, shapes,
+    fuse, linear, moves, recurrent, shapes,
     tensor::{Constant, Kind},
-    windows,
+    tidy, windows,
 };
 use crate::{
     infer::{self, ValueType},
@@ -68,6 +68,8 @@ pub(super) struct Import<'a> {
     known: BTreeMap<(usize, Vec<u64>, u8), String>,
     /// Names of the file's tensors by their origin.
     names: HashMap<usize, String>,
+    /// Values that a node reads, or that leave the model.
+    used: HashSet<&'a str>,
     pub(super) taken: BTreeSet<String>,
     pub(super) budget: Budget,
     pub(super) inputs: Vec<Input>,
@@ -98,6 +100,8 @@ impl<'a> Import<'a> {
         let nodes = &file.nodes;
         let outputs = nodes.node.iter().flat_map(|node| &node.output);
         let names = file.initializers.keys().chain(outputs);
+        let read = nodes.node.iter().flat_map(|node| &node.input);
+        let leave = nodes.output.iter().map(|output| &output.name);
         let mut import = Self {
             file,
             nodes,
@@ -107,6 +111,7 @@ impl<'a> Import<'a> {
             parameters: BTreeMap::new(),
             known: BTreeMap::new(),
             names: HashMap::new(),
+            used: read.chain(leave).map(String::as_str).collect(),
             taken: names.cloned().collect(),
             budget: Budget::new(file.bytes),
             inputs: Vec::new(),
@@ -166,6 +171,7 @@ impl<'a> Import<'a> {
             self.node(here).map_err(unsupported)?;
         }
         let outputs = self.outputs()?;
+        tidy::tidy(&mut self, &outputs);
         fuse::fuse(&mut self, &outputs);
         let steps = fuse::lower(&mut self, &outputs)?;
         super::build(self, steps, outputs)
@@ -213,7 +219,7 @@ impl<'a> Import<'a> {
             return Ok(());
         }
         if let Some(extra) = node.output.iter().skip(1).find(|name| !name.is_empty())
-            && !matches!(node.op_type.as_str(), "Split" | "Dropout")
+            && !matches!(node.op_type.as_str(), "Split" | "Dropout" | "LSTM" | "GRU")
         {
             return Err(format!("its second output `{extra}` is not read"));
         }
@@ -235,6 +241,7 @@ impl<'a> Import<'a> {
             "GlobalAveragePool" => self.op(here, Op::GlobalAveragePool, inputs),
             "BatchNormalization" => linear::batch_norm(self, here, inputs),
             "LayerNormalization" => linear::layer_norm(self, here, inputs),
+            "LSTM" | "GRU" => recurrent::layer(self, here, inputs),
             "Gemm" => linear::gemm(self, here, inputs),
             "MatMul" => linear::matmul(self, here, inputs),
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Concat" | "Slice"
@@ -276,6 +283,19 @@ impl<'a> Import<'a> {
             }
             _ => Err("the graph has no such operator".to_owned()),
         }
+    }
+
+    /// Whether anything needs this output of the node.
+    pub(super) fn is_used(&self, here: Here<'_>, at: usize) -> bool {
+        let output = here.node.output.get(at).map(String::as_str);
+        output.is_some_and(|name| self.used.contains(name))
+    }
+
+    /// Weights that are made of the file's: a parameter of that name, trained as the file's are.
+    pub(super) fn weight(&mut self, here: Here<'_>, part: &str, weight: Constant) -> Value {
+        let name = self.fresh(&format!("{}.{part}", here.name()));
+        self.names.insert(weight.origin(), name);
+        Value::Known(weight)
     }
 
     /// One number.

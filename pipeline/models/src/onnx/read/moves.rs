@@ -121,9 +121,8 @@ fn slice(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> R
     for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
         let shape = import.shape_of(&x)?;
         let axis = shapes::axis(axis, shape.len())?;
-        if step != 1 {
-            return Err(format!("takes every {step}th element"));
-        }
+        let step = u64::try_from(step).ok().filter(|&step| step > 0);
+        let step = step.ok_or("takes elements from behind")?;
         let size = shape.get(axis).copied().unwrap_or(1);
         let at = |place: i64| {
             let size = size as i64;
@@ -134,9 +133,45 @@ fn slice(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> R
             };
             place.clamp(0, size) as u64
         };
-        x = part(import, here, x, axis, at(start), at(end))?;
+        let (start, end) = (at(start), at(end));
+        x = match end.saturating_sub(start).div_ceil(step) {
+            count @ 2.. if step > 1 => every(import, here, x, axis, start, count, step)?,
+            1 => part(import, here, x, axis, start, start + 1)?,
+            _ => part(import, here, x, axis, start, end)?,
+        };
     }
     import.give(here, 0, x)
+}
+
+/// Of an axis `count` elements, each `step` behind the one before: a column of a table whose rows
+/// are as long as a step.
+fn every(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    x: Value,
+    axis: usize,
+    start: u64,
+    count: u64,
+    step: u64,
+) -> Result<Value, String> {
+    let shape = import.shape_of(&x)?;
+    let size = shape.get(axis).copied().unwrap_or(1);
+    let span = count.saturating_mul(step);
+    let room = size.checked_sub(span);
+    let room = room.ok_or_else(|| format!("takes every {step}th of {size} elements"))?;
+    // The last step may reach beyond the axis: then the table begins before the first element.
+    let first = start.min(room);
+    let x = part(import, here, x, axis, first, first + span)?;
+    let (before, after) = shape.split_at_checked(axis).ok_or("has no such axis")?;
+    let after = after.get(1..).unwrap_or_default();
+    let reshaped = |import: &mut Import<'_>, x: Value, sizes: &[u64]| {
+        let shape = [before, sizes, after].concat();
+        import.between(here, "rows", Work::Op(Op::Reshape { shape }), &[Some(x)])
+    };
+    let table = reshaped(import, x, &[count, step])?;
+    let column = start - first;
+    let taken = part(import, here, table, axis + 1, column, column + 1)?;
+    reshaped(import, taken, &[count])
 }
 
 fn split(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {

@@ -1,4 +1,6 @@
-//! What a model makes: each output by a step of its own name, in the shape that the file declares.
+//! What a model makes: each output by a step of its own name, in the shape that it comes out. What
+//! the file says of it is not asked: PyTorch's exporters write wrong shapes there, which ONNX Runtime
+//! passes over, too.
 
 use schema::graph::Op;
 
@@ -7,7 +9,7 @@ use super::{
     attributes::Attributes,
     import::{Here, Import, Value, Work},
 };
-use crate::onnx::proto::{DimensionProto, NodeProto, ValueInfoProto};
+use crate::onnx::proto::NodeProto;
 
 /// Most outputs of a model: each is looked for among all.
 const MOST_OUTPUTS: usize = 1024;
@@ -28,7 +30,6 @@ impl Import<'_> {
             let value = self.values.get(name).cloned();
             let value = value.ok_or_else(|| wrong("is made by nothing".to_owned()))?;
             let shape = self.shape_of(&value).map_err(wrong)?;
-            check_declared(output, &shape).map_err(wrong)?;
             if !self.is_made_as(&value, name) {
                 let node = NodeProto {
                     op_type: "Identity".to_owned(),
@@ -79,27 +80,5 @@ impl Import<'_> {
             }
         }
         true
-    }
-}
-
-/// Whether an output has the shape that the file declares, where it declares one.
-fn check_declared(output: &ValueInfoProto, shape: &[u64]) -> Result<(), String> {
-    let tensor = output
-        .r#type
-        .as_ref()
-        .and_then(|of| of.tensor_type.as_ref());
-    let Some(declared) = tensor.and_then(|tensor| tensor.shape.as_ref()) else {
-        return Ok(());
-    };
-    let agrees = |(dim, size): (&DimensionProto, &u64)| {
-        dim.dim_value
-            .is_none_or(|declared| u64::try_from(declared) == Ok(*size))
-    };
-    if declared.dim.len() == shape.len() && declared.dim.iter().zip(shape).all(agrees) {
-        Ok(())
-    } else {
-        Err(format!(
-            "comes out as {shape:?}, which is not what the file declares"
-        ))
     }
 }

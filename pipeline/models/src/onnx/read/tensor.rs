@@ -1,6 +1,6 @@
 //! Tensors of a model: what is known of each beforehand, and its numbers once they are needed.
 
-use std::{fs::File, io, rc::Rc};
+use std::{fmt, fs::File, io, rc::Rc};
 
 use bytes::Bytes;
 use half::{bf16, f16};
@@ -105,8 +105,17 @@ impl Data {
     }
 }
 
+/// Without the numbers, which may be millions.
+impl fmt::Debug for Constant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Constant")
+            .field("kind", &self.kind)
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Where the numbers of a constant are.
-#[derive(Debug)]
 enum Source {
     /// In memory: a small one that was unpacked, or one that was computed.
     Data(Data),
@@ -119,7 +128,7 @@ enum Source {
 }
 
 /// A tensor whose numbers are fixed.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Constant {
     pub(super) kind: Kind,
     pub(super) shape: Vec<u64>,
