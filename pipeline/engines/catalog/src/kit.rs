@@ -49,6 +49,8 @@ pub(crate) struct BuiltIn {
 #[derive(Debug, Clone)]
 pub(crate) struct Recipe {
     pub(crate) lock: Lock,
+    /// The folder of the kit whose installation this one stands on.
+    pub(crate) base: Option<String>,
     /// Links below the installation, to paths among the packages.
     pub(crate) links: BTreeMap<String, String>,
     /// Small files below the installation, with their content.
@@ -128,6 +130,7 @@ struct EngineFile {
 #[serde(deny_unknown_fields)]
 struct InstallFile {
     requirements: Vec<String>,
+    base: Option<String>,
     #[expect(
         dead_code,
         reason = "read by the build script, which embeds the file it names"
@@ -175,6 +178,11 @@ impl Kit {
         if matches!(program, Program::Python(_)) && recipe.is_none() {
             // It says which Python runs the worker.
             return Err(wrong(String::from("a Python worker needs [install]")));
+        }
+        let base = recipe.as_ref().and_then(|recipe| recipe.base.as_ref());
+        if matches!(program, Program::Rust(_)) && base.is_some() {
+            // Nothing would tell it where its base's packages are.
+            return Err(wrong(String::from("a Rust worker stands on no other kit")));
         }
         Ok(Self {
             description,
@@ -242,12 +250,24 @@ impl Kit {
     /// The wheels that it is installed from; `None` where nothing is installed.
     #[must_use]
     pub fn lock(&self) -> Option<&Lock> {
+        self.recipe().map(|recipe| &recipe.lock)
+    }
+
+    pub(crate) fn recipe(&self) -> Option<&Recipe> {
         match &self.origin {
-            Origin::BuiltIn(BuiltIn {
-                recipe: Some(recipe),
-                ..
-            }) => Some(&recipe.lock),
-            _ => None,
+            Origin::BuiltIn(built_in) => built_in.recipe.as_ref(),
+            Origin::Registered(_) => None,
+        }
+    }
+
+    /// Gives what it is installed from another identity: one that includes its base's.
+    pub(crate) fn set_lock_digest(&mut self, digest: Digest) {
+        if let Origin::BuiltIn(BuiltIn {
+            recipe: Some(recipe),
+            ..
+        }) = &mut self.origin
+        {
+            recipe.lock.digest = digest;
         }
     }
 
@@ -300,6 +320,7 @@ fn recipe(install: InstallFile, lock: &str) -> Result<Recipe, String> {
     }
     Ok(Recipe {
         lock,
+        base: install.base,
         links: install.links,
         files: install.files,
     })

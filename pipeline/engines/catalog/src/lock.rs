@@ -13,7 +13,8 @@ pub use write::{WriteLock, write};
 /// The wheels of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lock {
-    /// Hash of the file's text: part of the installation's name and of every heat's key.
+    /// Hash of the file's text, and of its base's where its kit stands on another: part of the
+    /// installation's name and of every heat's key.
     pub digest: Digest,
     /// The pinned packages, in the file's order.
     pub pins: Vec<Pin>,
