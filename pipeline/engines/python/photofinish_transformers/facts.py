@@ -17,6 +17,10 @@ class Facts:
         self._graph = graph
         self._shapes = {parameter.name: parameter.shape for parameter in graph.parameters}
 
+    def has_head(self) -> bool:
+        """Whether the graph ends in logits, and not in hidden states."""
+        return "logits" in self._graph.outputs
+
     def shape(self, name: str, rank: int) -> Shape:
         """The shape of a parameter."""
         shape = self._shapes.get(name)

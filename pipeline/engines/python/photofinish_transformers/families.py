@@ -21,7 +21,6 @@ from transformers import (
 from photofinish_transformers import names
 from photofinish_transformers.facts import Facts
 from photofinish_transformers.names import Names
-from photofinish_worker.messages import Mode
 from photofinish_worker.outcome import unsupported
 
 
@@ -29,10 +28,12 @@ from photofinish_worker.outcome import unsupported
 class Family:
     """Networks of one architecture."""
 
-    configure: Callable[[Facts, Mode], PreTrainedConfig]
+    configure: Callable[[Facts], PreTrainedConfig]
     """The configuration whose network has the sizes of the graph."""
-    inference: type[PreTrainedModel]
-    training: type[PreTrainedModel]
+    headless: type[PreTrainedModel] | None
+    """The class whose outputs are hidden states, where the zoo has a graph of it."""
+    headed: type[PreTrainedModel]
+    """The class whose output are logits."""
     names: Names
     inputs: tuple[tuple[str, str], ...] = ()
     """Inputs that are called otherwise than in the graph."""
@@ -40,9 +41,13 @@ class Family:
     """Whether attention without a fused kernel computes its softmax in binary32, whatever the
     element type is."""
 
-    def model(self, mode: Mode) -> type[PreTrainedModel]:
+    def model(self, facts: Facts) -> type[PreTrainedModel]:
         """The class whose outputs are those of the graph."""
-        return self.inference if mode is Mode.INFERENCE else self.training
+        if facts.has_head():
+            return self.headed
+        if self.headless is None:
+            raise unsupported(f"{self.headed.__name__} gives logits, and the graph has none")
+        return self.headless
 
 
 def find(network: str) -> Family:
@@ -54,7 +59,7 @@ def find(network: str) -> Family:
     return family
 
 
-def _bert(facts: Facts, mode: Mode) -> PreTrainedConfig:
+def _bert(facts: Facts) -> PreTrainedConfig:
     vocabulary, hidden = facts.shape("embeddings.word_embeddings.weight", 2)
     return BertConfig(
         vocab_size=vocabulary,
@@ -71,11 +76,11 @@ def _bert(facts: Facts, mode: Mode) -> PreTrainedConfig:
         # No token is padding: the first row of the table learns as all others do.
         pad_token_id=None,
         use_cache=False,
-        **_classes(facts, mode),
+        **_classes(facts),
     )
 
 
-def _distilbert(facts: Facts, mode: Mode) -> PreTrainedConfig:
+def _distilbert(facts: Facts) -> PreTrainedConfig:
     vocabulary, hidden = facts.shape("embeddings.word_embeddings.weight", 2)
     return DistilBertConfig(
         vocab_size=vocabulary,
@@ -88,12 +93,11 @@ def _distilbert(facts: Facts, mode: Mode) -> PreTrainedConfig:
         seq_classif_dropout=facts.dropout("dropout"),
         attention_dropout=0.0,
         pad_token_id=None,
-        **_classes(facts, mode),
+        **_classes(facts),
     )
 
 
-def _gpt2(facts: Facts, mode: Mode) -> PreTrainedConfig:
-    del mode
+def _gpt2(facts: Facts) -> PreTrainedConfig:
     vocabulary, hidden = facts.shape("wte.weight", 2)
     dropout = facts.dropout()
     return GPT2Config(
@@ -113,8 +117,7 @@ def _gpt2(facts: Facts, mode: Mode) -> PreTrainedConfig:
     )
 
 
-def _vit(facts: Facts, mode: Mode) -> PreTrainedConfig:
-    del mode
+def _vit(facts: Facts) -> PreTrainedConfig:
     hidden, channels, patch, _ = facts.shape("embeddings.patch_embeddings.projection.weight", 4)
     patches = facts.shape("embeddings.position_embeddings", 3)[1] - 1
     side = round(patches**0.5)
@@ -131,13 +134,13 @@ def _vit(facts: Facts, mode: Mode) -> PreTrainedConfig:
         num_channels=channels,
         hidden_dropout_prob=facts.dropout(),
         attention_probs_dropout_prob=0.0,
-        **_classes(facts, Mode.TRAINING),
+        **_classes(facts),
     )
 
 
-def _classes(facts: Facts, mode: Mode) -> dict[str, int]:
+def _classes(facts: Facts) -> dict[str, int]:
     """The head's size, where the graph has one."""
-    if mode is Mode.INFERENCE:
+    if not facts.has_head():
         return {}
     return {"num_labels": facts.shape("classifier.weight", 2)[0]}
 
@@ -149,10 +152,10 @@ _FAMILIES = {
     "distilbert_base": Family(
         _distilbert, DistilBertModel, DistilBertForSequenceClassification, names.DISTILBERT
     ),
-    "gpt2": Family(_gpt2, GPT2LMHeadModel, GPT2LMHeadModel, names.GPT2),
+    "gpt2": Family(_gpt2, None, GPT2LMHeadModel, names.GPT2),
     "vit_b16": Family(
         _vit,
-        ViTForImageClassification,
+        None,
         ViTForImageClassification,
         names.VIT,
         (("input", "pixel_values"),),

@@ -79,11 +79,11 @@ def build(
         )
     trains = configuration.mode is Mode.TRAINING
     facts = Facts(graph)
-    settings = family.configure(facts, configuration.mode)
+    settings = family.configure(facts)
     settings._attn_implementation = configuration.attention
     # The numbers are ours: what the class would draw is not drawn.
     with at(configuration.network), no_init_weights():
-        model = family.model(configuration.mode)(settings)
+        model = family.model(facts)(settings)
         model.tie_weights()
     _check_norms(model, facts.epsilon())
     held = _fill(model, graph, family, maker)

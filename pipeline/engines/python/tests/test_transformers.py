@@ -118,6 +118,12 @@ class Agreement(unittest.TestCase):
                 told = Inference(graph, model, model, maker(), CPU).parity(0)
                 self.same(told, wanted, f"{name}, {attention}")
 
+    def test_a_graph_with_a_head_is_run_with_it_in_inference_too(self) -> None:
+        graph = architectures.bert(Mode.TRAINING)
+        model = built(graph, Mode.INFERENCE)
+        told = Inference(graph, model, model, maker(), CPU).parity(0)
+        self.same(told, expected(graph, Mode.INFERENCE), "bert with a head")
+
     def test_training_is_that_of_the_graph(self) -> None:
         for name, make in architectures.ALL.items():
             graph = make(Mode.TRAINING)
