@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from photofinish_pytorch.configuration import Common, factor, understand_common
 from photofinish_worker.messages import Cell, Mode, ModelSource
 from photofinish_worker.outcome import unsupported
@@ -16,12 +18,16 @@ IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}
 """Transformers' names of the forms of attention."""
 CHECKPOINTING = "gradient_checkpointing"
 ACCUMULATION = "gradient_accumulation"
+MIXED = "mixed_precision"
+"""Known to `model` alone: a Trainer wraps the model's `forward` for good."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration(Common):
     """A cell, understood."""
 
+    autocast: torch.dtype | None
+    """What operators compute in under autocast, with weights in binary32; `None` without."""
     network: str
     """The name of a network of the zoo."""
     attention: str
@@ -36,13 +42,14 @@ class Configuration(Common):
 
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
-    common = understand_common(cell, ENGINE, VARIANTS, (ATTENTION, CHECKPOINTING, ACCUMULATION))
+    by_trainer = cell.engine == f"{ENGINE}/{TRAINER}"
+    factors = (ATTENTION, CHECKPOINTING, ACCUMULATION, *(() if by_trainer else (MIXED,)))
+    common = understand_common(cell, ENGINE, VARIANTS, factors)
     if cell.model.source is not ModelSource.ZOO:
         raise unsupported(
             f"{cell.model.name} is a file: Transformers has no class for it; its networks of the "
             "zoo run here"
         )
-    by_trainer = cell.engine == f"{ENGINE}/{TRAINER}"
     if by_trainer and common.mode is Mode.INFERENCE:
         raise unsupported(f"{cell.engine} trains; for inference there is {ENGINE}/{MODEL}")
     checkpointing = factor(cell, CHECKPOINTING, ("off", "on")) == "on"
@@ -52,12 +59,18 @@ def understand(cell: Cell) -> Configuration:
     batch = cell.dims.get("batch", 1)
     if batch % accumulation:
         raise unsupported(f"a batch of {batch} cannot be split into {accumulation} equal parts")
+    mixed = not by_trainer and factor(cell, MIXED, ("off", "on")) == "on"
+    if mixed and common.element != torch.bfloat16:
+        raise unsupported(
+            f"`{MIXED}: on` keeps weights in fp32 and computes in bf16: ask for precision bf16"
+        )
     return Configuration(
-        common.element,
+        torch.float32 if mixed else common.element,
         common.tf32,
         common.threads,
         common.mode,
         common.optimizer,
+        autocast=common.element if mixed else None,
         network=cell.model.name,
         attention=IMPLEMENTATIONS[factor(cell, ATTENTION, tuple(IMPLEMENTATIONS))],
         checkpointing=checkpointing,

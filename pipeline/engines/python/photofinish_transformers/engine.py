@@ -80,6 +80,9 @@ def _settings(configuration: Configuration, built: Network) -> dict[str, str]:
         "class": type(model).__name__,
         "attn_implementation": configuration.attention,
     }
+    if configuration.autocast is not None:
+        cast = str(configuration.autocast).removeprefix("torch.")
+        settings["mixed precision"] = f"weights in float32, operators under autocast in {cast}"
     activation = getattr(model.config, "activation_function", None)
     if activation is not None:
         settings["activation"] = f"{activation}, as in the published configuration"

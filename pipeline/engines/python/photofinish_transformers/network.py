@@ -26,10 +26,16 @@ class Network:
     """A model on the device, with the parameters of a graph."""
 
     def __init__(
-        self, model: PreTrainedModel, held: dict[str, torch.Tensor], graph: Graph, family: Family
+        self,
+        model: PreTrainedModel,
+        held: dict[str, torch.Tensor],
+        graph: Graph,
+        family: Family,
+        autocast: torch.autocast | None,
     ) -> None:
         self.model = model
         self._held = held
+        self._autocast = autocast
         renamed = dict(family.inputs)
         self.inputs = tuple(renamed.get(fed.name, fed.name) for fed in graph.inputs)
         """What the model calls its inputs."""
@@ -55,8 +61,14 @@ class Network:
         *fed, dropout = arguments
         if self.model.training:
             self.drop(bool(dropout))
-        told = self.model(**dict(zip(self.inputs, fed, strict=True)))
-        return tuple(told[name] for name in self._outputs)
+        named = dict(zip(self.inputs, fed, strict=True))
+        if self._autocast is None:
+            told = self.model(**named)
+            return tuple(told[name] for name in self._outputs)
+        with self._autocast:
+            told = self.model(**named)
+        # As Accelerate gives them, so that the loss is computed in binary32.
+        return tuple(told[name].float() for name in self._outputs)
 
     def drop(self, dropout: bool) -> None:
         """Turns dropout on or off, and leaves all else that depends on training as it is."""
@@ -93,7 +105,10 @@ def build(
     model.train(trains)
     if configuration.checkpointing:
         model.activation_checkpointing_enable()
-    return Network(model, held, graph, family)
+    autocast = None
+    if configuration.autocast is not None:
+        autocast = torch.autocast(device.type, configuration.autocast)
+    return Network(model, held, graph, family, autocast)
 
 
 def _fill(

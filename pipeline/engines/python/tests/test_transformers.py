@@ -143,6 +143,31 @@ class Agreement(unittest.TestCase):
                     self.same(told, wanted, f"{name}, {factors}, by a Trainer: {by_trainer}")
 
 
+class MixedPrecision(unittest.TestCase):
+    def test_weights_and_gradients_are_wide_and_products_narrow(self) -> None:
+        graph = architectures.bert(Mode.TRAINING)
+        maker = Maker(CPU.device, torch.float32, False)
+        cell: dict[str, Any] = {
+            "mode": "training",
+            "optimizer": {"sgd": dataclasses.asdict(SGD)},
+            "precision": "bf16",
+        }
+        losses = {}
+        for mixed in ("on", "off"):
+            configuration = understood(**cell, factors={"mixed_precision": mixed})
+            self.assertEqual(configuration.element == torch.float32, mixed == "on")
+            if mixed == "off":
+                configuration = dataclasses.replace(configuration, element=torch.float32)
+            model = network.build(graph, configuration, maker, CPU.device)
+            session = Loop(graph, SGD, model, 1, maker, CPU)
+            losses[mixed] = session.parity(1).losses[0]
+            session.step()
+            weight = model.held["encoder.layer.0.intermediate.dense.weight"]
+            self.assertEqual(weight.dtype, torch.float32)
+        self.assertNotEqual(losses["on"], losses["off"])
+        self.assertAlmostEqual(losses["on"], losses["off"], delta=0.02 * losses["off"])
+
+
 class Steps(unittest.TestCase):
     def test_a_checkpointed_layer_is_computed_again(self) -> None:
         graph = architectures.bert(Mode.TRAINING)
@@ -256,6 +281,7 @@ class Cells(unittest.TestCase):
             ({"factors": {"attention": "flash"}}, "attention is `flash`"),
             ({"factors": {"layout": "nchw"}}, "factor `layout` is not known"),
             ({"factors": {"gradient_checkpointing": "on"}}, "are about training"),
+            ({"factors": {"mixed_precision": "on"}}, "ask for precision bf16"),
             (
                 {
                     **self.training,
