@@ -86,10 +86,7 @@ fn tools(packages: &[PathBuf]) -> Result<PathBuf, String> {
         "import sysconfig; print(sysconfig.get_path('purelib'))",
     ]);
     let site = text(&mut where_)?;
-    write(
-        &Path::new(&site).join("photofinish.pth"),
-        &folders,
-    )?;
+    write(&Path::new(&site).join("photofinish.pth"), &folders)?;
     write(&complete, &wanted)?;
     Ok(home)
 }
