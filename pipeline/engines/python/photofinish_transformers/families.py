@@ -3,20 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    BertModel,
-    DistilBertConfig,
-    DistilBertForSequenceClassification,
-    DistilBertModel,
-    GPT2Config,
-    GPT2LMHeadModel,
-    PreTrainedConfig,
-    PreTrainedModel,
-    ViTConfig,
-    ViTForImageClassification,
-)
+import transformers
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from photofinish_transformers import names
 from photofinish_transformers.facts import Facts
@@ -30,9 +18,9 @@ class Family:
 
     configure: Callable[[Facts], PreTrainedConfig]
     """The configuration whose network has the sizes of the graph."""
-    headless: type[PreTrainedModel] | None
+    headless: str | None
     """The class whose outputs are hidden states, where the zoo has a graph of it."""
-    headed: type[PreTrainedModel]
+    headed: str
     """The class whose output are logits."""
     names: Names
     inputs: tuple[tuple[str, str], ...] = ()
@@ -44,10 +32,16 @@ class Family:
     def model(self, facts: Facts) -> type[PreTrainedModel]:
         """The class whose outputs are those of the graph."""
         if facts.has_head():
-            return self.headed
+            return _class(self.headed)
         if self.headless is None:
-            raise unsupported(f"{self.headed.__name__} gives logits, and the graph has none")
-        return self.headless
+            raise unsupported(f"{self.headed} gives logits, and the graph has none")
+        return _class(self.headless)
+
+
+def _class(name: str) -> type[PreTrainedModel]:
+    """Imports the architecture's module, and no other's."""
+    found: type[PreTrainedModel] = getattr(transformers, name)
+    return found
 
 
 def find(network: str) -> Family:
@@ -61,7 +55,7 @@ def find(network: str) -> Family:
 
 def _bert(facts: Facts) -> PreTrainedConfig:
     vocabulary, hidden = facts.shape("embeddings.word_embeddings.weight", 2)
-    return BertConfig(
+    return transformers.BertConfig(
         vocab_size=vocabulary,
         hidden_size=hidden,
         num_hidden_layers=facts.layers("encoder.layer."),
@@ -82,7 +76,7 @@ def _bert(facts: Facts) -> PreTrainedConfig:
 
 def _distilbert(facts: Facts) -> PreTrainedConfig:
     vocabulary, hidden = facts.shape("embeddings.word_embeddings.weight", 2)
-    return DistilBertConfig(
+    return transformers.DistilBertConfig(
         vocab_size=vocabulary,
         dim=hidden,
         n_layers=facts.layers("transformer.layer."),
@@ -100,7 +94,7 @@ def _distilbert(facts: Facts) -> PreTrainedConfig:
 def _gpt2(facts: Facts) -> PreTrainedConfig:
     vocabulary, hidden = facts.shape("wte.weight", 2)
     dropout = facts.dropout()
-    return GPT2Config(
+    return transformers.GPT2Config(
         vocab_size=vocabulary,
         n_embd=hidden,
         n_layer=facts.layers("h."),
@@ -123,7 +117,7 @@ def _vit(facts: Facts) -> PreTrainedConfig:
     side = round(patches**0.5)
     if side * side != patches:
         raise unsupported(f"{patches} patches do not make a square image")
-    return ViTConfig(
+    return transformers.ViTConfig(
         hidden_size=hidden,
         num_hidden_layers=facts.layers("encoder.layer."),
         num_attention_heads=facts.heads(),
@@ -145,18 +139,18 @@ def _classes(facts: Facts) -> dict[str, int]:
     return {"num_labels": facts.shape("classifier.weight", 2)[0]}
 
 
-_BERT = Family(_bert, BertModel, BertForSequenceClassification, names.BERT)
+_BERT = Family(_bert, "BertModel", "BertForSequenceClassification", names.BERT)
 _FAMILIES = {
     "bert_tiny": _BERT,
     "bert_base": _BERT,
     "distilbert_base": Family(
-        _distilbert, DistilBertModel, DistilBertForSequenceClassification, names.DISTILBERT
+        _distilbert, "DistilBertModel", "DistilBertForSequenceClassification", names.DISTILBERT
     ),
-    "gpt2": Family(_gpt2, None, GPT2LMHeadModel, names.GPT2),
+    "gpt2": Family(_gpt2, None, "GPT2LMHeadModel", names.GPT2),
     "vit_b16": Family(
         _vit,
         None,
-        ViTForImageClassification,
+        "ViTForImageClassification",
         names.VIT,
         (("input", "pixel_values"),),
         narrow_softmax=True,
