@@ -11,17 +11,24 @@ use crate::command::{output, program, root, run, target};
 /// The folder of the workers that are written in Python.
 const WORKERS: &str = "pipeline/engines/python";
 
-/// The packages that `engines install` put in place for them.
-const PACKAGES: &str = ".engines/python/pytorch/site-packages";
+/// The packages that `engines install` put in place for them: PyTorch's, and those of a kit that stands
+/// on them.
+const PACKAGES: [&str; 2] = [
+    ".engines/python/pytorch/site-packages",
+    ".engines/python/transformers/site-packages",
+];
 
 /// Judges the workers that are written in Python and runs their tests. Needs their engine.
 ///
 /// # Errors
 /// When a judge is not content, or a test fails.
 pub(crate) fn check() -> Result<(), String> {
-    let packages = root().join(PACKAGES).canonicalize().map_err(|error| {
-        format!("{PACKAGES}: {error}: run `photofinish engines install pytorch`")
-    })?;
+    let found = PACKAGES.map(|packages| {
+        root().join(packages).canonicalize().map_err(|error| {
+            format!("{packages}: {error}: run `photofinish engines install transformers pytorch`")
+        })
+    });
+    let packages: Vec<PathBuf> = found.into_iter().collect::<Result<_, _>>()?;
     let tools = tools(&packages)?;
     let cache = target().join("python-cache");
     let tool = |name: &str| {
@@ -53,17 +60,21 @@ pub(crate) fn check() -> Result<(), String> {
     ]))
 }
 
-/// A Python with the judges, set up once, that finds the engine's packages as well.
-fn tools(packages: &Path) -> Result<PathBuf, String> {
+/// A Python with the judges, set up once, that finds the engines' packages as well.
+fn tools(packages: &[PathBuf]) -> Result<PathBuf, String> {
     let requirements = root().join(WORKERS).join("tests/requirements.txt");
     let wanted = read(&requirements)?;
     let home = target().join("python-tools");
     let complete = home.join("complete");
-    let wanted = format!("{wanted}\n{}\n", packages.display());
+    let folders: String = packages
+        .iter()
+        .map(|folder| format!("{}\n", folder.display()))
+        .collect();
+    let wanted = format!("{wanted}\n{folders}");
     if fs::read_to_string(&complete).is_ok_and(|installed| installed == wanted) {
         return Ok(home);
     }
-    let python = python_of(packages)?;
+    let python = python_of(packages.first().ok_or("no engine's packages")?)?;
     run(program(python).args(["-m", "venv", "--clear"]).arg(&home))?;
     run(program(home.join("bin/python3"))
         .args(["-m", "pip", "install", "--quiet", "--only-binary", ":all:"])
@@ -75,10 +86,7 @@ fn tools(packages: &Path) -> Result<PathBuf, String> {
         "import sysconfig; print(sysconfig.get_path('purelib'))",
     ]);
     let site = text(&mut where_)?;
-    write(
-        &Path::new(&site).join("photofinish.pth"),
-        &format!("{}\n", packages.display()),
-    )?;
+    write(&Path::new(&site).join("photofinish.pth"), &folders)?;
     write(&complete, &wanted)?;
     Ok(home)
 }

@@ -72,7 +72,7 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
 }
 
 /// What the short form drives through the protocol: all but `pytorch/compiled`, whose every launch
-/// compiles.
+/// compiles, and the kits that stand on `pytorch/python-eager` and share its loop.
 const QUICK_TO_START: [&str; 4] = [
     "onnxruntime",
     "pytorch/eager",

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use schema::{EngineVariant, Mode};
+use models::ModelError;
+use schema::{EngineVariant, Graph, Mode};
 use worker::{
     conformance::{self, Check, CheckResult, ConformanceReport, Subject},
     host::Limits,
@@ -12,6 +13,9 @@ use crate::{failure::Failure, session::Session};
 
 /// How long a worker may take for one answer; compiling a network for the first time is the longest.
 const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The network that most engines run.
+const NETWORK: &str = "resnet18";
 
 /// Checks the workers of engines, or of single variants; without any, of all that can run here.
 pub(crate) fn check(session: &Session, wanted: &[String]) -> Result<(), Failure> {
@@ -58,8 +62,9 @@ fn check_one(session: &Session, wanted: &EngineVariant) -> Result<ConformanceRep
         .iter()
         .find(|engine| engine.name == wanted.engine)
         .ok_or_else(|| Failure::usage(format!("unknown engine: {}", wanted.engine)))?;
-    let dims = BTreeMap::from([("batch".to_owned(), 2), ("image".to_owned(), 32)]);
-    let graph = models::zoo::build_for("resnet18", &dims, Mode::Training)
+    let kit = catalog.kit(wanted);
+    let network = kit.and_then(catalog::Kit::checked_with).unwrap_or(NETWORK);
+    let (dims, graph) = small(network)
         .map_err(|error| Failure::internal(format!("failed to build the test network: {error}")))?;
     let subject = Subject {
         command: &command,
@@ -74,6 +79,23 @@ fn check_one(session: &Session, wanted: &EngineVariant) -> Result<ConformanceRep
     Ok(conformance::check(&subject, &session.interrupt, |check| {
         session.printer.human(&line(check));
     }))
+}
+
+/// A network of the zoo at sizes that take little time.
+fn small(network: &str) -> Result<(BTreeMap<String, u64>, Graph), ModelError> {
+    let names = models::zoo::resolve_dims(network, &BTreeMap::new())?.into_keys();
+    let dims = names
+        .map(|name| {
+            let size = match name.as_str() {
+                "batch" => 2,
+                "image" => 32,
+                _ => 8,
+            };
+            (name, size)
+        })
+        .collect();
+    let graph = models::zoo::build_for(network, &dims, Mode::Training)?;
+    Ok((dims, graph))
 }
 
 fn line(check: &Check) -> String {

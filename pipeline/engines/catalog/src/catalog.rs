@@ -9,10 +9,10 @@ use schema::{Availability, EngineDescription, EngineVariant, Outcome, OutcomeKin
 use worker::WorkerCommand;
 
 use crate::{
-    CatalogError, InstallObserver, Kit, Settings, builtin,
-    complete::{self, Depth, Found},
+    CatalogError, InstallObserver, Kit, Settings, base, builtin,
+    complete::{self, Depth, Found, Wanted},
     install,
-    kit::{BuiltIn, Origin, Program, Recipe},
+    kit::{BuiltIn, Origin, Program},
     merge,
     place::Place,
     python, registered,
@@ -81,6 +81,7 @@ impl Catalog {
     pub fn with_kits(mut kits: Vec<Kit>, settings: &Settings) -> Result<Self, CatalogError> {
         registered::register(&mut kits, settings)?;
         kits.sort_by(|one, other| one.name().cmp(other.name()));
+        base::settle(&mut kits)?;
         Ok(Self {
             engines: merge::engines(&kits)?,
             kits,
@@ -165,8 +166,7 @@ impl Catalog {
             Found::Whole => EngineState::Installed { path: place.home() },
             Found::Broken(what) => EngineState::Broken { what },
             Found::Nothing => {
-                let (download_bytes, disk_bytes) =
-                    install::sizes_ahead(lock, &place, &self.settings);
+                let (download_bytes, disk_bytes) = self.sizes_ahead(kit);
                 EngineState::NotInstalled {
                     download_bytes,
                     disk_bytes,
@@ -175,9 +175,24 @@ impl Catalog {
         }
     }
 
+    /// What installing a kit would download, and take on the disk, in bytes; its base included, as
+    /// far as they are not there.
+    fn sizes_ahead(&self, kit: &Kit) -> (u64, u64) {
+        let parts = std::iter::once(kit).chain(base::of(&self.kits, kit));
+        let missing = parts.filter(|part| self.look_alone(part, Depth::Quick) != Found::Whole);
+        missing
+            .filter_map(|part| {
+                let lock = part.lock()?;
+                let place = Place::of(part, lock, &self.settings);
+                Some(install::sizes_ahead(lock, &place, &self.settings))
+            })
+            .fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+    }
+
     /// Installs what is not installed, and mends that of whose files one is missing or of the wrong
     /// size. Does nothing where all is in place. Each word names an engine, with all of its kits
-    /// (`pytorch`), or a variant, with the kit that runs it (`pytorch/eager`).
+    /// (`pytorch`), or a variant, with the kit that runs it (`pytorch/eager`); what a kit stands on is
+    /// installed before it.
     ///
     /// # Errors
     /// The first kit's that could not be installed; the others before it are in place.
@@ -207,9 +222,29 @@ impl Catalog {
         depth: Depth,
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        self.named(words)?
-            .into_iter()
-            .try_for_each(|kit| install::install(kit, &self.settings, depth, observer))
+        let mut wanted: Vec<&Kit> = Vec::new();
+        for kit in self.named(words)? {
+            for part in base::of(&self.kits, kit).into_iter().chain([kit]) {
+                if !wanted.iter().any(|&known| std::ptr::eq(known, part)) {
+                    wanted.push(part);
+                }
+            }
+        }
+        wanted.into_iter().try_for_each(|kit| {
+            let python = self.base_python(kit);
+            install::install(kit, python.as_deref(), &self.settings, depth, observer)
+        })
+    }
+
+    /// Where the packages are that a kit stands on.
+    fn base_place(&self, kit: &Kit) -> Option<Place> {
+        let base = base::of(&self.kits, kit)?;
+        Some(Place::of(base, base.lock()?, &self.settings))
+    }
+
+    /// The Python that what a kit stands on is installed for.
+    fn base_python(&self, kit: &Kit) -> Option<PathBuf> {
+        complete::interpreter(&self.base_place(kit)?.home())
     }
 
     /// Builds the workers of installed kits when photofinish runs from its checkout. Cargo is not
@@ -324,7 +359,9 @@ impl Catalog {
         };
         match (&built_in.program, &place) {
             (Program::Python(program), Some(place)) => {
-                workers::python::command(program, kit.worker(), place, env).ok_or_else(unbuilt)
+                let base = self.base_place(kit);
+                workers::python::command(program, kit.worker(), place, base.as_ref(), env)
+                    .ok_or_else(unbuilt)
             }
             (Program::Python(_), None) => Err(unbuilt()),
             (Program::Rust(program), _) => {
@@ -339,16 +376,28 @@ impl Catalog {
         }
     }
 
+    /// Looks at a kit's installation, and at what it stands on.
     fn look(&self, kit: &Kit, depth: Depth) -> Found {
-        let Origin::BuiltIn(BuiltIn {
-            recipe: Some(Recipe { lock, .. }),
-            ..
-        }) = kit.origin()
-        else {
+        match (self.look_alone(kit, depth), base::of(&self.kits, kit)) {
+            (Found::Whole, Some(base)) => match self.look_alone(base, depth) {
+                Found::Broken(what) => Found::Broken(format!("{}: {what}", base.label())),
+                found => found,
+            },
+            (found, _) => found,
+        }
+    }
+
+    fn look_alone(&self, kit: &Kit, depth: Depth) -> Found {
+        let Some(lock) = kit.lock() else {
             return Found::Whole;
         };
         let home = Place::of(kit, lock, &self.settings).home();
-        complete::look(&home, lock.digest, depth, &mut |_| true).unwrap_or(Found::Nothing)
+        let python = self.base_python(kit);
+        let wanted = Wanted {
+            lock: lock.digest,
+            python: python.as_deref(),
+        };
+        complete::look(&home, wanted, depth, &mut |_| true).unwrap_or(Found::Nothing)
     }
 
     /// The environment variables of a worker: paths among its packages, and where the dynamic

@@ -77,6 +77,15 @@ pub(crate) enum Found {
     Broken(String),
 }
 
+/// What an installation must be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// Hash of the lock file.
+    pub(crate) lock: Digest,
+    /// The Python that it must be made for, where it stands on what is made for that.
+    pub(crate) python: Option<&'a Path>,
+}
+
 /// Called with the number of bytes just read; answers whether to go on.
 pub(crate) type Progress<'a> = dyn FnMut(u64) -> bool + 'a;
 
@@ -86,14 +95,14 @@ pub(crate) type Progress<'a> = dyn FnMut(u64) -> bool + 'a;
 /// Only when `progress` said to stop.
 pub(crate) fn look(
     home: &Path,
-    lock: Digest,
+    wanted: Wanted<'_>,
     depth: Depth,
     progress: &mut Progress<'_>,
 ) -> Result<Found, CatalogError> {
     if fs::symlink_metadata(home).is_err() {
         return Ok(Found::Nothing);
     }
-    match check(home, lock, depth, progress) {
+    match check(home, wanted, depth, progress) {
         Ok(()) => Ok(Found::Whole),
         Err(Flaw::Interrupted) => Err(CatalogError::Interrupted),
         Err(Flaw::What(what)) => Ok(Found::Broken(what)),
@@ -117,15 +126,29 @@ enum Flaw {
     Interrupted,
 }
 
-fn check(home: &Path, lock: Digest, depth: Depth, progress: &mut Progress<'_>) -> Result<(), Flaw> {
+fn check(
+    home: &Path,
+    wanted: Wanted<'_>,
+    depth: Depth,
+    progress: &mut Progress<'_>,
+) -> Result<(), Flaw> {
     let flaw = |what: String| Flaw::What(what);
     let (complete, _) = read::<Complete>(&home.join(COMPLETE)).map_err(flaw)?;
-    if complete.version != VERSION || complete.lock != lock {
+    if complete.version != VERSION || complete.lock != wanted.lock {
         return Err(flaw(format!("{COMPLETE} speaks of another installation")));
     }
     let interpreter = complete.interpreter.as_ref();
     if let Some(python) = interpreter.filter(|python| !is_program(python)) {
         return Err(flaw(format!("its Python, {}, is gone", python.display())));
+    }
+    if let Some(python) = wanted
+        .python
+        .filter(|&it| interpreter.is_none_or(|own| own != it))
+    {
+        return Err(flaw(format!(
+            "what it stands on runs on {}, and it was made for another Python",
+            python.display()
+        )));
     }
     for link in complete.links.keys() {
         if !home.join(link).exists() {

@@ -9,7 +9,7 @@ use nix::sys::statvfs::statvfs;
 
 use crate::{
     CatalogError, InstallEvent, InstallObserver, Kit, Python, Settings,
-    complete::{self, Depth, Found, Installed},
+    complete::{self, Depth, Found, Installed, Wanted},
     download::Downloads,
     guard::Guard,
     kit::{BuiltIn, Origin, Program, Recipe},
@@ -18,9 +18,11 @@ use crate::{
     unpack,
 };
 
-/// Sees to it that a kit is in place and passes the check of this depth.
+/// Sees to it that a kit is in place and passes the check of this depth; `base_python` is the Python
+/// that its base was installed for, where it stands on one.
 pub(crate) fn install(
     kit: &Kit,
+    base_python: Option<&Path>,
     settings: &Settings,
     depth: Depth,
     observer: &mut dyn InstallObserver,
@@ -39,7 +41,11 @@ pub(crate) fn install(
         return Ok(());
     };
     let place = Place::of(kit, &recipe.lock, settings);
-    if is_whole(name, recipe, &place, depth, observer)? {
+    let wanted = Wanted {
+        lock: recipe.lock.digest,
+        python: base_python,
+    };
+    if look(name, wanted, &place, depth, observer)? == Found::Whole {
         observer.event(ready);
         return Ok(());
     }
@@ -52,7 +58,7 @@ pub(crate) fn install(
     fs::create_dir_all(place.staging()).map_err(CatalogError::io("make", place.staging()))?;
     let _guard = Guard::take(&place.guard(), name, observer)?;
     // Whoever held the guard before may have done the work.
-    match look(name, recipe, &place, depth, observer)? {
+    match look(name, wanted, &place, depth, observer)? {
         Found::Whole => {
             observer.event(ready);
             return Ok(());
@@ -71,6 +77,7 @@ pub(crate) fn install(
         recipe,
         place: &place,
         settings,
+        base_python,
         runs_python: matches!(program, Program::Python(_)),
     }
     .make(observer)?;
@@ -87,19 +94,9 @@ pub(crate) fn foreign_platform() -> Option<String> {
     (!ours).then(|| format!("{} {}", std::env::consts::OS, std::env::consts::ARCH))
 }
 
-fn is_whole(
-    name: &str,
-    recipe: &Recipe,
-    place: &Place,
-    depth: Depth,
-    observer: &mut dyn InstallObserver,
-) -> Result<bool, CatalogError> {
-    Ok(look(name, recipe, place, depth, observer)? == Found::Whole)
-}
-
 fn look(
     name: &str,
-    recipe: &Recipe,
+    wanted: Wanted<'_>,
     place: &Place,
     depth: Depth,
     observer: &mut dyn InstallObserver,
@@ -116,9 +113,7 @@ fn look(
         total_bytes,
         observer,
     };
-    complete::look(&home, recipe.lock.digest, depth, &mut |bytes| {
-        checked.add(bytes)
-    })
+    complete::look(&home, wanted, depth, &mut |bytes| checked.add(bytes))
 }
 
 /// Removes what interrupted attempts left. Only called while the guard is held; an attempt of
@@ -187,13 +182,14 @@ struct Installation<'a> {
     recipe: &'a Recipe,
     place: &'a Place,
     settings: &'a Settings,
+    base_python: Option<&'a Path>,
     /// Whether its worker needs the Python whose wheels are taken.
     runs_python: bool,
 }
 
 impl Installation<'_> {
     fn make(&self, observer: &mut dyn InstallObserver) -> Result<(), CatalogError> {
-        let python = Python::find(self.settings, observer)?;
+        let python = self.python(observer)?;
         let wheels = self
             .recipe
             .lock
@@ -220,6 +216,20 @@ impl Installation<'_> {
         self.move_in(staging, &home)?;
         self.drop_wheels(&wheels);
         Ok(())
+    }
+
+    /// The Python to take wheels for: the base's, whose packages the worker imports as well.
+    fn python(&self, observer: &mut dyn InstallObserver) -> Result<Python, CatalogError> {
+        match self.base_python {
+            None => Python::find(self.settings, observer),
+            Some(python) => {
+                let settings = Settings {
+                    python: Some(python.to_owned()),
+                    ..self.settings.clone()
+                };
+                Python::find(&settings, observer)
+            }
+        }
     }
 
     /// Tells what is ahead, and refuses what the disk cannot hold.

@@ -19,6 +19,7 @@ pub struct Kit {
     /// The engine, with the variants of this kit alone.
     description: EngineDescription,
     worker: Digest,
+    checked_with: Option<String>,
     origin: Origin,
 }
 
@@ -49,6 +50,8 @@ pub(crate) struct BuiltIn {
 #[derive(Debug, Clone)]
 pub(crate) struct Recipe {
     pub(crate) lock: Lock,
+    /// The folder of the kit whose installation this one stands on.
+    pub(crate) base: Option<String>,
     /// Links below the installation, to paths among the packages.
     pub(crate) links: BTreeMap<String, String>,
     /// Small files below the installation, with their content.
@@ -118,6 +121,8 @@ struct EngineFile {
     title: String,
     version: String,
     summary: String,
+    /// The network of the zoo that `engines check` loads, where the usual one does not run.
+    checked_with: Option<String>,
     worker: WorkerFile,
     install: Option<InstallFile>,
     variants: Vec<VariantDescription>,
@@ -128,6 +133,7 @@ struct EngineFile {
 #[serde(deny_unknown_fields)]
 struct InstallFile {
     requirements: Vec<String>,
+    base: Option<String>,
     #[expect(
         dead_code,
         reason = "read by the build script, which embeds the file it names"
@@ -176,11 +182,17 @@ impl Kit {
             // It says which Python runs the worker.
             return Err(wrong(String::from("a Python worker needs [install]")));
         }
+        let base = recipe.as_ref().and_then(|recipe| recipe.base.as_ref());
+        if matches!(program, Program::Rust(_)) && base.is_some() {
+            // Nothing would tell it where its base's packages are.
+            return Err(wrong(String::from("a Rust worker stands on no other kit")));
+        }
         Ok(Self {
             description,
             worker: worker
                 .parse()
                 .map_err(|_| wrong(String::from("no worker digest")))?,
+            checked_with: file.checked_with,
             origin: Origin::BuiltIn(BuiltIn {
                 folder: folder.to_owned(),
                 program,
@@ -199,6 +211,7 @@ impl Kit {
         Self {
             description,
             worker,
+            checked_with: None,
             origin: Origin::Registered(command),
         }
     }
@@ -242,12 +255,24 @@ impl Kit {
     /// The wheels that it is installed from; `None` where nothing is installed.
     #[must_use]
     pub fn lock(&self) -> Option<&Lock> {
+        self.recipe().map(|recipe| &recipe.lock)
+    }
+
+    pub(crate) fn recipe(&self) -> Option<&Recipe> {
         match &self.origin {
-            Origin::BuiltIn(BuiltIn {
-                recipe: Some(recipe),
-                ..
-            }) => Some(&recipe.lock),
-            _ => None,
+            Origin::BuiltIn(built_in) => built_in.recipe.as_ref(),
+            Origin::Registered(_) => None,
+        }
+    }
+
+    /// Gives what it is installed from another identity: one that includes its base's.
+    pub(crate) fn set_lock_digest(&mut self, digest: Digest) {
+        if let Origin::BuiltIn(BuiltIn {
+            recipe: Some(recipe),
+            ..
+        }) = &mut self.origin
+        {
+            recipe.lock.digest = digest;
         }
     }
 
@@ -255,6 +280,12 @@ impl Kit {
     #[must_use]
     pub fn worker(&self) -> Digest {
         self.worker
+    }
+
+    /// The network of the zoo by which its worker's protocol is checked, where it does not run any.
+    #[must_use]
+    pub fn checked_with(&self) -> Option<&str> {
+        self.checked_with.as_deref()
     }
 
     pub(crate) fn origin(&self) -> &Origin {
@@ -300,6 +331,7 @@ fn recipe(install: InstallFile, lock: &str) -> Result<Recipe, String> {
     }
     Ok(Recipe {
         lock,
+        base: install.base,
         links: install.links,
         files: install.files,
     })

@@ -7,7 +7,8 @@
 //! they stand ([`Catalog::state`]), and how their worker is started ([`Catalog::command`]).
 //! [`Catalog::install`] brings the runtime into the user's cache, and [`Catalog::build_workers`]
 //! builds the workers when photofinish runs from its checkout; workers written in Python come with
-//! the program and are put in place.
+//! the program and are put in place. A kit may stand on the installation of another, and add a few
+//! packages to it.
 //!
 //! To add an engine, add a folder with a worker's package and an `engine.toml`, and write its lock
 //! file: `cargo run -p photofinish-catalog --example lock -- <folder>`. The same command updates a
@@ -27,6 +28,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod base;
 mod builtin;
 mod catalog;
 mod child;

@@ -13,7 +13,8 @@ pub use write::{WriteLock, write};
 /// The wheels of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lock {
-    /// Hash of the file's text: part of the installation's name and of every heat's key.
+    /// Hash of the file's text, and of its base's where its kit stands on another: part of the
+    /// installation's name and of every heat's key.
     pub digest: Digest,
     /// The pinned packages, in the file's order.
     pub pins: Vec<Pin>,
@@ -117,13 +118,24 @@ impl Wheel {
     /// Whether it runs on the CPython of this tag, for example `cp312`.
     #[must_use]
     pub fn fits(&self, tag: &str) -> bool {
-        // PyPA specification "Binary distribution format": the third part from the end of
+        // PyPA specification "Binary distribution format": the parts before the last of
         // `name-version[-build]-python-abi-platform.whl`.
-        self.file
-            .rsplit('-')
-            .nth(2)
-            .is_some_and(|pythons| pythons.split('.').any(|one| one == tag || one == "py3"))
+        let mut parts = self.file.rsplit('-').skip(1);
+        let (Some(abis), Some(pythons)) = (parts.next(), parts.next()) else {
+            return false;
+        };
+        // CPython's stable interface: what is built for one version runs on all later ones.
+        let stable = abis.split('.').any(|abi| abi == "abi3");
+        let ours = minor(tag);
+        let since = |one: &str| stable && minor(one).zip(ours).is_some_and(|(it, ours)| it <= ours);
+        let mut pythons = pythons.split('.');
+        pythons.any(|one| one == tag || one == "py3" || since(one))
     }
+}
+
+/// The minor version of a tag of CPython 3: 12 for `cp312`.
+fn minor(tag: &str) -> Option<u32> {
+    tag.strip_prefix("cp3")?.parse().ok()
 }
 
 /// A comment that describes a wheel: `file download_bytes unpacked_bytes sha256`.
@@ -196,6 +208,25 @@ mod tests {
             "one 1.0 is not locked for cp314"
         );
         assert_eq!(lock.largest_bytes(), (17, 40));
+    }
+
+    #[test]
+    fn a_wheel_of_the_stable_interface_fits_that_python_and_later_ones() {
+        let fits = |file: &str, tag| {
+            let wheel = Wheel {
+                file: file.to_owned(),
+                download_bytes: 1,
+                unpacked_bytes: 1,
+                sha256: Digest::of_bytes(b""),
+            };
+            wheel.fits(tag)
+        };
+        let stable = "one-1.0-cp312-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.whl";
+        assert!(!fits(stable, "cp311"));
+        assert!(fits(stable, "cp312") && fits(stable, "cp313"));
+        let own = "one-1.0-cp311-cp311-manylinux_2_17_x86_64.whl";
+        assert!(fits(own, "cp311") && !fits(own, "cp312"));
+        assert!(fits("one-1.0-cp36-abi3-linux_x86_64.whl", "cp313"));
     }
 
     #[test]

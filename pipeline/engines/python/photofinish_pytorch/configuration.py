@@ -36,28 +36,54 @@ _ELEMENTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
-    """A cell, understood."""
+class Common:
+    """What a cell asks of PyTorch, whoever calls it."""
 
     element: torch.dtype
     """Element type of weights and activations."""
     tf32: bool
     """Whether products of binary32 may be rounded to TF32."""
-    channels_last: bool
-    """Whether images lie in memory with channels last."""
     threads: int
     """Threads of one operator."""
     mode: Mode
     optimizer: Optimizer | None
+    """`None` in inference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration(Common):
+    """A cell, understood."""
+
+    channels_last: bool
+    """Whether images lie in memory with channels last."""
     compile_mode: str | None
     """What `torch.compile` optimises for; `None` without it."""
 
 
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
-    engine, _, variant = cell.engine.partition("/")
-    if engine != ENGINE or variant not in VARIANTS:
-        known = " and ".join(f"{ENGINE}/{name}" for name in VARIANTS)
+    compiles = cell.engine == f"{ENGINE}/{COMPILED}"
+    known_factors = (LAYOUT, *FORMS, *((COMPILE_MODE,) if compiles else ()))
+    common = understand_common(cell, ENGINE, VARIANTS, known_factors)
+    return Configuration(
+        common.element,
+        common.tf32,
+        common.threads,
+        common.mode,
+        common.optimizer,
+        channels_last=factor(cell, LAYOUT, LAYOUTS) == "channels_last",
+        compile_mode=factor(cell, COMPILE_MODE, COMPILE_MODES) if compiles else None,
+    )
+
+
+def understand_common(
+    cell: Cell, engine: str, variants: tuple[str, ...], known_factors: tuple[str, ...]
+) -> Common:
+    """What `cell` asks of PyTorch itself, if it is for one of these variants and has no other
+    factors than these."""
+    named, _, variant = cell.engine.partition("/")
+    if named != engine or variant not in variants:
+        known = " and ".join(f"{engine}/{name}" for name in variants)
         raise unsupported(f"this worker runs {known}, not {cell.engine}")
     if cell.host_language is not HostLanguage.PYTHON:
         raise unsupported("this worker is driven from Python")
@@ -71,23 +97,21 @@ def understand(cell: Cell) -> Configuration:
         raise unsupported("tf32 is an arithmetic of NVIDIA GPUs; the device is cpu")
     if cell.mode is Mode.TRAINING and cell.optimizer is None:
         raise unsupported("training needs an optimizer")
-    known_factors = (LAYOUT, *FORMS, *((COMPILE_MODE,) if variant == COMPILED else ()))
     for name in cell.factors:
         if name not in known_factors:
             known = "`, `".join(known_factors)
             raise unsupported(f"factor `{name}` is not known to {cell.engine}; known: `{known}`")
-    return Configuration(
+    return Common(
         element=_ELEMENTS[cell.precision],
         tf32=cell.precision is Precision.TF32,
-        channels_last=_factor(cell, LAYOUT, LAYOUTS) == "channels_last",
         threads=cell.threads,
         mode=cell.mode,
         optimizer=cell.optimizer if cell.mode is Mode.TRAINING else None,
-        compile_mode=_factor(cell, COMPILE_MODE, COMPILE_MODES) if variant == COMPILED else None,
     )
 
 
-def _factor(cell: Cell, name: str, values: tuple[str, ...]) -> str:
+def factor(cell: Cell, name: str, values: tuple[str, ...]) -> str:
+    """The value of a factor; where the cell has none, the first of `values`."""
     value = cell.factors.get(name, values[0])
     if value not in values:
         raise unsupported(f"{name} is `{value}`; known: `{'`, `'.join(values)}`")

@@ -3,12 +3,11 @@
 import os
 import platform
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
-from photofinish_pytorch import compilation, device
+from photofinish_pytorch import compilation, device, process
 from photofinish_pytorch.configuration import ENGINE, VARIANTS, Configuration, understand
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.inference import Inference
@@ -19,16 +18,10 @@ from photofinish_worker import sources
 from photofinish_worker.engine import Identity, LoadReport, Session
 from photofinish_worker.graph import Graph, Parameter
 from photofinish_worker.messages import Load
-from photofinish_worker.outcome import Failure, Kind, unsupported
+from photofinish_worker.outcome import unsupported
 
 PACKAGES = ("photofinish_pytorch", "photofinish_worker")
 """What this worker is made of."""
-
-WAIT_POLICY = "OMP_WAIT_POLICY"
-"""The variable by which OpenMP is told how idle threads wait."""
-
-THREAD_LIMIT = "OMP_THREAD_LIMIT"
-DYNAMIC = "OMP_DYNAMIC"
 
 
 class Torch:
@@ -43,9 +36,9 @@ class Torch:
     def load(self, load: Load) -> tuple[Session, LoadReport]:
         """Builds the cell's network, ready for its first step."""
         configuration = understand(load.cell)
-        check_threads(configuration.threads, os.environ)
+        process.check_threads(configuration.threads, os.environ)
         place = device.find(load.cell.device)
-        _apply(configuration)
+        process.apply(configuration)
         settings = _settings(configuration)
         forward_mode = configuration.compile_mode
         if forward_mode is not None:
@@ -73,7 +66,7 @@ class Torch:
             build_ns=max(0, built - start - filling_ns),
             compile_ns=compile_ns,
             threads=torch.get_num_threads(),
-            spin=_spin(os.environ),
+            spin=process.spin(os.environ),
             settings=settings,
         )
         return session, report
@@ -82,7 +75,7 @@ class Torch:
 def _build(
     graph: Graph, configuration: Configuration, maker: Maker, place: Place
 ) -> tuple[Session, Lowered]:
-    tensors = {parameter.name: maker.parameter(parameter) for parameter in _distinct(graph)}
+    tensors = {parameter.name: maker.parameter(parameter) for parameter in distinct(graph)}
     lowered = lower(graph, configuration.mode, tensors)
     forward: compilation.Forward = lowered.module
     if configuration.compile_mode is not None:
@@ -93,70 +86,21 @@ def _build(
     return Training(graph, optimizer, lowered, forward, maker, place), lowered
 
 
-def _distinct(graph: Graph) -> tuple[Parameter, ...]:
+def distinct(graph: Graph) -> tuple[Parameter, ...]:
+    """The graph's parameters, if no two have the same name."""
     names = [parameter.name for parameter in graph.parameters]
     if len(set(names)) != len(names):
         raise unsupported("two parameters of the graph have the same name")
     return graph.parameters
 
 
-def check_threads(threads: int, environment: Mapping[str, str]) -> None:
-    """Refuses a process in which OpenMP would silently run fewer threads than the cell says.
-
-    PyTorch itself reports what it was asked for.
-    """
-    limit = environment.get(THREAD_LIMIT, "").strip()
-    if limit.isdecimal() and 1 <= int(limit) < threads:
-        raise _fewer(THREAD_LIMIT, environment[THREAD_LIMIT], threads)
-    if threads > 1 and environment.get(DYNAMIC, "").strip().lower() == "true":
-        raise _fewer(DYNAMIC, environment[DYNAMIC], threads)
-
-
-def _fewer(name: str, value: str, threads: int) -> Failure:
-    reason = (
-        f"{name}={value} keeps PyTorch from running {threads} threads: unset it, or ask for one "
-        "thread"
-    )
-    return Failure(Kind.UNAVAILABLE, reason)
-
-
-def _apply(configuration: Configuration) -> None:
-    """Sets what is global to the process."""
-    torch.set_num_interop_threads(1)
-    torch.set_num_threads(configuration.threads)
-    torch.backends.cuda.matmul.allow_tf32 = configuration.tf32
-    torch.backends.cudnn.allow_tf32 = configuration.tf32
-
-
-def _spin(environment: Mapping[str, str]) -> str:
-    """How idle threads wait. libgomp reads the variable once, when it is loaded."""
-    policy = environment.get(WAIT_POLICY)
-    if policy is None:
-        return "spin a while, then sleep (libgomp's default)"
-    return f"{WAIT_POLICY}={policy}"
-
-
 def _settings(configuration: Configuration) -> dict[str, str]:
-    trains = configuration.optimizer is not None
-    settings = {
-        "element type": str(configuration.element).removeprefix("torch."),
-        "gradients": "on" if trains else "off (inference mode)",
-        "inter-op threads": str(torch.get_num_interop_threads()),
-        "memory layout of images": (
-            "channels last" if configuration.channels_last else "contiguous (NCHW)"
-        ),
-        "oneDNN": _on_or_off(torch.backends.mkldnn.is_available()),  # type: ignore[no-untyped-call]
-        "TF32": _on_or_off(configuration.tf32),
-        "widest CPU kernels": torch.backends.cpu.get_cpu_capability(),
-    }
-    if configuration.optimizer is not None:
-        name = configuration.optimizer.tag()
-        settings["optimizer"] = f"{name}, PyTorch's default form for the device"
+    settings = process.settings(configuration)
+    settings["memory layout of images"] = (
+        "channels last" if configuration.channels_last else "contiguous (NCHW)"
+    )
     if configuration.compile_mode is not None:
+        trains = configuration.optimizer is not None
         what = "the forward and backward pass" if trains else "the forward pass"
         settings["torch.compile"] = f"{what}, mode {configuration.compile_mode}"
     return settings
-
-
-def _on_or_off(on: bool) -> str:
-    return "on" if on else "off"

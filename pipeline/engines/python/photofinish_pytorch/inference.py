@@ -5,8 +5,8 @@ import torch
 from photofinish_pytorch import parity
 from photofinish_pytorch.compilation import Forward
 from photofinish_pytorch.device import Place
-from photofinish_pytorch.lower import Lowered
 from photofinish_pytorch.maker import Maker
+from photofinish_pytorch.network import Network
 from photofinish_worker.engine import ParityData, Quantity
 from photofinish_worker.graph import Graph
 
@@ -15,16 +15,16 @@ class Inference:
     """A network that is ready for forward passes."""
 
     def __init__(
-        self, graph: Graph, lowered: Lowered, forward: Forward, maker: Maker, place: Place
+        self, graph: Graph, network: Network, forward: Forward, maker: Maker, place: Place
     ) -> None:
         self._names = graph.outputs
-        self._lowered = lowered
+        self._network = network
         self._forward = forward
         self._inputs = tuple(maker.input(fed) for fed in graph.inputs)
         self._place = place
 
     def _run(self) -> tuple[torch.Tensor, ...]:
-        with self._lowered.explained(), torch.inference_mode():
+        with self._network.explained(), torch.inference_mode():
             outputs = self._forward(*self._inputs, False)
         self._place.synchronize()
         return outputs

@@ -8,8 +8,8 @@ from photofinish_pytorch import parity
 from photofinish_pytorch.compilation import Forward
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.failure import at
-from photofinish_pytorch.lower import Lowered
 from photofinish_pytorch.maker import Maker
+from photofinish_pytorch.network import Network
 from photofinish_worker.engine import ParityData, Quantity, Tensor
 from photofinish_worker.graph import Graph, Role
 from photofinish_worker.messages import Adam, Optimizer, Sgd
@@ -26,7 +26,7 @@ class Training:
         self,
         graph: Graph,
         settings: Optimizer,
-        lowered: Lowered,
+        network: Network,
         forward: Forward,
         maker: Maker,
         place: Place,
@@ -35,30 +35,29 @@ class Training:
             raise unsupported(f"{graph.name} has no loss to train with")
         self._parameters = graph.parameters
         self._settings = settings
-        self._lowered = lowered
+        self._network = network
         self._forward = forward
         self._maker = maker
         self._place = place
         self._inputs = tuple(maker.input(fed) for fed in graph.inputs)
         self._labels = maker.input(graph.loss.labels)
-        self._weights = [tensor for tensor in lowered.held.values() if tensor.requires_grad]
+        self._weights = [tensor for tensor in network.held.values() if tensor.requires_grad]
         self._optimizer = _optimizer(settings, self._weights)
         torch.manual_seed(SEED)
 
     def _iterate(self, dropout: bool) -> torch.Tensor:
-        with self._lowered.explained():
+        with self._network.explained():
             self._optimizer.zero_grad()
-            (logits,) = self._forward(*self._inputs, dropout)
-            loss = self._loss(logits)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss = self._backward(dropout)
             self._optimizer.step()
         return loss
 
-    def _loss(self, logits: torch.Tensor) -> torch.Tensor:
-        """The mean over all positions of the cross-entropy over the last axis."""
-        if logits.dim() > 2:
-            return functional.cross_entropy(logits.flatten(0, -2), self._labels.flatten())
-        return functional.cross_entropy(logits, self._labels)
+    def _backward(self, dropout: bool) -> torch.Tensor:
+        """Leaves the gradients of the loss with the weights; gives the loss."""
+        (logits,) = self._forward(*self._inputs, dropout)
+        loss = cross_entropy(logits, self._labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
 
     def step(self) -> None:
         """One iteration."""
@@ -86,10 +85,15 @@ class Training:
         found = []
         for parameter in self._parameters:
             if parameter.role is Role.WEIGHT:
-                weight = self._lowered.held[parameter.name]
-                gradient = weight.grad if weight.grad is not None else torch.zeros_like(weight)
+                weight = self._network.held[parameter.name]
+                gradient = self._gradient(weight)
+                gradient = torch.zeros_like(weight) if gradient is None else gradient
                 found.append(parity.output(Quantity.GRADIENT, parameter.name, gradient))
         return found
+
+    def _gradient(self, weight: torch.Tensor) -> torch.Tensor | None:
+        """The gradient of the last iteration, where the loss depends on the weight."""
+        return weight.grad
 
     def _changes(self, role: Role, quantity: Quantity) -> list[Tensor]:
         """How far the parameters of this role are from where they began."""
@@ -97,7 +101,7 @@ class Training:
         for parameter in self._parameters:
             if parameter.role is role:
                 after, before = (
-                    self._lowered.held[parameter.name],
+                    self._network.held[parameter.name],
                     self._maker.parameter(parameter),
                 )
                 changes.append(parity.change(quantity, parameter.name, after, before))
@@ -111,13 +115,20 @@ class Training:
                 if parameter.role is not Role.CONSTANT:
                     with at(parameter.name):
                         initial = self._maker.parameter(parameter)
-                        self._lowered.held[parameter.name].copy_(initial)
+                        self._network.held[parameter.name].copy_(initial)
         self._optimizer = _optimizer(self._settings, self._weights)
         torch.manual_seed(SEED)
 
     def device_memory(self) -> tuple[int, int] | None:
         """Bytes in use on the device and their peak."""
         return self._place.memory()
+
+
+def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The mean over all positions of the cross-entropy over the last axis."""
+    if logits.dim() > 2:
+        return functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
+    return functional.cross_entropy(logits, labels)
 
 
 def _optimizer(settings: Optimizer, weights: list[torch.Tensor]) -> torch.optim.Optimizer:

@@ -17,11 +17,11 @@ from torch.nn import functional
 from photofinish_pytorch import fill, parity, stored
 from photofinish_pytorch.configuration import understand
 from photofinish_pytorch.device import find
-from photofinish_pytorch.engine import check_threads
 from photofinish_pytorch.failure import classify
 from photofinish_pytorch.inference import Inference
 from photofinish_pytorch.lower import Lowered, lower
 from photofinish_pytorch.maker import Maker
+from photofinish_pytorch.process import check_threads
 from photofinish_pytorch.training import Training
 from photofinish_worker.decode import decode
 from photofinish_worker.engine import ParityData, Quantity
@@ -391,7 +391,7 @@ class Iterations(unittest.TestCase):
 
     def test_dropout_drops_in_steps_alone(self) -> None:
         session = training(NETWORK, Sgd(0.1, 0.0, 0.0))
-        weights = session._lowered.held
+        weights = session._network.held
         session.step()
         stepped = weights["w"].detach().clone()
         session.reset()

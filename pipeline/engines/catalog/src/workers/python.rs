@@ -33,7 +33,8 @@ del sys.argv[1:]
 runpy.run_module(module, run_name='__main__', alter_sys=True)
 ";
 
-/// How a worker is started; `None` where it is not in place.
+/// How a worker is started, on its own packages and those that it stands on; `None` where it is not
+/// in place.
 ///
 /// Python runs isolated (`-I`, `-S`): neither the current folder, nor the user's packages, nor any
 /// variable of Python's own decides what is imported. Compiled modules go beside the installation,
@@ -42,6 +43,7 @@ pub(crate) fn command(
     program: &PythonProgram,
     digest: Digest,
     place: &Place,
+    base: Option<&Place>,
     mut env: BTreeMap<String, String>,
 ) -> Option<WorkerCommand> {
     let sources = folder(program, digest, &place.root);
@@ -59,11 +61,11 @@ pub(crate) fn command(
     env.insert(PYCACHE.to_owned(), compiled);
     let args = ["-I", "-S", "-X", &pycache, "-c", START, &program.module];
     let args = args.into_iter().map(str::to_owned);
+    let packages = [Some(place), base].into_iter().flatten();
+    let folders = [sources].into_iter().chain(packages.map(Place::packages));
     Some(WorkerCommand {
         program: interpreter,
-        args: args
-            .chain([text(sources), text(place.packages())])
-            .collect(),
+        args: args.chain(folders.map(text)).collect(),
         env,
     })
 }

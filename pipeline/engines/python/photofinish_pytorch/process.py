@@ -1,0 +1,71 @@
+"""What is global to a process that runs PyTorch: threads and arithmetic."""
+
+from collections.abc import Mapping
+
+import torch
+
+from photofinish_pytorch.configuration import Common
+from photofinish_worker.outcome import Failure, Kind
+
+WAIT_POLICY = "OMP_WAIT_POLICY"
+"""The variable by which OpenMP is told how idle threads wait."""
+
+THREAD_LIMIT = "OMP_THREAD_LIMIT"
+DYNAMIC = "OMP_DYNAMIC"
+
+
+def check_threads(threads: int, environment: Mapping[str, str]) -> None:
+    """Refuses a process in which OpenMP would silently run fewer threads than the cell says.
+
+    PyTorch itself reports what it was asked for.
+    """
+    limit = environment.get(THREAD_LIMIT, "").strip()
+    if limit.isdecimal() and 1 <= int(limit) < threads:
+        raise _fewer(THREAD_LIMIT, environment[THREAD_LIMIT], threads)
+    if threads > 1 and environment.get(DYNAMIC, "").strip().lower() == "true":
+        raise _fewer(DYNAMIC, environment[DYNAMIC], threads)
+
+
+def _fewer(name: str, value: str, threads: int) -> Failure:
+    reason = (
+        f"{name}={value} keeps PyTorch from running {threads} threads: unset it, or ask for one "
+        "thread"
+    )
+    return Failure(Kind.UNAVAILABLE, reason)
+
+
+def apply(common: Common) -> None:
+    """Sets what is global to the process."""
+    torch.set_num_interop_threads(1)
+    torch.set_num_threads(common.threads)
+    torch.backends.cuda.matmul.allow_tf32 = common.tf32
+    torch.backends.cudnn.allow_tf32 = common.tf32
+
+
+def spin(environment: Mapping[str, str]) -> str:
+    """How idle threads wait. libgomp reads the variable once, when it is loaded."""
+    policy = environment.get(WAIT_POLICY)
+    if policy is None:
+        return "spin a while, then sleep (libgomp's default)"
+    return f"{WAIT_POLICY}={policy}"
+
+
+def settings(common: Common) -> dict[str, str]:
+    """What PyTorch is set to, in words."""
+    trains = common.optimizer is not None
+    told = {
+        "element type": str(common.element).removeprefix("torch."),
+        "gradients": "on" if trains else "off (inference mode)",
+        "inter-op threads": str(torch.get_num_interop_threads()),
+        "oneDNN": _on_or_off(torch.backends.mkldnn.is_available()),  # type: ignore[no-untyped-call]
+        "TF32": _on_or_off(common.tf32),
+        "widest CPU kernels": torch.backends.cpu.get_cpu_capability(),
+    }
+    if common.optimizer is not None:
+        name = common.optimizer.tag()
+        told["optimizer"] = f"{name}, PyTorch's default form for the device"
+    return told
+
+
+def _on_or_off(on: bool) -> str:
+    return "on" if on else "off"

@@ -1,0 +1,1 @@
+"""Hugging Face Transformers: its own classes, with our weights."""

@@ -1,0 +1,79 @@
+"""What a cell asks of Transformers, checked and in its words."""
+
+from dataclasses import dataclass
+
+import torch
+
+from photofinish_pytorch.configuration import Common, factor, understand_common
+from photofinish_worker.messages import Cell, Mode, ModelSource
+from photofinish_worker.outcome import unsupported
+
+ENGINE = "transformers"
+MODEL = "model"
+TRAINER = "trainer"
+VARIANTS = (MODEL, TRAINER)
+
+ATTENTION = "attention"
+IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}
+"""Transformers' names of the forms of attention."""
+CHECKPOINTING = "gradient_checkpointing"
+ACCUMULATION = "gradient_accumulation"
+MIXED = "mixed_precision"
+"""Known to `model` alone: a Trainer wraps the model's `forward` for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration(Common):
+    """A cell, understood."""
+
+    autocast: torch.dtype | None
+    """What operators compute in under autocast, with weights in binary32; `None` without."""
+    network: str
+    """The name of a network of the zoo."""
+    attention: str
+    """Which implementation of attention Transformers is told to take."""
+    checkpointing: bool
+    """Whether activations inside of layers are computed again in the backward pass."""
+    by_trainer: bool
+    """Whether Transformers' Trainer trains, rather than a loop of one's own."""
+    accumulation: int
+    """Number of equal parts of a batch whose gradients are added up before the optimiser moves."""
+
+
+def understand(cell: Cell) -> Configuration:
+    """Understands `cell`, or says what of it this worker does not run."""
+    by_trainer = cell.engine == f"{ENGINE}/{TRAINER}"
+    factors = (ATTENTION, CHECKPOINTING, ACCUMULATION, *(() if by_trainer else (MIXED,)))
+    common = understand_common(cell, ENGINE, VARIANTS, factors)
+    if cell.model.source is not ModelSource.ZOO:
+        raise unsupported(
+            f"{cell.model.name} is a file: Transformers has no class for it; its networks of the "
+            "zoo run here"
+        )
+    if by_trainer and common.mode is Mode.INFERENCE:
+        raise unsupported(f"{cell.engine} trains; for inference there is {ENGINE}/{MODEL}")
+    checkpointing = factor(cell, CHECKPOINTING, ("off", "on")) == "on"
+    accumulation = int(factor(cell, ACCUMULATION, ("1", "2", "4")))
+    if common.mode is Mode.INFERENCE and (checkpointing or accumulation > 1):
+        raise unsupported(f"`{CHECKPOINTING}` and `{ACCUMULATION}` are about training")
+    batch = cell.dims.get("batch", 1)
+    if batch % accumulation:
+        raise unsupported(f"a batch of {batch} cannot be split into {accumulation} equal parts")
+    mixed = not by_trainer and factor(cell, MIXED, ("off", "on")) == "on"
+    if mixed and common.element != torch.bfloat16:
+        raise unsupported(
+            f"`{MIXED}: on` keeps weights in fp32 and computes in bf16: ask for precision bf16"
+        )
+    return Configuration(
+        torch.float32 if mixed else common.element,
+        common.tf32,
+        common.threads,
+        common.mode,
+        common.optimizer,
+        autocast=common.element if mixed else None,
+        network=cell.model.name,
+        attention=IMPLEMENTATIONS[factor(cell, ATTENTION, tuple(IMPLEMENTATIONS))],
+        checkpointing=checkpointing,
+        by_trainer=by_trainer,
+        accumulation=accumulation,
+    )

@@ -1,0 +1,100 @@
+"""Transformers as the worker's loop sees it."""
+
+import os
+import platform
+import time
+from pathlib import Path
+
+import torch
+import transformers
+
+from photofinish_pytorch import device, process
+from photofinish_pytorch.device import Place
+from photofinish_pytorch.inference import Inference
+from photofinish_pytorch.maker import Maker
+from photofinish_transformers import network
+from photofinish_transformers.configuration import ENGINE, VARIANTS, Configuration, understand
+from photofinish_transformers.network import Network
+from photofinish_transformers.training import Loop
+from photofinish_worker import sources
+from photofinish_worker.engine import Identity, LoadReport, Session
+from photofinish_worker.messages import Load
+
+PACKAGES = ("photofinish_transformers", "photofinish_pytorch", "photofinish_worker")
+"""What this worker is made of."""
+
+
+class Transformers:
+    """Transformers, before it has a network."""
+
+    def hello(self) -> Identity:
+        """Who this worker is."""
+        versions = {
+            "transformers": transformers.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        }
+        worker = sources.digest(Path(__file__).parent.parent, PACKAGES)
+        return Identity(ENGINE, versions, worker, VARIANTS)
+
+    def load(self, load: Load) -> tuple[Session, LoadReport]:
+        """Builds the cell's network, ready for its first step."""
+        configuration = understand(load.cell)
+        process.check_threads(configuration.threads, os.environ)
+        place = device.find(load.cell.device)
+        process.apply(configuration)
+        start = time.perf_counter_ns()
+        maker = Maker(place.device, configuration.element, channels_last=False)
+        built = network.build(load.graph, configuration, maker, place.device)
+        session = _session(load, configuration, built, maker, place)
+        place.synchronize()
+        built_ns = time.perf_counter_ns() - start
+        report = LoadReport(
+            fill_ns=maker.filling_ns,
+            build_ns=max(0, built_ns - maker.filling_ns),
+            compile_ns=0,
+            threads=torch.get_num_threads(),
+            spin=process.spin(os.environ),
+            settings=process.settings(configuration) | _settings(configuration, built),
+        )
+        return session, report
+
+
+def _session(
+    load: Load, configuration: Configuration, built: Network, maker: Maker, place: Place
+) -> Session:
+    graph, optimizer, parts = load.graph, configuration.optimizer, configuration.accumulation
+    if optimizer is None:
+        return Inference(graph, built, built, maker, place)
+    if not configuration.by_trainer:
+        return Loop(graph, optimizer, built, parts, maker, place)
+    # Only this variant pays for importing it.
+    from photofinish_transformers.trainer import Trained
+
+    return Trained(graph, optimizer, built, parts, maker, place, load.scratch)
+
+
+def _settings(configuration: Configuration, built: Network) -> dict[str, str]:
+    model = built.model
+    settings = {
+        "class": type(model).__name__,
+        "attn_implementation": configuration.attention,
+    }
+    if configuration.autocast is not None:
+        cast = str(configuration.autocast).removeprefix("torch.")
+        settings["mixed precision"] = f"weights in float32, operators under autocast in {cast}"
+    activation = getattr(model.config, "activation_function", None)
+    if activation is not None:
+        settings["activation"] = f"{activation}, as in the published configuration"
+    if hasattr(model.config, "use_cache"):
+        settings["cache of keys and values"] = "off: one forward pass keeps none"
+    if configuration.optimizer is not None:
+        settings["training"] = (
+            "one turn of Trainer.train(), in its own thread; constant learning rate, no clipping"
+            if configuration.by_trainer
+            else "a loop of one's own: model, cross-entropy, backward, step"
+        )
+        parts = configuration.accumulation
+        settings["gradient accumulation"] = f"{parts} parts of the batch" if parts > 1 else "off"
+        settings["gradient checkpointing"] = "each layer" if configuration.checkpointing else "off"
+    return settings
