@@ -119,10 +119,16 @@ impl Wheel {
     pub fn fits(&self, tag: &str) -> bool {
         // PyPA specification "Binary distribution format": the third part from the end of
         // `name-version[-build]-python-abi-platform.whl`.
-        self.file
-            .rsplit('-')
-            .nth(2)
-            .is_some_and(|pythons| pythons.split('.').any(|one| one == tag || one == "py3"))
+        let mut parts = self.file.rsplit('-').skip(1);
+        let (Some(abi), Some(pythons)) = (parts.next(), parts.next()) else {
+            return false;
+        };
+        let minor = |python: &str| python.strip_prefix("cp3")?.parse::<u32>().ok();
+        // The stable interface of one CPython serves all later ones.
+        let stable = |one: &str| abi == "abi3" && minor(one).is_some() && minor(one) <= minor(tag);
+        pythons
+            .split('.')
+            .any(|one| one == tag || one == "py3" || stable(one))
     }
 }
 
@@ -196,6 +202,27 @@ mod tests {
             "one 1.0 is not locked for cp314"
         );
         assert_eq!(lock.largest_bytes(), (17, 40));
+    }
+
+    #[test]
+    fn a_wheel_of_the_stable_interface_serves_later_pythons() {
+        let fits = |file: &str, tag| {
+            let wheel = Wheel {
+                file: file.to_owned(),
+                download_bytes: 1,
+                unpacked_bytes: 1,
+                sha256: Digest::of_bytes(b""),
+            };
+            wheel.fits(tag)
+        };
+        let stable = "three-3-cp312-abi3-linux_x86_64.whl";
+        assert_eq!(
+            ["cp311", "cp312", "cp313"].map(|tag| fits(stable, tag)),
+            [false, true, true]
+        );
+        // That of one CPython alone.
+        assert!(!fits("three-3-cp312-cp312-linux_x86_64.whl", "cp313"));
+        assert!(!fits("abi3-linux_x86_64.whl", "cp313"));
     }
 
     #[test]
