@@ -4,15 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from photofinish_worker.messages import (
-    Boundary,
-    Cell,
-    HostLanguage,
-    Mode,
-    Optimizer,
-    Precision,
-)
-from photofinish_worker.outcome import unsupported
+from photofinish_worker import ask
+from photofinish_worker.messages import Cell, Mode, Optimizer, Precision
 
 ENGINE = "pytorch"
 EAGER = "python-eager"
@@ -55,40 +48,16 @@ class Configuration:
 
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
-    engine, _, variant = cell.engine.partition("/")
-    if engine != ENGINE or variant not in VARIANTS:
-        known = " and ".join(f"{ENGINE}/{name}" for name in VARIANTS)
-        raise unsupported(f"this worker runs {known}, not {cell.engine}")
-    if cell.host_language is not HostLanguage.PYTHON:
-        raise unsupported("this worker is driven from Python")
-    if cell.world_size != 1:
-        raise unsupported(f"world_size is {cell.world_size}, not 1")
-    if cell.boundary is not Boundary.STEP:
-        raise unsupported(f"boundary `{cell.boundary}` is not implemented; `step` is")
-    if not 0 < cell.threads < 2**31:
-        raise unsupported(f"threads cannot be {cell.threads}")
-    if cell.precision is Precision.TF32 and cell.device == "cpu":
-        raise unsupported("tf32 is an arithmetic of NVIDIA GPUs; the device is cpu")
-    if cell.mode is Mode.TRAINING and cell.optimizer is None:
-        raise unsupported("training needs an optimizer")
-    known_factors = (LAYOUT, *FORMS, *((COMPILE_MODE,) if variant == COMPILED else ()))
-    for name in cell.factors:
-        if name not in known_factors:
-            known = "`, `".join(known_factors)
-            raise unsupported(f"factor `{name}` is not known to {cell.engine}; known: `{known}`")
+    variant = ask.variant(cell, ENGINE, VARIANTS)
+    ask.check_drive(cell)
+    compiled = (COMPILE_MODE,) if variant == COMPILED else ()
+    ask.check_factors(cell, (LAYOUT, *FORMS, *compiled))
     return Configuration(
         element=_ELEMENTS[cell.precision],
         tf32=cell.precision is Precision.TF32,
-        channels_last=_factor(cell, LAYOUT, LAYOUTS) == "channels_last",
+        channels_last=ask.factor(cell, LAYOUT, LAYOUTS) == "channels_last",
         threads=cell.threads,
         mode=cell.mode,
         optimizer=cell.optimizer if cell.mode is Mode.TRAINING else None,
-        compile_mode=_factor(cell, COMPILE_MODE, COMPILE_MODES) if variant == COMPILED else None,
+        compile_mode=ask.factor(cell, COMPILE_MODE, COMPILE_MODES) if variant == COMPILED else None,
     )
-
-
-def _factor(cell: Cell, name: str, values: tuple[str, ...]) -> str:
-    value = cell.factors.get(name, values[0])
-    if value not in values:
-        raise unsupported(f"{name} is `{value}`; known: `{'`, `'.join(values)}`")
-    return value
