@@ -11,59 +11,101 @@ use crate::command::{output, program, root, run, target};
 /// The folder of the workers that are written in Python.
 const WORKERS: &str = "pipeline/engines/python";
 
-/// The packages that `engines install` put in place for them.
-const PACKAGES: &str = ".engines/python/pytorch/site-packages";
+/// A kit whose worker is written in Python. Each has a Python of its own here, since what one
+/// kit's packages need another's may not bear.
+struct Kit {
+    /// Its folder, and that of its link in `.engines`.
+    folder: &'static str,
+    /// What types are checked of.
+    files: &'static [&'static str],
+    /// Modules of tests.
+    tests: &'static [&'static str],
+}
 
-/// Judges the workers that are written in Python and runs their tests. Needs their engine.
+/// All of them; the first one's Python judges the form of every file.
+const KITS: [Kit; 2] = [
+    Kit {
+        folder: "pytorch",
+        files: &[
+            "photofinish_worker",
+            "photofinish_pytorch",
+            "tests/__init__.py",
+            "tests/sketch.py",
+            "tests/test_protocol.py",
+            "tests/test_pytorch.py",
+        ],
+        tests: &["tests.test_protocol", "tests.test_pytorch"],
+    },
+    Kit {
+        folder: "tensorflow",
+        files: &[
+            "photofinish_worker",
+            "photofinish_tensorflow",
+            "tests/__init__.py",
+            "tests/sketch.py",
+            "tests/test_tensorflow.py",
+        ],
+        tests: &["tests.test_tensorflow"],
+    },
+];
+
+/// Judges the workers that are written in Python and runs their tests. Needs their engines.
 ///
 /// # Errors
 /// When a judge is not content, or a test fails.
 pub(crate) fn check() -> Result<(), String> {
-    let packages = root().join(PACKAGES).canonicalize().map_err(|error| {
-        format!("{PACKAGES}: {error}: run `photofinish engines install pytorch`")
-    })?;
-    let tools = tools(&packages)?;
     let cache = target().join("python-cache");
-    let tool = |name: &str| {
-        let mut command = program(tools.join("bin").join(name));
-        command.current_dir(root().join(WORKERS));
-        command
-    };
-    let ruff = |words: &[&str]| {
-        let mut command = tool("ruff");
-        command
-            .args(words)
-            .arg("--cache-dir")
-            .arg(cache.join("ruff"));
-        command
-    };
-    run(&mut ruff(&["format", "--check", "--quiet"]))?;
-    run(&mut ruff(&["check", "--quiet"]))?;
-    run(tool("mypy").arg("--cache-dir").arg(cache.join("mypy")))?;
-    // No compiled modules among the sources: a change there builds the catalogue again.
-    let mut pycache = std::ffi::OsString::from("pycache_prefix=");
-    pycache.push(cache.join("modules"));
-    run(tool("python3").arg("-X").arg(pycache).args([
-        "-m",
-        "unittest",
-        "discover",
-        "--top-level-directory",
-        ".",
-        "tests",
-    ]))
+    for (position, kit) in KITS.iter().enumerate() {
+        let tools = tools(kit)?;
+        let tool = |name: &str| {
+            let mut command = program(tools.join("bin").join(name));
+            command.current_dir(root().join(WORKERS));
+            command
+        };
+        if position == 0 {
+            for words in [
+                ["format", "--check", "--quiet"].as_slice(),
+                &["check", "--quiet"],
+            ] {
+                let mut ruff = tool("ruff");
+                ruff.args(words).arg("--cache-dir").arg(cache.join("ruff"));
+                run(&mut ruff)?;
+            }
+        }
+        let types = cache.join("mypy").join(kit.folder);
+        run(tool("mypy").arg("--cache-dir").arg(types).args(kit.files))?;
+        // No compiled modules among the sources: a change there builds the catalogue again.
+        let mut pycache = std::ffi::OsString::from("pycache_prefix=");
+        pycache.push(cache.join("modules"));
+        let mut tests = tool("python3");
+        tests.arg("-X").arg(pycache).args(["-m", "unittest"]);
+        run(tests.args(kit.tests))?;
+    }
+    Ok(())
 }
 
-/// A Python with the judges, set up once, that finds the engine's packages as well.
-fn tools(packages: &Path) -> Result<PathBuf, String> {
+/// A Python with the judges, set up once, that finds the kit's packages as well.
+fn tools(kit: &Kit) -> Result<PathBuf, String> {
+    let link = root()
+        .join(".engines/python")
+        .join(kit.folder)
+        .join("site-packages");
+    let packages = link.canonicalize().map_err(|error| {
+        let folder = kit.folder;
+        format!(
+            "{}: {error}: run `photofinish engines install {folder}`",
+            link.display()
+        )
+    })?;
     let requirements = root().join(WORKERS).join("tests/requirements.txt");
     let wanted = read(&requirements)?;
-    let home = target().join("python-tools");
+    let home = target().join("python-tools").join(kit.folder);
     let complete = home.join("complete");
     let wanted = format!("{wanted}\n{}\n", packages.display());
     if fs::read_to_string(&complete).is_ok_and(|installed| installed == wanted) {
         return Ok(home);
     }
-    let python = python_of(packages)?;
+    let python = python_of(&packages)?;
     run(program(python).args(["-m", "venv", "--clear"]).arg(&home))?;
     run(program(home.join("bin/python3"))
         .args(["-m", "pip", "install", "--quiet", "--only-binary", ":all:"])

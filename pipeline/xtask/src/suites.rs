@@ -72,12 +72,15 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
 }
 
 /// What the short form drives through the protocol: all but `pytorch/compiled`, whose every launch
-/// compiles.
-const QUICK_TO_START: [&str; 4] = [
+/// compiles, and one variant of each worker that takes long to start.
+const QUICK_TO_START: [&str; 7] = [
     "onnxruntime",
     "pytorch/eager",
     "pytorch/python-eager",
-    "tensorflow",
+    "tensorflow/function",
+    "tensorflow/graph",
+    "tensorflow/xla",
+    "tensorflow/xla-auto",
 ];
 
 fn lints() -> Command {
