@@ -11,70 +11,113 @@ use crate::command::{output, program, root, run, target};
 /// The folder of the workers that are written in Python.
 const WORKERS: &str = "pipeline/engines/python";
 
-/// The packages that `engines install` put in place for them: PyTorch's, and those of a kit that stands
-/// on them.
-const PACKAGES: [&str; 2] = [
-    ".engines/python/pytorch/site-packages",
-    ".engines/python/transformers/site-packages",
+/// A kit whose worker is written in Python. Each has a Python of its own here, since what one
+/// kit's packages need another's may not bear.
+struct Kit {
+    /// Its folder, and that of its link in `.engines`.
+    folder: &'static str,
+    /// The folder of the kit that it stands on.
+    base: Option<&'static str>,
+    /// What types are checked of.
+    files: &'static [&'static str],
+    /// Modules of tests.
+    tests: &'static [&'static str],
+}
+
+/// All of them; the first one's Python judges the form of every file.
+const KITS: [Kit; 3] = [
+    Kit {
+        folder: "pytorch",
+        base: None,
+        files: &[
+            "photofinish_worker",
+            "photofinish_pytorch",
+            "tests/__init__.py",
+            "tests/sketch.py",
+            "tests/test_protocol.py",
+            "tests/test_pytorch.py",
+        ],
+        tests: &["tests.test_protocol", "tests.test_pytorch"],
+    },
+    Kit {
+        folder: "tensorflow",
+        base: None,
+        files: &[
+            "photofinish_worker",
+            "photofinish_tensorflow",
+            "tests/__init__.py",
+            "tests/sketch.py",
+            "tests/test_tensorflow.py",
+        ],
+        tests: &["tests.test_tensorflow"],
+    },
+    Kit {
+        folder: "transformers",
+        base: Some("pytorch"),
+        files: &[
+            "photofinish_worker",
+            "photofinish_pytorch",
+            "photofinish_transformers",
+            "tests/__init__.py",
+            "tests/architectures.py",
+            "tests/test_transformers.py",
+        ],
+        tests: &["tests.test_transformers"],
+    },
 ];
 
-/// Judges the workers that are written in Python and runs their tests. Needs their engine.
+/// Judges the workers that are written in Python and runs their tests. Needs their engines.
 ///
 /// # Errors
 /// When a judge is not content, or a test fails.
 pub(crate) fn check() -> Result<(), String> {
-    let found = PACKAGES.map(|packages| {
-        root().join(packages).canonicalize().map_err(|error| {
-            format!("{packages}: {error}: run `photofinish engines install transformers pytorch`")
-        })
-    });
-    let packages: Vec<PathBuf> = found.into_iter().collect::<Result<_, _>>()?;
-    let tools = tools(&packages)?;
     let cache = target().join("python-cache");
-    let tool = |name: &str| {
-        let mut command = program(tools.join("bin").join(name));
-        command.current_dir(root().join(WORKERS));
-        command
-    };
-    let ruff = |words: &[&str]| {
-        let mut command = tool("ruff");
-        command
-            .args(words)
-            .arg("--cache-dir")
-            .arg(cache.join("ruff"));
-        command
-    };
-    run(&mut ruff(&["format", "--check", "--quiet"]))?;
-    run(&mut ruff(&["check", "--quiet"]))?;
-    run(tool("mypy").arg("--cache-dir").arg(cache.join("mypy")))?;
-    // No compiled modules among the sources: a change there builds the catalogue again.
-    let mut pycache = std::ffi::OsString::from("pycache_prefix=");
-    pycache.push(cache.join("modules"));
-    run(tool("python3").arg("-X").arg(pycache).args([
-        "-m",
-        "unittest",
-        "discover",
-        "--top-level-directory",
-        ".",
-        "tests",
-    ]))
+    for (position, kit) in KITS.iter().enumerate() {
+        let tools = tools(kit)?;
+        let tool = |name: &str| {
+            let mut command = program(tools.join("bin").join(name));
+            command.current_dir(root().join(WORKERS));
+            command
+        };
+        if position == 0 {
+            for words in [
+                ["format", "--check", "--quiet"].as_slice(),
+                &["check", "--quiet"],
+            ] {
+                let mut ruff = tool("ruff");
+                ruff.args(words).arg("--cache-dir").arg(cache.join("ruff"));
+                run(&mut ruff)?;
+            }
+        }
+        let types = cache.join("mypy").join(kit.folder);
+        run(tool("mypy").arg("--cache-dir").arg(types).args(kit.files))?;
+        // No compiled modules among the sources: a change there builds the catalogue again.
+        let mut pycache = std::ffi::OsString::from("pycache_prefix=");
+        pycache.push(cache.join("modules"));
+        let mut tests = tool("python3");
+        tests.arg("-X").arg(pycache).args(["-m", "unittest"]);
+        run(tests.args(kit.tests))?;
+    }
+    Ok(())
 }
 
-/// A Python with the judges, set up once, that finds the engines' packages as well.
-fn tools(packages: &[PathBuf]) -> Result<PathBuf, String> {
+/// A Python with the judges, set up once, that finds the kit's packages as well.
+fn tools(kit: &Kit) -> Result<PathBuf, String> {
+    let folders = [Some(kit.folder), kit.base].into_iter().flatten();
+    let packages: Vec<PathBuf> = folders.map(packages).collect::<Result<_, _>>()?;
     let requirements = root().join(WORKERS).join("tests/requirements.txt");
     let wanted = read(&requirements)?;
-    let home = target().join("python-tools");
+    let home = target().join("python-tools").join(kit.folder);
     let complete = home.join("complete");
-    let folders: String = packages
+    let lines: String = packages
         .iter()
         .map(|folder| format!("{}\n", folder.display()))
         .collect();
-    let wanted = format!("{wanted}\n{folders}");
+    let wanted = format!("{wanted}\n{lines}");
     if fs::read_to_string(&complete).is_ok_and(|installed| installed == wanted) {
         return Ok(home);
     }
-    let python = python_of(packages.first().ok_or("no engine's packages")?)?;
+    let python = python_of(packages.first().ok_or("a kit without packages")?)?;
     run(program(python).args(["-m", "venv", "--clear"]).arg(&home))?;
     run(program(home.join("bin/python3"))
         .args(["-m", "pip", "install", "--quiet", "--only-binary", ":all:"])
@@ -86,9 +129,19 @@ fn tools(packages: &[PathBuf]) -> Result<PathBuf, String> {
         "import sysconfig; print(sysconfig.get_path('purelib'))",
     ]);
     let site = text(&mut where_)?;
-    write(&Path::new(&site).join("photofinish.pth"), &folders)?;
+    write(&Path::new(&site).join("photofinish.pth"), &lines)?;
     write(&complete, &wanted)?;
     Ok(home)
+}
+
+/// What `engines install` put in place for the kit of this folder.
+fn packages(folder: &str) -> Result<PathBuf, String> {
+    let link = root().join(".engines/python").join(folder);
+    let link = link.join("site-packages");
+    link.canonicalize().map_err(|error| {
+        let place = link.display();
+        format!("{place}: {error}: run `photofinish engines install {folder}`")
+    })
 }
 
 /// The Python that the packages were installed for.

@@ -72,12 +72,16 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
 }
 
 /// What the short form drives through the protocol: all but `pytorch/compiled`, whose every launch
-/// compiles, and the kits that stand on `pytorch/python-eager` and share its loop.
-const QUICK_TO_START: [&str; 4] = [
+/// compiles, the kit that shares the loop of `pytorch/python-eager`, and further variants of a worker
+/// that takes long to start.
+const QUICK_TO_START: [&str; 7] = [
     "onnxruntime",
     "pytorch/eager",
     "pytorch/python-eager",
-    "tensorflow",
+    "tensorflow/function",
+    "tensorflow/graph",
+    "tensorflow/xla",
+    "tensorflow/xla-auto",
 ];
 
 fn lints() -> Command {

@@ -41,6 +41,7 @@ mod tests {
                 "tensorflow",
                 "pytorch",
                 "pytorch (python)",
+                "tensorflow (python)",
                 "transformers (python)"
             ]
         );

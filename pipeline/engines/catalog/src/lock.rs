@@ -227,6 +227,7 @@ mod tests {
         let own = "one-1.0-cp311-cp311-manylinux_2_17_x86_64.whl";
         assert!(fits(own, "cp311") && !fits(own, "cp312"));
         assert!(fits("one-1.0-cp36-abi3-linux_x86_64.whl", "cp313"));
+        assert!(!fits("abi3-linux_x86_64.whl", "cp313"));
     }
 
     #[test]

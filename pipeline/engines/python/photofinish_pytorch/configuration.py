@@ -4,15 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from photofinish_worker.messages import (
-    Boundary,
-    Cell,
-    HostLanguage,
-    Mode,
-    Optimizer,
-    Precision,
-)
-from photofinish_worker.outcome import unsupported
+from photofinish_worker import ask
+from photofinish_worker.messages import Cell, Mode, Optimizer, Precision
 
 ENGINE = "pytorch"
 EAGER = "python-eager"
@@ -71,8 +64,8 @@ def understand(cell: Cell) -> Configuration:
         common.threads,
         common.mode,
         common.optimizer,
-        channels_last=factor(cell, LAYOUT, LAYOUTS) == "channels_last",
-        compile_mode=factor(cell, COMPILE_MODE, COMPILE_MODES) if compiles else None,
+        channels_last=ask.factor(cell, LAYOUT, LAYOUTS) == "channels_last",
+        compile_mode=ask.factor(cell, COMPILE_MODE, COMPILE_MODES) if compiles else None,
     )
 
 
@@ -81,26 +74,9 @@ def understand_common(
 ) -> Common:
     """What `cell` asks of PyTorch itself, if it is for one of these variants and has no other
     factors than these."""
-    named, _, variant = cell.engine.partition("/")
-    if named != engine or variant not in variants:
-        known = " and ".join(f"{engine}/{name}" for name in variants)
-        raise unsupported(f"this worker runs {known}, not {cell.engine}")
-    if cell.host_language is not HostLanguage.PYTHON:
-        raise unsupported("this worker is driven from Python")
-    if cell.world_size != 1:
-        raise unsupported(f"world_size is {cell.world_size}, not 1")
-    if cell.boundary is not Boundary.STEP:
-        raise unsupported(f"boundary `{cell.boundary}` is not implemented; `step` is")
-    if not 0 < cell.threads < 2**31:
-        raise unsupported(f"threads cannot be {cell.threads}")
-    if cell.precision is Precision.TF32 and cell.device == "cpu":
-        raise unsupported("tf32 is an arithmetic of NVIDIA GPUs; the device is cpu")
-    if cell.mode is Mode.TRAINING and cell.optimizer is None:
-        raise unsupported("training needs an optimizer")
-    for name in cell.factors:
-        if name not in known_factors:
-            known = "`, `".join(known_factors)
-            raise unsupported(f"factor `{name}` is not known to {cell.engine}; known: `{known}`")
+    ask.variant(cell, engine, variants)
+    ask.check_drive(cell)
+    ask.check_factors(cell, known_factors)
     return Common(
         element=_ELEMENTS[cell.precision],
         tf32=cell.precision is Precision.TF32,
@@ -108,11 +84,3 @@ def understand_common(
         mode=cell.mode,
         optimizer=cell.optimizer if cell.mode is Mode.TRAINING else None,
     )
-
-
-def factor(cell: Cell, name: str, values: tuple[str, ...]) -> str:
-    """The value of a factor; where the cell has none, the first of `values`."""
-    value = cell.factors.get(name, values[0])
-    if value not in values:
-        raise unsupported(f"{name} is `{value}`; known: `{'`, `'.join(values)}`")
-    return value

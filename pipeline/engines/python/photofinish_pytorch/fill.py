@@ -20,7 +20,7 @@ from photofinish_worker.graph import (
     Stored,
     Uniform,
 )
-from photofinish_worker.outcome import Failure, Kind
+from photofinish_worker.stored import nowhere
 
 _GOLDEN_GAMMA = 0x9E3779B97F4A7C15
 _CHUNK = 1 << 20
@@ -39,7 +39,7 @@ def floats(name: str, fill: Fill, shape: tuple[int, ...]) -> torch.Tensor:
     if isinstance(fill, CausalMask):
         return _causal_mask(fill.width, count).reshape(shape)
     if isinstance(fill, Stored):
-        raise _nowhere(name)
+        raise nowhere(name)
     low, high = _binary32(fill.low), _binary32(fill.high)
     span = _binary32(high - low)
     numbers = torch.empty(count, dtype=torch.float32)
@@ -53,7 +53,7 @@ def floats(name: str, fill: Fill, shape: tuple[int, ...]) -> torch.Tensor:
 def integers(name: str, fill: Fill, shape: tuple[int, ...]) -> torch.Tensor:
     """The 64-bit integers of the tensor called `name`, in `shape`."""
     if isinstance(fill, Stored):
-        raise _nowhere(name)
+        raise nowhere(name)
     if isinstance(fill, Uniform | Sinusoids | CausalMask):
         return floats(name, fill, shape).to(torch.int64)
     if isinstance(fill, Constant):
@@ -73,10 +73,6 @@ def makes_integers(fill: Fill) -> bool:
     if isinstance(fill, Stored):
         return fill.element is ElementType.INT64
     return isinstance(fill, Integers | Positions)
-
-
-def _nowhere(name: str) -> Failure:
-    return Failure(Kind.CRASHED, f"{name}: its numbers are in a file that nobody named")
 
 
 def _chunks(numbers: torch.Tensor) -> list[tuple[int, torch.Tensor]]:

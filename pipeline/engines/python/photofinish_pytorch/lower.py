@@ -17,6 +17,7 @@ from photofinish_pytorch.failure import at, classify
 from photofinish_pytorch.overwrite import Overwrites
 from photofinish_worker.graph import ElementType, Graph, Input, Node, Parameter, Role
 from photofinish_worker.messages import Mode
+from photofinish_worker.operands import arity
 from photofinish_worker.outcome import Failure, unsupported
 
 _FORWARD = "<eval_with_key>"
@@ -114,7 +115,7 @@ def _node(
     dropout: Flag,
 ) -> tuple[Value, bool]:
     """The node's output, and whether it overwrites its first operand."""
-    if len(node.inputs) not in operators.arity(node.op) or len(node.outputs) != 1:
+    if len(node.inputs) not in arity(node.op) or len(node.outputs) != 1:
         counts = f"has {len(node.inputs)} inputs and {len(node.outputs)} outputs"
         raise unsupported(f"{node.place()}: {counts}")
     missing = next((name for name in node.inputs if name not in values), None)

@@ -10,26 +10,8 @@ from torch.nn import functional
 from photofinish_pytorch.emit import Emitter, Flag, Value, broadcast
 from photofinish_worker import graph as ops
 from photofinish_worker.graph import Op, Pair, Sides
+from photofinish_worker.operands import windows
 from photofinish_worker.outcome import unsupported
-
-
-def arity(op: Op) -> range:
-    """The numbers of operands that an operator takes."""
-    match op:
-        case ops.Conv() | ops.Linear() | ops.Gemm():
-            return range(2, 4)
-        case ops.BatchNormalization():
-            return range(5, 6)
-        case ops.LayerNormalization() | ops.Attention():
-            return range(3, 4)
-        case ops.LSTM() | ops.GRU():
-            return range(5, 10)
-        case ops.Add() | ops.Mul() | ops.MatMul() | ops.Gather():
-            return range(2, 3)
-        case ops.Concat():
-            return range(1, 1 << 30)
-        case _:
-            return range(1, 2)
 
 
 def overwrite(emit: Emitter, op: Op, x: Value, other: Value | None) -> Value:
@@ -101,13 +83,13 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
         case ops.LSTM(bidirectional) | ops.GRU(bidirectional):
             return _recurrent(emit, op, x, rest, trains, bidirectional)
         case ops.MaxPool(kernel, strides, pads, ceil_mode):
-            windows = _windows(emit, x, kernel, strides, pads, ceil_mode)
+            counts = _windows(emit, x, kernel, strides, pads, ceil_mode)
             x, padding = _bordered_window(emit, x, kernel, pads, float("-inf"))
             pool: Callable[..., torch.Tensor] = functional.max_pool2d
             pooled = emit.call(pool, x, kernel, strides, padding, ceil_mode=ceil_mode)
-            return _agreeing(emit, pooled, windows)
+            return _agreeing(emit, pooled, counts)
         case ops.AveragePool(kernel, strides, pads, count_include_pad):
-            windows = _windows(emit, x, kernel, strides, pads, False)
+            counts = _windows(emit, x, kernel, strides, pads, False)
             bordered, padding = _bordered_window(emit, x, kernel, pads, 0.0)
             if bordered is not x and not count_include_pad:
                 reason = "uneven padding that does not count in the mean has no operator"
@@ -115,7 +97,7 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
             pooled = emit.call(
                 functional.avg_pool2d, bordered, kernel, strides, padding, False, count_include_pad
             )
-            return _agreeing(emit, pooled, windows)
+            return _agreeing(emit, pooled, counts)
         case ops.GlobalAveragePool():
             return emit.call(functional.adaptive_avg_pool2d, x, (1, 1))
         case ops.Flatten(axis):
@@ -213,25 +195,15 @@ def _bordered_window(
     return emit.call(functional.pad, x, (left, right, top, bottom), "constant", number), (0, 0)
 
 
-def _windows(
-    emit: Emitter, x: Value, kernel: Pair, strides: Pair, pads: Sides, ceil: bool
-) -> tuple[int, int]:
-    """The number of windows that ONNX counts along height and width (`models::infer::window`): with
-    `ceil`, a last partial one where it starts inside the axis or the padding before it."""
-    if len(x.shape) != 4 or 0 in kernel or 0 in strides:
+def _windows(emit: Emitter, x: Value, kernel: Pair, strides: Pair, pads: Sides, ceil: bool) -> Pair:
+    """The number of windows that ONNX counts."""
+    counts = windows(x.shape, kernel, strides, pads, ceil)
+    if counts is None:
         raise unsupported(f"{emit.place}: pools something that is not an image")
-    counts = []
-    for axis in (0, 1):
-        size, before, after = x.shape[2 + axis], pads[axis], pads[2 + axis]
-        room = size + before + after - kernel[axis]
-        count = room // strides[axis] + 1
-        if ceil and room % strides[axis] and count * strides[axis] < size + before:
-            count += 1
-        counts.append(count)
-    return counts[0], counts[1]
+    return counts
 
 
-def _agreeing(emit: Emitter, pooled: Value, windows: tuple[int, int]) -> Value:
-    if pooled.shape[2:] != windows:
+def _agreeing(emit: Emitter, pooled: Value, counts: Pair) -> Value:
+    if pooled.shape[2:] != counts:
         raise unsupported(f"{emit.place}: PyTorch makes another number of windows than ONNX")
     return pooled

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from photofinish_pytorch.configuration import Common, factor, understand_common
+from photofinish_pytorch.configuration import Common, understand_common
+from photofinish_worker.ask import factor
 from photofinish_worker.messages import Cell, Mode, ModelSource
 from photofinish_worker.outcome import unsupported
 

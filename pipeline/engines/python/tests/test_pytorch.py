@@ -37,48 +37,9 @@ from photofinish_worker.graph import (
 )
 from photofinish_worker.messages import Adam, Cell, Mode, Optimizer, Sgd
 from photofinish_worker.outcome import Failure, Kind
+from tests.sketch import CELL, NETWORK, graph, node, value, weight
 
-UNIFORM = {"uniform": {"low": -1.0, "high": 1.0}}
 CPU = find("cpu")
-
-
-def value(name: str, shape: list[int], element: str = "float") -> dict[str, Any]:
-    """An input."""
-    numbers = UNIFORM if element == "float" else {"integers": {"bound": 3}}
-    return {"name": name, "element": element, "shape": shape, "fill": numbers}
-
-
-def weight(name: str, shape: list[int], role: str = "weight") -> dict[str, Any]:
-    numbers = {"uniform": {"low": 0.5, "high": 1.5}} if role == "buffer" else UNIFORM
-    return {"name": name, "shape": shape, "role": role, "fill": numbers}
-
-
-def node(op: Any, inputs: list[str], output: str, in_place: bool = False) -> dict[str, Any]:
-    return {"name": output, "op": op, "inputs": inputs, "outputs": [output], "in_place": in_place}
-
-
-def graph(
-    inputs: list[Any], parameters: list[Any], nodes: list[Any], labels: list[int] | None = None
-) -> Graph:
-    output = nodes[-1]["outputs"][0]
-    loss = None
-    if labels is not None:
-        fed = value("labels", labels, "int64")
-        loss = {"cross_entropy": {"logits": output, "labels": fed}}
-    read = decode(
-        Graph,
-        {
-            "name": "g",
-            "inputs": inputs,
-            "parameters": parameters,
-            "nodes": nodes,
-            "outputs": [output],
-            "loss": loss,
-        },
-        "graph",
-    )
-    assert isinstance(read, Graph)
-    return read
 
 
 def lowered(network: Graph, mode: Mode, element: torch.dtype = torch.float64) -> Lowered:
@@ -309,30 +270,6 @@ class InPlace(unittest.TestCase):
         self.assertEqual(lowered(network, Mode.INFERENCE).in_place, 0)
 
 
-NETWORK = graph(
-    [value("x", [4, 2, 3, 3])],
-    [
-        weight("scale", [2]),
-        weight("bias", [2]),
-        weight("mean", [2], "buffer"),
-        weight("variance", [2], "buffer"),
-        weight("w", [3, 18]),
-        weight("unused", [2]),
-    ],
-    [
-        node(
-            {"BatchNormalization": {"epsilon": 1e-5, "momentum": 0.1}},
-            ["x", "scale", "bias", "mean", "variance"],
-            "a",
-        ),
-        node({"Flatten": {"axis": 1}}, ["a"], "b"),
-        node({"Dropout": {"ratio": 0.5}}, ["b"], "c"),
-        node("Linear", ["c", "w"], "y"),
-    ],
-    [4],
-)
-
-
 class Iterations(unittest.TestCase):
     def told(self, data: ParityData) -> dict[tuple[Quantity, str], torch.Tensor]:
         return {
@@ -401,18 +338,8 @@ class Iterations(unittest.TestCase):
 
 class Cells(unittest.TestCase):
     cell: ClassVar[dict[str, Any]] = {
-        "model": {"name": "n", "source": "zoo", "graph": "00"},
-        "dims": {"batch": 1},
-        "precision": "fp32",
-        "mode": "inference",
-        "optimizer": None,
+        **CELL,
         "engine": "pytorch/compiled",
-        "host_language": "python",
-        "device": "cpu",
-        "threads": 1,
-        "strategy": "single",
-        "world_size": 1,
-        "boundary": "step",
         "factors": {"compile_mode": "max-autotune", "layout": "channels_last"},
     }
 

@@ -1,0 +1,1 @@
+"""TensorFlow driven from Python: `tensorflow/function` and `tensorflow/eager`."""

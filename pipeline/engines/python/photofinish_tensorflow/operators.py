@@ -1,0 +1,76 @@
+"""Each operator of the graph as the calls that a user of TensorFlow would write."""
+
+import math
+from typing import assert_never
+
+from photofinish_tensorflow import image, moves, pointwise, sequence
+from photofinish_tensorflow.lowering import Lowering, Value
+from photofinish_worker import graph as ops
+from photofinish_worker.graph import Op
+
+
+def apply(low: Lowering, op: Op, operands: list[Value]) -> Value:
+    """The output of `op`; the number of operands has been checked."""
+    x, *rest = operands
+    second = rest[0] if rest else x
+    third = rest[1] if len(rest) > 1 else None
+    match op:
+        case ops.Conv():
+            return image.conv(low, op, x, second, third)
+        case ops.BatchNormalization():
+            return image.batch_norm(low, op, x, rest)
+        case ops.MaxPool():
+            return image.max_pool(low, op, x)
+        case ops.AveragePool():
+            return image.average_pool(low, op, x)
+        case ops.GlobalAveragePool():
+            return image.global_average_pool(low, x)
+        case ops.LayerNormalization():
+            return sequence.layer_norm(low, op, operands)
+        case ops.Linear() | ops.Gemm():
+            return sequence.dense(low, x, second, third, isinstance(op, ops.Linear))
+        case ops.MatMul():
+            return sequence.matmul(low, x, second)
+        case ops.Attention():
+            return sequence.attention(low, op, operands)
+        case ops.Gather():
+            return sequence.gather(low, x, second)
+        case ops.LSTM() | ops.GRU():
+            reason = "TensorFlow has no such kernel for processors; give `recurrent: unrolled`"
+            raise low.refuse(reason)
+        case ops.Softmax(axis):
+            return low.made(low.emit.call("tf.nn.softmax", low.plain(x), axis))
+        case ops.Relu():
+            return pointwise.same("tf.nn.relu", low, x)
+        case ops.Sigmoid():
+            return pointwise.same("tf.sigmoid", low, x)
+        case ops.Tanh():
+            return pointwise.same("tf.tanh", low, x)
+        case ops.Clip():
+            return pointwise.clip(low, op, x)
+        case ops.Silu():
+            return pointwise.silu(low, x)
+        case ops.Gelu():
+            return pointwise.gelu(low, op, x)
+        case ops.Dropout():
+            return pointwise.dropout(low, op, x)
+        case ops.Add():
+            return pointwise.binary("tf.add", low, x, second)
+        case ops.Mul():
+            return pointwise.binary("tf.multiply", low, x, second)
+        case ops.Flatten(axis):
+            return moves.reshape(low, x, (*x.shape[:axis], math.prod(x.shape[axis:])))
+        case ops.Reshape(shape):
+            return moves.reshape(low, x, shape)
+        case ops.Squeeze(axis):
+            return moves.squeeze(low, x, axis)
+        case ops.Transpose(perm):
+            return moves.transpose(low, x, perm)
+        case ops.Expand(shape):
+            return moves.expand(low, x, shape)
+        case ops.Concat(axis):
+            return moves.concat(low, operands, axis)
+        case ops.Slice(axis, start, end):
+            return moves.cut(low, x, axis, start, end)
+        case _:
+            assert_never(op)

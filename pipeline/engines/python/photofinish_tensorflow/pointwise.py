@@ -1,0 +1,76 @@
+"""Operators that treat every element by itself."""
+
+import math
+
+from photofinish_tensorflow.emit import Traced
+from photofinish_tensorflow.form import Order
+from photofinish_tensorflow.lowering import Lowering, Pass, Value
+from photofinish_worker.graph import Approximation, Clip, Dropout, Gelu
+
+_SEED = 1
+"""Seed of dropout."""
+
+
+def same(function: str, low: Lowering, x: Value) -> Value:
+    """An operator of one operand, whatever its order."""
+    return Value(low.emit.call(function, x.traced), x.form)
+
+
+def clip(low: Lowering, op: Clip, x: Value) -> Value:
+    """`min(max(x, min), max)`."""
+    if (op.min, op.max) == (0.0, 6.0):
+        return same("tf.nn.relu6", low, x)
+    bounded = low.emit.call("tf.maximum", x.traced, op.min)
+    return Value(low.emit.call("tf.minimum", bounded, op.max), x.form)
+
+
+def silu(low: Lowering, x: Value) -> Value:
+    """`x · sigmoid(x)`."""
+    gate = low.emit.call("tf.sigmoid", x.traced)
+    return Value(low.emit.call("tf.multiply", x.traced, gate), x.form)
+
+
+def gelu(low: Lowering, op: Gelu, x: Value) -> Value:
+    """`x · Φ(x)` as `tf.nn.gelu` composes it, whose own constants are of single precision, whatever
+    `x` is."""
+    emit, traced = low.emit, x.traced
+    if op.approximate is Approximation.TANH:
+        cube = emit.call("tf.multiply", emit.call("tf.pow", traced, 3.0), 0.044715)
+        bent = emit.call("tf.multiply", emit.call("tf.add", traced, cube), math.sqrt(2.0 / math.pi))
+        inner = emit.call("tf.tanh", bent)
+    else:
+        inner = emit.call("tf.math.erf", emit.call("tf.divide", traced, math.sqrt(2.0)))
+    share = emit.call("tf.add", inner, 1.0)
+    halved = emit.call("tf.multiply", traced, 0.5)
+    return Value(emit.call("tf.multiply", halved, share), x.form)
+
+
+def dropout(low: Lowering, op: Dropout, x: Value) -> Value:
+    """Zeroes elements while training, scaling the rest."""
+    if low.purpose is not Pass.TRAINING or op.ratio <= 0.0:
+        return x
+    return Value(low.emit.call("tf.nn.dropout", x.traced, op.ratio, seed=_SEED), x.form)
+
+
+def binary(function: str, low: Lowering, a: Value, b: Value) -> Value:
+    """A sum or a product, with broadcasting."""
+    rank = max(len(a.shape), len(b.shape))
+
+    def leads(value: Value) -> bool:
+        return value.form.order is Order.CHANNELS_LAST and len(value.shape) == rank
+
+    order = Order.CHANNELS_LAST if leads(a) or leads(b) else Order.PLAIN
+    operands = (_aligned(low, a, rank, order), _aligned(low, b, rank, order))
+    return low.made(low.emit.call(function, *operands), order)
+
+
+def _aligned(low: Lowering, value: Value, rank: int, order: Order) -> Traced:
+    """`value` in `order` with at least as many axes as that needs, new ones in front."""
+    missing = rank - len(value.shape)
+    if order is Order.PLAIN or missing == 0:
+        return low.in_order(value, order)
+    plain = low.plain(value)
+    if all(size == 1 for size in value.shape):
+        return plain
+    widened = low.made(low.reshaped(plain, (1,) * missing + value.shape))
+    return low.in_order(widened, order)
