@@ -5,6 +5,7 @@ use std::process::Command;
 use crate::{
     browser,
     command::{cargo, photofinish, program, run},
+    example,
     ledger::Ledger,
     python, quickstart,
 };
@@ -61,6 +62,7 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
         run(&mut check)
     });
     suite("quickstart", &|| quickstart::check());
+    suite("example", &|| example::check());
     suite("browser", &|| {
         browser::install()?;
         tests(full, &["--package", "photofinish-report", "--test", "*"])
