@@ -75,8 +75,9 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
 
 /// What the short form drives through the protocol: all but `pytorch/compiled`, whose every launch
 /// compiles.
-const QUICK_TO_START: [&str; 4] = [
+const QUICK_TO_START: [&str; 5] = [
     "onnxruntime",
+    "openvino",
     "pytorch/eager",
     "pytorch/python-eager",
     "tensorflow",
