@@ -3,7 +3,7 @@
 //! A model is a [`schema::Graph`]: operators, shapes and a recipe for every number. This crate
 //! builds graphs ([`zoo`]), checks them ([`infer`]), says what they cost ([`cost`]), makes their
 //! numbers ([`fill`], [`Numbers`]), spells operators out in others ([`rewrite`]), and writes and
-//! reads ONNX ([`onnx`]).
+//! reads ONNX ([`onnx`]). [`sample`] is for checks.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod numbers;
 pub mod onnx;
 mod resolve;
 pub mod rewrite;
+pub mod sample;
 pub mod zoo;
 
 pub use error::ModelError;

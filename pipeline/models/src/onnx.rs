@@ -10,6 +10,7 @@
 //! ways, as exporters that fold constants do. The parameters of a recurrent layer are written in
 //! ONNX's order, joined, under names of their own.
 
+mod document;
 mod lower;
 mod proto;
 mod read;
@@ -28,6 +29,7 @@ use crate::{
     ModelError, Numbers,
     infer::{self, ValueType},
 };
+pub use document::{Document, OPSET, own_file};
 pub use read::{File, ReadError, Reading};
 
 use proto::{DataType, GraphProto, ModelProto, NodeProto, ValueInfoProto};

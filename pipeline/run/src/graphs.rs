@@ -7,7 +7,10 @@ use std::{
     path::Path,
 };
 
-use models::{onnx, rewrite::Rewriting};
+use models::{
+    onnx,
+    rewrite::{self, Rewriting},
+};
 use schema::{
     Cell, Digest, Graph, ModelSource, Outcome, OutcomeKind,
     plan::{ManifestSource, PlannedCell},
@@ -105,9 +108,14 @@ fn network(cell: &Cell) -> Digest {
     Digest::of_value(&(&cell.model, &cell.dims, cell.mode))
 }
 
-/// What is spelt out for a cell.
+/// What is spelt out for a cell. The reader of users' files makes no attention that could be,
+/// whatever an engine's factor is by default.
 fn asked(cell: &Cell) -> Rewriting {
-    Rewriting::asked_by(&cell.factors)
+    let mut factors = cell.factors.clone();
+    if cell.model.source == ModelSource::Onnx {
+        factors.remove(rewrite::ATTENTION);
+    }
+    Rewriting::asked_by(&factors)
 }
 
 impl Prepared {
@@ -181,7 +189,7 @@ fn find(cell: &Cell, manifests: &[ManifestSource]) -> Result<onnx::File, Outcome
 
 #[cfg(test)]
 mod tests {
-    use models::{rewrite, zoo};
+    use models::zoo;
     use schema::{
         Boundary, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource, Precision,
         Strategy,
@@ -298,6 +306,13 @@ mod tests {
         let weights = |prepared: &Prepared| prepared.files.as_ref().unwrap().weights.clone();
         assert_eq!(weights(own), weights(long));
         assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
+        // The witness is not among the cells, and has its engine's own factors.
+        let mut witness = planned.cell.clone();
+        let forms = [(rewrite::RECURRENT, "fused"), (rewrite::ATTENTION, "plain")];
+        witness.factors = forms
+            .map(|(name, form)| (name.to_owned(), form.to_owned()))
+            .into();
+        assert_eq!(asked(&witness), Rewriting::default());
     }
 
     #[test]

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use crate::host::Interrupt;
 
-pub use subject::Subject;
 use subject::Trouble;
+pub use subject::{Subject, refusal};
 
 /// What the checks found, in the order in which they ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

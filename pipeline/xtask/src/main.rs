@@ -9,6 +9,7 @@
 mod bench;
 mod browser;
 mod command;
+mod example;
 mod ledger;
 mod python;
 mod quickstart;

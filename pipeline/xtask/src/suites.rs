@@ -5,6 +5,7 @@ use std::process::Command;
 use crate::{
     browser,
     command::{cargo, photofinish, program, run},
+    example,
     ledger::Ledger,
     python, quickstart,
 };
@@ -61,6 +62,7 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
         run(&mut check)
     });
     suite("quickstart", &|| quickstart::check());
+    suite("example", &|| example::check());
     suite("browser", &|| {
         browser::install()?;
         tests(full, &["--package", "photofinish-report", "--test", "*"])
@@ -74,8 +76,9 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
 /// What the short form drives through the protocol: all but `pytorch/compiled`, whose every launch
 /// compiles, the kit that shares the loop of `pytorch/python-eager`, and further variants of a worker
 /// that takes long to start.
-const QUICK_TO_START: [&str; 7] = [
+const QUICK_TO_START: [&str; 8] = [
     "onnxruntime",
+    "openvino",
     "pytorch/eager",
     "pytorch/python-eager",
     "tensorflow/function",

@@ -14,9 +14,6 @@ use crate::{failure::Failure, session::Session};
 /// How long a worker may take for one answer; compiling a network for the first time is the longest.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The network that most engines run.
-const NETWORK: &str = "resnet18";
-
 /// Checks the workers of engines, or of single variants; without any, of all that can run here.
 pub(crate) fn check(session: &Session, wanted: &[String]) -> Result<(), Failure> {
     let subjects = subjects(session, wanted)?;
@@ -62,40 +59,53 @@ fn check_one(session: &Session, wanted: &EngineVariant) -> Result<ConformanceRep
         .iter()
         .find(|engine| engine.name == wanted.engine)
         .ok_or_else(|| Failure::usage(format!("unknown engine: {}", wanted.engine)))?;
-    let kit = catalog.kit(wanted);
-    let network = kit.and_then(catalog::Kit::checked_with).unwrap_or(NETWORK);
-    let (dims, graph) = small(network)
-        .map_err(|error| Failure::internal(format!("failed to build the test network: {error}")))?;
-    let subject = Subject {
+    let networks = networks()
+        .map_err(|error| Failure::internal(format!("failed to build a test network: {error}")))?;
+    let [(dims, graph), smaller @ ..] = &networks;
+    let limits = Limits::default();
+    let mut subject = Subject {
         command: &command,
         engine,
         variant: &wanted.variant,
-        graph: &graph,
-        dims: &dims,
-        limits: &Limits::default(),
+        graph,
+        dims,
+        limits: &limits,
         patience: PATIENCE,
         interrupt: &session.interrupt,
     };
+    for (dims, graph) in smaller {
+        let Some(outcome) = conformance::refusal(&subject) else {
+            break;
+        };
+        session.printer.human(&format!(
+            "  with {}, since it refuses {}: {}",
+            graph.name, subject.graph.name, outcome.reason
+        ));
+        subject.graph = graph;
+        subject.dims = dims;
+    }
     Ok(conformance::check(&subject, &session.interrupt, |check| {
         session.printer.human(&line(check));
     }))
 }
 
-/// A network of the zoo at sizes that take little time.
-fn small(network: &str) -> Result<(BTreeMap<String, u64>, Graph), ModelError> {
-    let names = models::zoo::resolve_dims(network, &BTreeMap::new())?.into_keys();
-    let dims = names
-        .map(|name| {
-            let size = match name.as_str() {
-                "batch" => 2,
-                "image" => 32,
-                _ => 8,
-            };
-            (name, size)
-        })
-        .collect();
-    let graph = models::zoo::build_for(network, &dims, Mode::Training)?;
-    Ok((dims, graph))
+/// Dimensions, and the network that was built with them.
+type Network = (BTreeMap<String, u64>, Graph);
+
+/// What workers are checked with: the first of these that a worker does not refuse. Convolutions and
+/// parameters of every role; what engines for language have; and hardly anything.
+fn networks() -> Result<[Network; 3], ModelError> {
+    const BATCH: u64 = 2;
+    let with = |name: &str, size| {
+        let dims = [("batch", BATCH), (name, size)];
+        BTreeMap::from(dims.map(|(name, size)| (name.to_owned(), size)))
+    };
+    let (images, tokens) = (with("image", 32), with("seq", 8));
+    let resnet = models::zoo::build_for("resnet18", &images, Mode::Training)?;
+    let bert = models::zoo::build_for("bert_tiny", &tokens, Mode::Training)?;
+    let perceptron = models::sample::perceptron(BATCH)?;
+    let batch = BTreeMap::from([("batch".to_owned(), BATCH)]);
+    Ok([(images, resnet), (tokens, bert), (batch, perceptron)])
 }
 
 fn line(check: &Check) -> String {

@@ -38,6 +38,7 @@ mod tests {
             labels,
             [
                 "onnxruntime",
+                "openvino",
                 "tensorflow",
                 "pytorch",
                 "pytorch (python)",

@@ -19,7 +19,6 @@ pub struct Kit {
     /// The engine, with the variants of this kit alone.
     description: EngineDescription,
     worker: Digest,
-    checked_with: Option<String>,
     origin: Origin,
 }
 
@@ -121,8 +120,6 @@ struct EngineFile {
     title: String,
     version: String,
     summary: String,
-    /// The network of the zoo that `engines check` loads, where the usual one does not run.
-    checked_with: Option<String>,
     worker: WorkerFile,
     install: Option<InstallFile>,
     variants: Vec<VariantDescription>,
@@ -192,7 +189,6 @@ impl Kit {
             worker: worker
                 .parse()
                 .map_err(|_| wrong(String::from("no worker digest")))?,
-            checked_with: file.checked_with,
             origin: Origin::BuiltIn(BuiltIn {
                 folder: folder.to_owned(),
                 program,
@@ -211,7 +207,6 @@ impl Kit {
         Self {
             description,
             worker,
-            checked_with: None,
             origin: Origin::Registered(command),
         }
     }
@@ -280,12 +275,6 @@ impl Kit {
     #[must_use]
     pub fn worker(&self) -> Digest {
         self.worker
-    }
-
-    /// The network of the zoo by which its worker's protocol is checked, where it does not run any.
-    #[must_use]
-    pub fn checked_with(&self) -> Option<&str> {
-        self.checked_with.as_deref()
     }
 
     pub(crate) fn origin(&self) -> &Origin {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use models::rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT, UNROLLED};
+use models::rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT};
 use ort::session::builder::GraphOptimizationLevel;
 use schema::{Cell, Mode, Outcome, Precision};
 
@@ -17,7 +17,7 @@ const OPTIMIZATION: &str = "optimization";
 /// The factor that decides whether idle threads spin.
 const SPIN: &str = "spin";
 
-/// Every factor.
+/// Every factor. Whether recurrent layers are spelt out is decided in the graph that comes.
 const FACTORS: [&str; 4] = [ATTENTION, OPTIMIZATION, RECURRENT, SPIN];
 
 /// A cell, understood.
@@ -35,8 +35,6 @@ pub(crate) struct Configuration {
     pub(crate) spins: bool,
     /// Whether attention is an operator of ONNX Runtime's own, rather than composed.
     pub(crate) fuses_attention: bool,
-    /// Whether recurrent layers are spelt out, as they are in the graph that comes then.
-    pub(crate) unrolls: bool,
 }
 
 /// A level of graph optimisation.
@@ -95,10 +93,6 @@ impl Configuration {
             optimization: optimization(&cell.factors)?,
             spins: spins(&cell.factors)?,
             fuses_attention: fuses_attention(&cell.factors)?,
-            unrolls: cell
-                .factors
-                .get(RECURRENT)
-                .is_some_and(|form| form == UNROLLED),
         })
     }
 }

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use models::onnx::{self, Document, Extensions};
 use schema::{Outcome, Precision, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
 
@@ -77,11 +78,14 @@ impl Engine for OnnxRuntime {
             .map(|input| tensors::input(input, configuration.precision))
             .collect::<Result<Vec<_>, _>>()?;
         let filled = Instant::now();
-        let model = model::of(load, &configuration)?;
+        let extensions = Extensions {
+            multi_head_attention: configuration.fuses_attention,
+        };
+        let document = Document::of(load, configuration.precision, extensions)?;
         let written = Instant::now();
-        let session = model::commit(&model, &configuration, library)?;
+        let session = model::commit(&document, &configuration, library)?;
         let compiled = Instant::now();
-        drop(model);
+        drop(document);
         let session = Inference::bind(session, &load.graph, &inputs, &configuration)?;
         let report = LoadReport {
             fill_ns: nanoseconds(filled - start),
@@ -89,7 +93,10 @@ impl Engine for OnnxRuntime {
             compile_ns: nanoseconds(compiled - written),
             threads: None,
             spin: spin(&configuration).to_owned(),
-            settings: settings(&configuration, model::own_file(load, &configuration)),
+            settings: settings(
+                &configuration,
+                onnx::own_file(load, configuration.precision),
+            ),
         };
         Ok((Box::new(session), report))
     }
@@ -146,7 +153,7 @@ fn settings(configuration: &Configuration, own_file: Option<&Path>) -> BTreeMap<
         ("memory pattern".to_owned(), "on (default)".to_owned()),
         match own_file {
             Some(_) => ("model".to_owned(), "the user's file as it is".to_owned()),
-            None => ("opset".to_owned(), model::OPSET.to_string()),
+            None => ("opset".to_owned(), onnx::OPSET.to_string()),
         },
     ])
 }

@@ -9,7 +9,7 @@ use std::{
 
 use schema::{
     Cell, Device, Digest, EngineDescription, EngineVariant, Graph, Mode, Model, ModelSource,
-    Optimizer, Outcome, Precision, Strategy,
+    Optimizer, Outcome, OutcomeKind, Precision, Strategy,
     protocol::{Hello, Load, Loaded, Measure, Reply, Request},
 };
 use tempfile::TempDir;
@@ -191,6 +191,19 @@ impl Subject<'_> {
             scratch: guest.scratch.path().join("own"),
         })
     }
+}
+
+/// Why the worker refuses the subject's network as `unsupported`, if it does. Whatever else it does
+/// wrong is for the checks to find.
+#[must_use]
+pub fn refusal(subject: &Subject<'_>) -> Option<Outcome> {
+    let mut guest = subject.start().ok()?;
+    let load = subject.load(subject.first_mode(), &guest).ok()?;
+    guest.make_scratch(&load).ok()?;
+    let deadline = guest.deadline();
+    let request = Request::Load(Box::new(load));
+    let outcome = guest.host.request(&request, deadline).err()?;
+    (guest.host.is_alive() && outcome.kind == OutcomeKind::Unsupported).then_some(outcome)
 }
 
 impl Guest {

@@ -1,0 +1,143 @@
+//! OpenVINO as the worker's loop sees it.
+
+use std::{
+    cell::OnceCell,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use models::onnx::{self, Document, Extensions};
+use openvino::Core;
+use schema::{Outcome, protocol::Load};
+use worker::{Engine, Identity, LoadReport, Session};
+
+use crate::{
+    configuration::{Configuration, ENGINE, VARIANT},
+    failure::unavailable,
+    library::Library,
+    network,
+    session::Inference,
+    tensors,
+};
+
+/// OpenVINO, before it has a network.
+#[derive(Debug, Default)]
+pub struct OpenVino {
+    /// Where the library is; where the environment says if absent.
+    path: Option<PathBuf>,
+    /// The library, or why there is none; loaded at the first need.
+    library: OnceCell<Result<Library, Outcome>>,
+}
+
+impl OpenVino {
+    /// OpenVINO from the library at `path`, an absolute path. (The default takes the path from the
+    /// environment.)
+    #[must_use]
+    pub fn at(path: PathBuf) -> Self {
+        Self {
+            path: Some(path),
+            library: OnceCell::new(),
+        }
+    }
+
+    fn library(&self) -> Result<&Library, Outcome> {
+        let open = || match &self.path {
+            Some(path) => Library::open(path),
+            None => Library::open(&Library::named()?),
+        };
+        self.library
+            .get_or_init(open)
+            .as_ref()
+            .map_err(Clone::clone)
+    }
+}
+
+impl Engine for OpenVino {
+    /// A library that cannot be loaded is told of in the answer to `load`.
+    fn hello(&self) -> Identity {
+        let version = self.library().ok().map(|library| library.version.clone());
+        Identity {
+            engine: ENGINE.to_owned(),
+            versions: version
+                .map(|version| (ENGINE.to_owned(), version))
+                .into_iter()
+                .collect(),
+            worker: env!("PHOTOFINISH_WORKER_DIGEST").parse().ok(),
+            variants: vec![VARIANT.to_owned()],
+        }
+    }
+
+    fn load(&mut self, load: &Load) -> Result<(Box<dyn Session>, LoadReport), Outcome> {
+        let cell = &load.cell;
+        let configuration = Configuration::of(cell)?;
+        self.library()?;
+        let start = Instant::now();
+        let inputs = load
+            .graph
+            .inputs
+            .iter()
+            .map(tensors::input)
+            .collect::<Result<Vec<_>, _>>()?;
+        let filled = Instant::now();
+        let extensions = Extensions {
+            multi_head_attention: configuration.fuses_attention,
+        };
+        let document = Document::of(load, cell.precision, extensions)?;
+        let mut core = Core::new().map_err(|error| unavailable(error.to_string()))?;
+        network::check_plugin(&core)?;
+        let model = network::read(&mut core, &document, &load.graph)?;
+        let read = Instant::now();
+        let compiled = network::compile(&mut core, &model, &configuration)?;
+        let ready = Instant::now();
+        let threads = network::threads(&compiled);
+        let mut settings = network::settings(&compiled);
+        settings.extend(own_settings(
+            &configuration,
+            onnx::own_file(load, cell.precision),
+        ));
+        let session = Inference::new(compiled, &load.graph, inputs)?;
+        let report = LoadReport {
+            fill_ns: nanoseconds(filled - start),
+            build_ns: nanoseconds((read - filled) + ready.elapsed()),
+            compile_ns: nanoseconds(ready - read),
+            threads,
+            spin: "spin a while, then sleep (oneTBB's default)".to_owned(),
+            settings,
+        };
+        Ok((Box::new(session), report))
+    }
+
+    fn reads_weights(&self) -> bool {
+        true
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What OpenVINO does not know to tell.
+fn own_settings(
+    configuration: &Configuration,
+    own_file: Option<&Path>,
+) -> BTreeMap<String, String> {
+    let attention = if configuration.fuses_attention {
+        "MultiHeadAttention (com.microsoft)"
+    } else {
+        "composed of products and a softmax"
+    };
+    let model = match own_file {
+        Some(_) => ("model".to_owned(), "the user's file as it is".to_owned()),
+        None => ("opset".to_owned(), onnx::OPSET.to_string()),
+    };
+    let own = [
+        ("attention, where there is any", attention),
+        ("inputs", "set once"),
+        ("plugin", "CPU"),
+    ];
+    own.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into_iter()
+        .chain([model])
+        .collect()
+}

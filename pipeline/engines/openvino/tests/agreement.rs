@@ -1,0 +1,73 @@
+//! Two engines that share no code but the graph agree on every network of the zoo.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+#[path = "../../onnxruntime/tests/support/library.rs"]
+mod library;
+#[path = "support/library.rs"]
+mod openvino_library;
+#[path = "../../onnxruntime/tests/support/outputs.rs"]
+mod outputs;
+#[path = "../../onnxruntime/tests/support/zoo.rs"]
+mod zoo;
+
+use library::library;
+use models::rewrite::{ATTENTION, FUSED, RECURRENT, Rewriting, UNROLLED};
+use openvino_library::openvino;
+use outputs::{Array, cell, onnx_outputs, outputs, relative_l2};
+use photofinish_worker_openvino::OpenVino;
+use schema::Graph;
+use zoo::{agreements, small};
+
+fn openvino_outputs(graph: &Graph, factors: &[(&str, &str)]) -> Vec<Array> {
+    let mut cell = cell(graph, "openvino", "cpu");
+    cell.factors = factors
+        .iter()
+        .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    outputs(&mut OpenVino::at(openvino()), graph, cell)
+}
+
+fn close(actual: &[Array], expected: &[Array], what: &str) {
+    assert_eq!(actual.len(), expected.len(), "{what}");
+    for (actual, expected) in actual.iter().zip(expected) {
+        let error = relative_l2(actual, expected);
+        assert!(error < 1e-4, "{what}: relative L2 error {error:e}");
+    }
+}
+
+fn agree(name: &str) {
+    let graph = small(name);
+    close(
+        &openvino_outputs(&graph, &[]),
+        &onnx_outputs(&graph, library()),
+        name,
+    );
+}
+
+agreements! { agree:
+    resnet18 resnet50 resnet152 vgg16 mobilenet_v2 efficientnet_b4 inception_v3 vit_b16
+    bert_tiny bert_base distilbert_base gpt2 transformer_base lstm_lm deepspeech2
+}
+
+#[test]
+fn recurrent_layers_agree_when_they_are_spelt_out() {
+    for name in ["lstm_lm", "deepspeech2"] {
+        let graph = small(name);
+        let expected = onnx_outputs(&graph, library());
+        let factors = [(RECURRENT.to_owned(), UNROLLED.to_owned())];
+        let long = Rewriting::asked_by(&factors.into()).apply(graph).unwrap();
+        let actual = openvino_outputs(&long, &[(RECURRENT, UNROLLED)]);
+        close(&actual, &expected, name);
+    }
+}
+
+#[test]
+fn fused_attention_agrees() {
+    for name in ["bert_tiny", "gpt2", "transformer_base"] {
+        let graph = small(name);
+        let expected = onnx_outputs(&graph, library());
+        let actual = openvino_outputs(&graph, &[(ATTENTION, FUSED)]);
+        close(&actual, &expected, name);
+    }
+}

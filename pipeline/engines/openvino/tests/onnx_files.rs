@@ -1,0 +1,167 @@
+//! Models of the user's: OpenVINO reads the file itself, and says which operator it lacks.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+#[path = "../../onnxruntime/tests/support/library.rs"]
+mod library;
+#[path = "support/library.rs"]
+mod openvino_library;
+#[path = "../../onnxruntime/tests/support/outputs.rs"]
+mod outputs;
+
+use std::{collections::BTreeMap, fs};
+
+use library::library;
+use models::{
+    onnx::{self, File, WriteOptions},
+    sample,
+};
+use openvino_library::openvino;
+use outputs::{Array, arrays, cell, relative_l2};
+use photofinish_worker_onnxruntime::OnnxRuntime;
+use photofinish_worker_openvino::OpenVino;
+use schema::{
+    Graph, Outcome, OutcomeKind, Precision,
+    protocol::{Load, ModelFiles},
+};
+use worker::{Engine, LoadReport};
+
+/// A batch whose size takes as many bytes in a file as a name of one letter does.
+const BATCH: u64 = 128;
+
+/// A size of [`BATCH`] in a shape of an ONNX file, and one that is left open, named `N`.
+const WRITTEN_IN: [u8; 5] = [0x0a, 0x03, 0x08, 0x80, 0x01];
+const LEFT_OPEN: [u8; 5] = [0x0a, 0x03, 0x12, 0x01, b'N'];
+
+/// A perceptron as an ONNX file.
+fn perceptron() -> Vec<u8> {
+    let options = WriteOptions {
+        opset: 17,
+        precision: Precision::Fp32,
+        external: None,
+        threshold: 0,
+    };
+    let graph = sample::perceptron(BATCH).unwrap();
+    onnx::write(&graph, &options).unwrap().model
+}
+
+/// The file with other bytes, of the same length, at all places of these.
+fn replaced(file: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut file = file.to_vec();
+    let mut places = 0;
+    for start in 0..=file.len() - from.len() {
+        let window = &mut file[start..start + from.len()];
+        if window == from {
+            window.copy_from_slice(to);
+            places += 1;
+        }
+    }
+    assert!(places > 0, "{from:x?} is nowhere");
+    file
+}
+
+/// A file of the user's with what was read from it.
+struct Brought {
+    folder: tempfile::TempDir,
+    graph: Graph,
+    precision: Precision,
+}
+
+fn bring(file: &[u8]) -> Brought {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("model.onnx"), file).unwrap();
+    let file = File::open(folder.path(), "model.onnx").unwrap();
+    let dims = BTreeMap::from([("batch".to_owned(), BATCH)]);
+    let reading = file.read(&file.resolve_dims(&dims).unwrap()).unwrap();
+    let mut weights = fs::File::create(folder.path().join("numbers")).unwrap();
+    reading.write_weights(&mut weights).unwrap();
+    Brought {
+        folder,
+        graph: reading.graph,
+        precision: file.precision(),
+    }
+}
+
+/// What becomes of the file on an engine's variant `cpu`.
+fn run(
+    engine: &mut dyn Engine,
+    name: &str,
+    brought: &Brought,
+) -> Result<(Vec<Array>, LoadReport), Outcome> {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| brought.folder.path().join(name);
+    assert!(engine.reads_weights());
+    let (mut session, report) = engine.load(&Load {
+        cell: cell(&brought.graph, name, "cpu"),
+        graph: brought.graph.clone(),
+        files: Some(ModelFiles {
+            weights: path("numbers"),
+            onnx: path("model.onnx"),
+            precision: brought.precision,
+        }),
+        scratch: scratch.path().to_owned(),
+    })?;
+    session.step()?;
+    Ok((arrays(&session.parity(1)?.tensors), report))
+}
+
+fn agrees(brought: &Brought) -> LoadReport {
+    let (actual, report) = run(&mut OpenVino::at(openvino()), "openvino", brought).unwrap();
+    let (expected, _) = run(&mut OnnxRuntime::at(library()), "onnxruntime", brought).unwrap();
+    assert_eq!(actual.len(), 1);
+    let error = relative_l2(&actual[0], &expected[0]);
+    assert!(error < 1e-5, "relative L2 error {error:e}");
+    report
+}
+
+#[test]
+fn a_file_is_run_as_it_is() {
+    let report = agrees(&bring(&perceptron()));
+    assert_eq!(report.settings["model"], "the user's file as it is");
+    assert!(!report.settings.contains_key("opset"));
+}
+
+#[test]
+fn a_file_in_another_precision_is_run_from_what_was_read() {
+    let mut brought = bring(&perceptron());
+    brought.precision = Precision::Fp64;
+    let report = agrees(&brought);
+    assert!(report.settings.contains_key("opset"));
+}
+
+#[test]
+fn a_batch_that_is_left_open_takes_the_cell_s_size() {
+    let open = replaced(&perceptron(), &WRITTEN_IN, &LEFT_OPEN);
+    let brought = bring(&open);
+    assert_eq!(brought.graph.inputs[0].shape[0], BATCH);
+    agrees(&brought);
+}
+
+#[test]
+fn an_operator_that_openvino_lacks_is_named_with_its_node() {
+    let sound = perceptron();
+    let brought = bring(&sound);
+    let strange = replaced(&sound, b"Relu", b"Rely");
+    fs::write(brought.folder.path().join("model.onnx"), strange).unwrap();
+    let outcome = run(&mut OpenVino::at(openvino()), "openvino", &brought).unwrap_err();
+    assert_eq!(outcome.kind, OutcomeKind::Unsupported, "{outcome:?}");
+    for named in ["Rely", "relu"] {
+        assert!(outcome.reason.contains(named), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_or_broken_is_no_reason_to_die() {
+    let sound = perceptron();
+    let brought = bring(&sound);
+    let path = brought.folder.path().join("model.onnx");
+    fs::write(&path, &sound[..sound.len() / 2]).unwrap();
+    let broken = run(&mut OpenVino::at(openvino()), "openvino", &brought).unwrap_err();
+    fs::remove_file(&path).unwrap();
+    let gone = run(&mut OpenVino::at(openvino()), "openvino", &brought).unwrap_err();
+    for outcome in [broken, gone] {
+        assert_eq!(outcome.kind, OutcomeKind::Crashed, "{outcome:?}");
+        assert!(outcome.reason.contains("reading the model"), "{outcome:?}");
+    }
+}
