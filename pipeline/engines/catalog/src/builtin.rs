@@ -36,7 +36,13 @@ mod tests {
         let labels: Vec<_> = kits.iter().map(crate::Kit::label).collect();
         assert_eq!(
             labels,
-            ["onnxruntime", "openvino", "tensorflow", "pytorch", "pytorch (python)"]
+            [
+                "onnxruntime",
+                "openvino",
+                "tensorflow",
+                "pytorch",
+                "pytorch (python)"
+            ]
         );
         for kit in &kits {
             assert!(kit.lock().is_some(), "{}", kit.label());
