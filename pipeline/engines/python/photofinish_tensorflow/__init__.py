@@ -1,1 +1,1 @@
-"""TensorFlow driven from Python: `tensorflow/function` and `tensorflow/eager`."""
+"""TensorFlow driven from Python: `tensorflow/function`, `tensorflow/eager`, `tensorflow/keras`."""

@@ -1,5 +1,6 @@
 """What TensorFlow's exceptions mean for a cell."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,6 +27,8 @@ _UNSUPPORTED = (
     "unsupported",
     "unimplemented",
 )
+
+_STYLE = re.compile("\x1b\\[[0-9;]*m")
 
 RAISED = (
     tf.errors.OpError,
@@ -58,7 +61,8 @@ def _words(text: str) -> str:
         head, found, tail = text.partition(end)
         # Where the stack stands first, what happened stands behind it.
         text = head if head.strip() or not found else tail
-    return " ".join(text.split())
+    # Keras prints in bold.
+    return " ".join(_STYLE.sub("", text).split())
 
 
 @contextmanager

@@ -668,6 +668,8 @@ class Cells(unittest.TestCase):
             self.assertEqual(classify("Conv c", error).kind, kind)
         told = classify("step", ValueError("Cannot multiply\n\nStack trace for op definition: x"))
         self.assertEqual(told.reason, "step: Cannot multiply")
+        bold = classify("step", ValueError("\x1b[1mCannot multiply\x1b[0m"))
+        self.assertEqual(bold.reason, "step: Cannot multiply")
 
 
 if __name__ == "__main__":
