@@ -29,8 +29,13 @@ use worker::{
 
 const BATCH: u64 = 3;
 
+/// The folder that the workers' packages are in.
+fn packages() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../engines/python")
+}
+
 fn example() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../engines/python/examples")
+    packages().join("examples")
 }
 
 /// A user who has registered the example.
@@ -38,6 +43,12 @@ fn user() -> User {
     let user = User::new();
     for name in ["worker.py", "perceptron.py"] {
         fs::copy(example().join(name), user.path("config").join(name)).unwrap();
+    }
+    let package = user.path("config/photofinish_worker");
+    fs::create_dir(&package).unwrap();
+    for file in fs::read_dir(packages().join("photofinish_worker")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), package.join(file.file_name())).unwrap();
     }
     let engines = user.path("config/engines.toml");
     let table = fs::read_to_string(example().join("engines.toml")).unwrap();
@@ -119,8 +130,11 @@ fn outputs(load: Load) -> Vec<f64> {
     let command = WorkerCommand {
         program: PathBuf::from("python3"),
         args: vec![example().join("worker.py").display().to_string()],
-        // Nothing is left behind in the checkout.
-        env: BTreeMap::from([("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned())]),
+        env: BTreeMap::from([
+            ("PYTHONPATH".to_owned(), packages().display().to_string()),
+            // Nothing is left behind in the checkout.
+            ("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()),
+        ]),
     };
     let mut host = Host::start(&command, &Limits::default(), &interrupt).unwrap();
     host.hello(deadline).unwrap();

@@ -10,7 +10,7 @@ use models::{
 use schema::Precision;
 use serde_json::Value;
 
-use crate::command::{output, photofinish, program, root};
+use crate::command::{output, photofinish, program, root, run};
 
 const MANIFEST: &str = "version: 1
 measure: { blocks: 2, rounds: 1, round: 20ms, warm_up: 200ms }
@@ -32,10 +32,11 @@ pub(crate) fn check() -> Result<(), String> {
     let config = folder.path().join("config");
     let example = root().join("pipeline/engines/python/examples");
     fs::create_dir(&config).map_err(|error| error.to_string())?;
-    for name in ["engines.toml", "worker.py", "perceptron.py"] {
-        fs::copy(example.join(name), config.join(name))
-            .map_err(|error| format!("{}: {error}", example.join(name).display()))?;
-    }
+    run(program("cp")
+        .arg("-r")
+        .args(["engines.toml", "worker.py", "perceptron.py"].map(|name| example.join(name)))
+        .arg(example.with_file_name("photofinish_worker"))
+        .arg(&config))?;
     let write = |name: &str, bytes: &[u8]| {
         fs::write(folder.path().join(name), bytes).map_err(|error| format!("{name}: {error}"))
     };
