@@ -3,12 +3,15 @@
 #![allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
     reason = "each test is a program and uses a part of it"
 )]
 
-use std::{collections::BTreeMap, path::PathBuf};
+#[path = "../../../onnxruntime/tests/support/outputs.rs"]
+mod shared;
 
-use photofinish_worker_onnxruntime::OnnxRuntime;
+use std::collections::BTreeMap;
+
 use photofinish_worker_tensorflow::TensorFlow;
 use schema::{
     Boundary, Cell, Device, Digest, EngineVariant, Graph, HostLanguage, Mode, Model, ModelSource,
@@ -16,7 +19,9 @@ use schema::{
     graph::{ElementType, Fill, Input, Loss, Node, Op, Parameter, Role},
     protocol::Load,
 };
-use worker::{Engine as _, LoadReport, Session, Values};
+use worker::{Engine as _, LoadReport, Session};
+
+pub use shared::{Array, arrays, onnx_outputs, relative_l2};
 
 /// A cell for `graph` on this worker, on one thread of the CPU.
 pub fn cell(graph: &Graph, precision: Precision, optimizer: Option<Optimizer>) -> Cell {
@@ -69,53 +74,6 @@ pub fn outputs(graph: &Graph, precision: Precision, variant: &str, weights: &str
         .step()
         .unwrap_or_else(|outcome| panic!("{outcome:?}"));
     arrays(&session.parity(1).unwrap().tensors)
-}
-
-/// The outputs of a graph on ONNX Runtime, whose library is at `library`.
-pub fn onnx_outputs(graph: &Graph, library: PathBuf) -> Vec<Array> {
-    let mut cell = cell(graph, Precision::Fp32, None);
-    cell.engine = EngineVariant {
-        engine: "onnxruntime".to_owned(),
-        variant: "cpu".to_owned(),
-    };
-    let scratch = tempfile::tempdir().unwrap();
-    let load = Load {
-        cell,
-        graph: graph.clone(),
-        files: None,
-        scratch: scratch.path().to_owned(),
-    };
-    let (mut session, _) = OnnxRuntime::at(library).load(&load).unwrap();
-    arrays(&session.parity(1).unwrap().tensors)
-}
-
-/// Numbers with a shape.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Array {
-    pub shape: Vec<u64>,
-    pub data: Vec<f64>,
-}
-
-/// The tensors of a parity answer, in binary64.
-pub fn arrays(tensors: &[worker::Tensor]) -> Vec<Array> {
-    let array = |tensor: &worker::Tensor| Array {
-        shape: tensor.shape.clone(),
-        data: match &tensor.values {
-            Values::F32(values) => values.iter().map(|&x| f64::from(x)).collect(),
-            Values::F64(values) => values.clone(),
-        },
-    };
-    tensors.iter().map(array).collect()
-}
-
-/// `‖a − b‖₂ / ‖b‖₂`.
-pub fn relative_l2(a: &Array, b: &Array) -> f64 {
-    assert_eq!(a.shape, b.shape);
-    let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>();
-    let difference = squares(&mut a.data.iter().zip(&b.data).map(|(a, b)| a - b));
-    let size = squares(&mut b.data.iter().copied());
-    assert!(size > 0.0, "an output of zeros proves nothing");
-    (difference / size).sqrt()
 }
 
 /// An operand of a node under test.
