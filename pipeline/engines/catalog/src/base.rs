@@ -21,6 +21,16 @@ pub(crate) fn of<'a>(kits: &'a [Kit], kit: &Kit) -> Option<&'a Kit> {
     kits.iter().find(|base| folder(base) == Some(name))
 }
 
+/// The kits that others stand on.
+pub(crate) fn all(kits: &[Kit]) -> Vec<Kit> {
+    let names: BTreeSet<_> = kits
+        .iter()
+        .filter_map(|kit| kit.recipe()?.base.as_deref())
+        .collect();
+    let is_base = |kit: &&Kit| folder(kit).is_some_and(|name| names.contains(name));
+    kits.iter().filter(is_base).cloned().collect()
+}
+
 /// Makes the identity of each kit's base a part of the kit's own.
 ///
 /// # Errors

@@ -28,6 +28,9 @@ pub struct Catalog {
     engines: Vec<EngineDescription>,
     /// Sorted by the engine's name.
     kits: Vec<Kit>,
+    /// Built-in kits on whose installations others stand, whether or not the user has replaced
+    /// their engines.
+    bases: Vec<Kit>,
     settings: Settings,
 }
 
@@ -79,12 +82,14 @@ impl Catalog {
     /// When `engines.toml` is wrong: with line and column; when kits of the same engine do not fit
     /// together.
     pub fn with_kits(mut kits: Vec<Kit>, settings: &Settings) -> Result<Self, CatalogError> {
+        base::settle(&mut kits)?;
+        let bases = base::all(&kits);
         registered::register(&mut kits, settings)?;
         kits.sort_by(|one, other| one.name().cmp(other.name()));
-        base::settle(&mut kits)?;
         Ok(Self {
             engines: merge::engines(&kits)?,
             kits,
+            bases,
             settings: settings.clone(),
         })
     }
@@ -178,7 +183,7 @@ impl Catalog {
     /// What installing a kit would download, and take on the disk, in bytes; its base included, as
     /// far as they are not there.
     fn sizes_ahead(&self, kit: &Kit) -> (u64, u64) {
-        let parts = std::iter::once(kit).chain(base::of(&self.kits, kit));
+        let parts = std::iter::once(kit).chain(base::of(&self.bases, kit));
         let missing = parts.filter(|part| self.look_alone(part, Depth::Quick) != Found::Whole);
         missing
             .filter_map(|part| {
@@ -224,8 +229,8 @@ impl Catalog {
     ) -> Result<(), CatalogError> {
         let mut wanted: Vec<&Kit> = Vec::new();
         for kit in self.named(words)? {
-            for part in base::of(&self.kits, kit).into_iter().chain([kit]) {
-                if !wanted.iter().any(|&known| std::ptr::eq(known, part)) {
+            for part in base::of(&self.bases, kit).into_iter().chain([kit]) {
+                if !wanted.iter().any(|known| known.label() == part.label()) {
                     wanted.push(part);
                 }
             }
@@ -238,7 +243,7 @@ impl Catalog {
 
     /// Where the packages are that a kit stands on.
     fn base_place(&self, kit: &Kit) -> Option<Place> {
-        let base = base::of(&self.kits, kit)?;
+        let base = base::of(&self.bases, kit)?;
         Some(Place::of(base, base.lock()?, &self.settings))
     }
 
@@ -378,7 +383,7 @@ impl Catalog {
 
     /// Looks at a kit's installation, and at what it stands on.
     fn look(&self, kit: &Kit, depth: Depth) -> Found {
-        match (self.look_alone(kit, depth), base::of(&self.kits, kit)) {
+        match (self.look_alone(kit, depth), base::of(&self.bases, kit)) {
             (Found::Whole, Some(base)) => match self.look_alone(base, depth) {
                 Found::Broken(what) => Found::Broken(format!("{}: {what}", base.label())),
                 found => found,

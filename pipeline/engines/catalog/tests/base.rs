@@ -168,6 +168,41 @@ fn what_a_base_loses_its_kit_loses_too() {
 }
 
 #[test]
+fn a_base_whose_engine_the_user_replaced_is_still_a_base() {
+    let case = Demo::downloaded();
+    let registered = r#"
+[engines.lower]
+replace = true
+command = ["true"]
+version = "1"
+
+[[engines.lower.variants]]
+name = "plain"
+summary = "another"
+host_language = "rust"
+devices = ["cpu"]
+precisions = ["fp32"]
+modes = ["inference"]
+boundaries = ["step"]
+"#;
+    fs::create_dir_all(&case.settings.config).unwrap();
+    fs::write(case.settings.config.join("engines.toml"), registered).unwrap();
+    let catalog = catalog(&case);
+    assert!(matches!(
+        state(&catalog, "lower/plain"),
+        EngineState::Registered { .. }
+    ));
+    assert_eq!(
+        installed(&catalog, "upper"),
+        story(&[("lower", true), ("upper", true)])
+    );
+    assert!(matches!(
+        state(&catalog, "upper/plain"),
+        EngineState::Installed { .. }
+    ));
+}
+
+#[test]
 fn a_kit_is_made_for_the_python_of_its_base() {
     let case = Demo::downloaded();
     let catalog = catalog(&case);
