@@ -72,7 +72,12 @@ fn the_cell_nearest_to_its_bound_speaks() {
 
 #[test]
 fn a_cell_that_disagrees_speaks_before_all_others() {
-    for share in [1.5, f64::INFINITY, f64::NAN] {
+    for (share, words) in [
+        (1.5, "150 % of the bound"),
+        (7979.1, "979 times the bound"),
+        (f64::INFINITY, "over a million times the bound"),
+        (f64::NAN, "of the bound"),
+    ] {
         let mut tables = three();
         set(&mut tables.cells[0], 3e-7, 0.999);
         set(&mut tables.cells[1], 2e-3, share);
@@ -83,6 +88,7 @@ fn a_cell_that_disagrees_speaks_before_all_others() {
             text.contains("disagrees") && text.contains(&tables.cells[1].id.0),
             "{text}"
         );
+        assert!(text.contains(words), "{words}: {text}");
     }
 }
 

@@ -50,7 +50,7 @@ struct Entry {
     href: String,
     /// Its relative error; absent where its outputs were not compared.
     error: Option<String>,
-    /// Its error as a share of the largest that passes.
+    /// Its error beside the largest that passes, in words.
     share: Option<String>,
     badge: Badge,
     /// Which cell speaks, and what became of the others; empty where there is but one.
@@ -178,7 +178,7 @@ fn entry(rows: &[&CellRow]) -> Option<Entry> {
     Some(Entry {
         href: format!("cells/{}/{}.html", worst.job, worst.id),
         error: parity.map(|parity| units::error(parity.error)),
-        share: parity.map(|parity| units::percent(parity.worst_share)),
+        share: parity.map(|parity| share_of_bound(parity.worst_share)),
         badge: match standing(worst) {
             Standing::Disagrees => DISAGREES,
             Standing::Agrees => AGREES,
@@ -196,5 +196,14 @@ fn note(all: usize, compared: usize) -> String {
         (_, 0) => format!("one of {all_text} cells"),
         _ if all == compared => format!("worst of {all_text} cells"),
         _ => format!("worst of {compared_text}; {all_text} cells in all"),
+    }
+}
+
+/// How an error stands to its bound: a share of it, or how many times as large.
+fn share_of_bound(share: f64) -> String {
+    match share {
+        2.0..1e6 => format!("{} times the bound", units::count(share.round() as u64)),
+        1e6.. => "over a million times the bound".to_owned(),
+        _ => format!("{} of the bound", units::percent(share)),
     }
 }
