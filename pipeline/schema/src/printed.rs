@@ -4,6 +4,8 @@
 //! holds all that the interval itself holds. What a ratio is held against is printed so that
 //! whoever compares the printed numbers comes to the verdict that the numbers themselves had.
 
+use std::ops::RangeInclusive;
+
 use crate::tables::Interval;
 
 /// An interval in print, without a unit.
@@ -43,6 +45,10 @@ pub struct Bounds {
 /// Significant digits of a ratio, at least.
 const RATIO_DIGITS: u8 = 2;
 
+/// Ends of a ratio outside of this are printed as unbounded: two blocks at a high confidence make
+/// intervals of hundreds of orders of magnitude, whose ends mean nothing.
+const TELLING_RATIOS: RangeInclusive<f64> = 1e-4..=1e6;
+
 /// Significant digits of a noise floor, at least.
 const FLOOR_DIGITS: usize = 3;
 
@@ -54,7 +60,16 @@ const CHOSEN_DIGITS: usize = 12;
 /// limit, so that no interval seems to contradict its verdict.
 #[must_use]
 pub fn ratio(interval: &Interval, limits: &[f64]) -> Printed {
-    scaled(interval, 1.0, RATIO_DIGITS, limits)
+    scaled(&telling_ends(interval), 1.0, RATIO_DIGITS, limits)
+}
+
+/// The interval of a ratio, without the ends that mean nothing.
+fn telling_ends(interval: &Interval) -> Interval {
+    Interval {
+        low: interval.low.filter(|low| low >= TELLING_RATIOS.start()),
+        high: interval.high.filter(|high| high <= TELLING_RATIOS.end()),
+        ..*interval
+    }
 }
 
 /// [`ratio`] against a margin and a floor, and that floor: with as many digits as it takes to
@@ -62,7 +77,7 @@ pub fn ratio(interval: &Interval, limits: &[f64]) -> Printed {
 #[must_use]
 pub fn held(interval: &Interval, bounds: Bounds) -> Held {
     let limits = limits([bounds.margin].into_iter().chain(bounds.floor));
-    let (ratio, ends) = print(interval, 1.0, RATIO_DIGITS, &limits);
+    let (ratio, ends) = print(&telling_ends(interval), 1.0, RATIO_DIGITS, &limits);
     let floor = bounds
         .floor
         .map(|floor| percent(telling(floor, bounds.margin, &ends)));
@@ -322,8 +337,9 @@ mod tests {
         assert_eq!(shown(0.499_998, 0.5, 0.500_002, &[]), "[0.4999, 0.5001]");
         assert_eq!(shown(11.81, 12.5, 13.41, &[]), "[11.8, 13.5]");
         assert_eq!(shown(1.0, 1.0, 1.0, &[]), "[1.0, 1.0]");
-        assert_eq!(shown(1.23e9, 1.5e9, 1.76e9, &[]), "[1.2e9, 1.8e9]");
-        assert_eq!(shown(1.21e9, 1.5e9, 1.71e9, &[]), "[1.2e9, 1.8e9]");
+        let time = |low, centre, high| scaled(&interval(low, centre, high), 1.0, 2, &[]).range;
+        assert_eq!(time(1.23e9, 1.5e9, 1.76e9), "[1.2e9, 1.8e9]");
+        assert_eq!(time(1.21e9, 1.5e9, 1.71e9), "[1.2e9, 1.8e9]");
     }
 
     #[test]
@@ -358,6 +374,20 @@ mod tests {
             ..interval(0.5, 0.5, 0.5)
         };
         assert_eq!(ratio(&open, &[]).range, "[0, ∞]");
+    }
+
+    #[test]
+    fn ends_that_mean_nothing_are_printed_as_unbounded() {
+        assert_eq!(shown(1.3e-162, 0.002, 1.1e159, &[]), "[0, ∞]");
+        assert_eq!(shown(2e-5, 0.5, 0.7, &limits([0.05])), "[0, 0.70]");
+        assert_eq!(shown(0.3, 40.0, 5185.8, &[]), "[0, 5186]");
+        let bounds = Bounds {
+            margin: 0.05,
+            floor: None,
+        };
+        let wide = interval(0.5, 1.0, 1e7);
+        assert_eq!(held(&wide, bounds).ratio.range, "[0.5, ∞]");
+        assert_eq!(hull([(&wide, bounds)]), None);
     }
 
     #[test]
