@@ -2,11 +2,14 @@
 
 It is what a user would write: for PyTorch a module in plain `torch.nn` with `inplace=True` and
 `+=`, called under `torch.inference_mode()`; for ONNX Runtime an `InferenceSession` and its `run`.
-It speaks as much of the worker protocol as `versus_python` needs, so that both sides are started,
-paused and asked in the same way; each side times its own steps.
+For TensorFlow it is the graph of our own worker, wrapped as a function and called eagerly, as graphs
+from files are run: there the language is all that differs.
 
-    python plain_loop.py torch
-    python plain_loop.py onnxruntime MODEL.onnx
+It speaks as much of the worker protocol as the race needs, so that both sides are started, paused
+and asked in the same way; each side times its own steps. What to run is told by variables, since
+the loop may be started as a kit's worker is: `PHOTOFINISH_PLAIN_LOOP` (`torch`, `onnxruntime`,
+`tensorflow`), `PHOTOFINISH_PLAIN_LOOP_FILE` (a file of ONNX, or of a graph of TensorFlow's), and
+`PHOTOFINISH_PLAIN_LOOP_PROTOCOL`, the version to greet in.
 """
 
 import json
@@ -105,6 +108,32 @@ def onnxruntime_step(batch, threads, path):
     return step, onnxruntime.__version__
 
 
+def tensorflow_step(batch, threads, path):
+    import numpy
+    import tensorflow
+
+    tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
+    tensorflow.config.threading.set_inter_op_parallelism_threads(1)
+    with open(path, "rb") as file:
+        graph = tensorflow.compat.v1.GraphDef.FromString(file.read())
+    with open(path + ".json", encoding="utf-8") as file:
+        ends = json.load(file)
+    wrapped = tensorflow.compat.v1.wrap_function(
+        lambda: tensorflow.compat.v1.import_graph_def(graph, name=""), []
+    )
+
+    def tensors(names):
+        return [wrapped.graph.as_graph_element(name + ":0") for name in names]
+
+    call = wrapped.prune(tensors(ends["feeds"]), tensors(ends["fetches"]))
+    images = tensorflow.constant(numpy.random.rand(batch, 224, 224, 3).astype(numpy.float32))
+
+    def step():
+        return call(images)
+
+    return step, tensorflow.__version__
+
+
 def measure(step, request):
     for _ in range(request["discard"]):
         step()
@@ -122,10 +151,13 @@ def measure(step, request):
 def load(request):
     cell = request["cell"]
     batch, threads = cell["dims"]["batch"], cell["threads"]
-    if sys.argv[1] == "torch":
+    kind, file = os.environ["PHOTOFINISH_PLAIN_LOOP"], os.environ.get("PHOTOFINISH_PLAIN_LOOP_FILE")
+    if kind == "torch":
         step, version = torch_step(batch, threads)
+    elif kind == "onnxruntime":
+        step, version = onnxruntime_step(batch, threads, file)
     else:
-        step, version = onnxruntime_step(batch, threads, sys.argv[2])
+        step, version = tensorflow_step(batch, threads, file)
     start = time.perf_counter_ns()
     step()
     first = time.perf_counter_ns() - start
@@ -142,7 +174,8 @@ def load(request):
 
 
 def main():
-    hello = {"protocol": 4, "engine": "python", "versions": {}, "worker": None, "variants": []}
+    protocol = int(os.environ["PHOTOFINISH_PLAIN_LOOP_PROTOCOL"])
+    hello = {"protocol": protocol, "engine": "python", "versions": {}, "worker": None, "variants": []}
     say({"hello": hello})
     step = None
     for line in sys.stdin:

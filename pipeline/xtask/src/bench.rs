@@ -11,7 +11,7 @@ use std::{
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-use crate::command::{cargo, photofinish, program, root, run, target};
+use crate::command::{cargo, photofinish, program, run, target};
 
 type Benchmark = (&'static str, fn(&Path) -> Result<(), String>);
 
@@ -191,7 +191,7 @@ fn site(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Our step time beside that of a plain Python loop. Needs a Python that has torch and onnxruntime.
+/// Our step time beside that of a plain Python loop.
 ///
 /// PyTorch is raced a second time with an allocator that gives nothing back to the kernel: without
 /// page faults, whose number differs between the two sides and from launch to launch, what is left
@@ -202,34 +202,29 @@ fn python(folder: &Path) -> Result<(), String> {
         None => bench_python(folder)?,
     };
     run(program(photofinish()).args(["engines", "install"]))?;
-    let workers = ["photofinish-worker-torch", "photofinish-worker-onnxruntime"];
-    for worker in workers {
-        run(&mut cargo(&[
-            "build",
-            "--release",
-            "--locked",
-            "-p",
-            worker,
-        ]))?;
-    }
-    let library = onnxruntime_library()?;
+    let release = ["build", "--release", "--locked", "--package"];
+    run(cargo(&release).args(["photofinish-worker-tensorflow", "--example", "graph_def"]))?;
+    run(cargo(&release).arg("photofinish-engine-bench"))?;
     let race = || {
-        let mut command = cargo(&["run", "--quiet", "--release", "--locked"]);
+        let mut command = program(target().join("release/photofinish-engine-bench"));
         command
-            .args(["--package", "photofinish-worker-onnxruntime"])
-            .args(["--example", "versus_python", "--", "--python"])
+            .arg("--python")
             .arg(&python)
-            .env("PHOTOFINISH_ORT_LIBRARY", &library);
+            .arg("--graph-def")
+            .arg(target().join("release/examples/graph_def"));
         command
     };
     run(&mut race())?;
     println!("the same, memory kept between steps:");
-    run(race()
-        .args(["--engine", "pytorch/eager"])
-        .env("GLIBC_TUNABLES", KEEP_MEMORY))
+    for engine in ["pytorch/eager", "pytorch/python-eager"] {
+        run(race()
+            .args(["--engine", engine])
+            .env("GLIBC_TUNABLES", KEEP_MEMORY))?;
+    }
+    Ok(())
 }
 
-/// A Python with the packages that the plain loop needs (4 GB), set up once.
+/// A Python with what the plain loop needs for ONNX Runtime, set up once.
 fn bench_python(folder: &Path) -> Result<PathBuf, String> {
     let home = folder.join("python");
     let python = home.join("bin/python");
@@ -242,20 +237,6 @@ fn bench_python(folder: &Path) -> Result<PathBuf, String> {
         write(&complete, "")?;
     }
     Ok(python)
-}
-
-/// The library that `engines install` put in place.
-fn onnxruntime_library() -> Result<PathBuf, String> {
-    let folder = root().join(".engines/onnxruntime/site-packages/onnxruntime/capi");
-    let entries =
-        fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    entries
-        .filter_map(|entry| entry.ok()?.path().canonicalize().ok())
-        .find(|path| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with("libonnxruntime.so."))
-        })
-        .ok_or_else(|| format!("no libonnxruntime in {}", folder.display()))
 }
 
 /// glibc's thresholds for giving memory back, too high to be reached.

@@ -1,11 +1,12 @@
 //! Inference: one run of the session a step.
 
 use schema::{Graph, Outcome, protocol::Quantity};
-use tensorflow::{DataType, Output, Session as TfSession, SessionRunArgs};
+use tensorflow::{DataType, Operation, Output, Session as TfSession, SessionRunArgs};
 use worker::{ParityData, Session};
 
 use crate::{
     configuration::{Compilation, Configuration, Weights},
+    export::GraphFile,
     failure::{failed, unsupported},
     form::Form,
     lower::{Pass, lower},
@@ -83,6 +84,25 @@ impl Inference {
     /// Whether the weights are constants.
     pub(crate) const fn is_frozen(&self) -> bool {
         self.frozen
+    }
+
+    /// The graph, and where it begins and ends.
+    pub(crate) fn file(&self) -> Result<GraphFile, Outcome> {
+        let name =
+            |operation: &Operation| operation.name().map_err(|error| failed("graph", &error));
+        let fetches = self.outputs.iter().map(|fetch| &fetch.output.operation);
+        let graph = &self.ground.builder.graph;
+        Ok(GraphFile {
+            graph: graph
+                .graph_def()
+                .map_err(|status| failed("graph", &status))?,
+            feeds: self
+                .ground
+                .placeholders()
+                .map(name)
+                .collect::<Result<_, _>>()?,
+            fetches: fetches.map(name).collect::<Result<_, _>>()?,
+        })
     }
 
     /// One run. The outputs are TensorFlow's own memory, handed over and given back.

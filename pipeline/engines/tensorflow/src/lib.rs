@@ -13,6 +13,7 @@
 mod builder;
 mod configuration;
 mod engine;
+mod export;
 mod failure;
 mod form;
 mod inference;
@@ -25,4 +26,5 @@ mod tensors;
 mod training;
 
 pub use engine::TensorFlow;
+pub use export::{GraphFile, inference_graph};
 pub use library::LIBRARY_VARIABLE;

@@ -352,6 +352,11 @@ impl Ground {
         })
     }
 
+    /// Where a step is given what it is given, in order.
+    pub(crate) fn placeholders(&self) -> impl Iterator<Item = &Operation> {
+        self.fed.iter().map(|(placeholder, _)| placeholder)
+    }
+
     /// Feeds everything that a step is given.
     pub(crate) fn feed_to<'a>(&'a self, args: &mut SessionRunArgs<'a>) {
         for (placeholder, value) in &self.fed {
