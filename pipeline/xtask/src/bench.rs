@@ -16,13 +16,15 @@ use crate::command::{cargo, photofinish, program, run, target};
 type Benchmark = (&'static str, fn(&Path) -> Result<(), String>);
 
 /// Name and body, in the order in which they run.
-const BENCHMARKS: [Benchmark; 6] = [
+const BENCHMARKS: [Benchmark; 8] = [
     ("harness", harness),
     ("plan", plan),
     ("cached", cached),
     ("cached-1000", cached_1000),
     ("site", site),
     ("python", python),
+    ("start", start),
+    ("parity", parity),
 ];
 
 /// Runs the benchmarks whose name contains `only`, or all.
@@ -204,11 +206,11 @@ fn python(folder: &Path) -> Result<(), String> {
     run(program(photofinish()).args(["engines", "install"]))?;
     let release = ["build", "--release", "--locked", "--package"];
     run(cargo(&release).args(["photofinish-worker-tensorflow", "--example", "graph_def"]))?;
-    run(cargo(&release).arg("photofinish-engine-bench"))?;
+    build_engine_bench()?;
     let race = || {
-        let mut command = program(target().join("release/photofinish-engine-bench"));
+        let mut command = engine_bench();
         command
-            .arg("--python")
+            .args(["race", "--python"])
             .arg(&python)
             .arg("--graph-def")
             .arg(target().join("release/examples/graph_def"));
@@ -222,6 +224,44 @@ fn python(folder: &Path) -> Result<(), String> {
             .env("GLIBC_TUNABLES", KEEP_MEMORY))?;
     }
     Ok(())
+}
+
+/// How long workers take from their start until they measure ResNet-18; not of those that compile for
+/// minutes.
+fn start(_: &Path) -> Result<(), String> {
+    run(program(photofinish()).args(["engines", "install"]))?;
+    build_engine_bench()?;
+    run(engine_bench().arg("start").args(STARTED))
+}
+
+/// Engines and variants that start without compiling.
+const STARTED: [&str; 8] = [
+    "pytorch/eager",
+    "onnxruntime/cpu",
+    "openvino/cpu",
+    "tensorflow/graph",
+    "pytorch/python-eager",
+    "tensorflow/function",
+    "tensorflow/eager",
+    "tensorflow/keras",
+];
+
+/// The parity of every network on every engine, and how long that takes.
+fn parity(folder: &Path) -> Result<(), String> {
+    let began = Instant::now();
+    run(bench_command(folder, "parity", Path::new("jobs/parity.yaml")).arg("--fresh"))?;
+    let minutes = began.elapsed().as_secs_f64() / 60.0;
+    println!("parity of all networks on all engines: {minutes:.1} min");
+    Ok(())
+}
+
+fn build_engine_bench() -> Result<(), String> {
+    let release = ["build", "--release", "--locked", "--package"];
+    run(cargo(&release).arg("photofinish-engine-bench"))
+}
+
+fn engine_bench() -> Command {
+    program(target().join("release/photofinish-engine-bench"))
 }
 
 /// A Python with what the plain loop needs for ONNX Runtime, set up once.

@@ -72,52 +72,6 @@ pub(crate) struct Files<'a> {
 }
 
 impl Contest {
-    fn variant(&self) -> Result<EngineVariant> {
-        Ok(self.ours.parse()?)
-    }
-
-    /// The cell that both sides are asked for.
-    pub(crate) fn cell(
-        &self,
-        catalog: &Catalog,
-        graph: &Graph,
-        batch: u64,
-        threads: u32,
-    ) -> Result<Cell> {
-        let engine = self.variant()?;
-        let host_language = catalog
-            .descriptions()
-            .iter()
-            .find(|description| description.name == engine.engine)
-            .and_then(|description| description.variant(&engine.variant))
-            .ok_or_else(|| format!("no `{engine}`"))?
-            .host_language;
-        Ok(Cell {
-            model: Model {
-                name: graph.name.clone(),
-                source: ModelSource::Zoo,
-                graph: Digest::of_value(graph),
-            },
-            dims: BTreeMap::from([("batch".to_owned(), batch)]),
-            precision: Precision::Fp32,
-            mode: Mode::Inference,
-            optimizer: None,
-            engine,
-            host_language,
-            device: Device::Cpu,
-            threads,
-            strategy: Strategy::Single,
-            world_size: 1,
-            boundary: Boundary::Step,
-            factors: BTreeMap::new(),
-        })
-    }
-
-    /// Our side.
-    pub(crate) fn worker(&self, catalog: &Catalog) -> Result<WorkerCommand> {
-        Ok(catalog.command(&self.variant()?).map_err(words)?)
-    }
-
     /// The other side.
     pub(crate) fn plain_loop(
         &self,
@@ -164,7 +118,7 @@ impl Contest {
         let ended = Command::new(files.graph_def)
             .args([graph.name.clone(), batch.to_string()])
             .arg(&path)
-            .envs(self.worker(catalog)?.env)
+            .envs(worker(catalog, self.ours)?.env)
             .status()
             .map_err(|error| format!("failed to start {}: {error}", files.graph_def.display()))?;
         if ended.success() {
@@ -175,7 +129,49 @@ impl Contest {
     }
 }
 
-/// What both sides are told.
+/// The cell that a worker, and whoever races it, is asked for: ResNet-50, say, in fp32 on the CPU.
+pub(crate) fn cell(
+    catalog: &Catalog,
+    variant: &str,
+    graph: &Graph,
+    batch: u64,
+    threads: u32,
+) -> Result<Cell> {
+    let engine: EngineVariant = variant.parse()?;
+    let host_language = catalog
+        .descriptions()
+        .iter()
+        .find(|description| description.name == engine.engine)
+        .and_then(|description| description.variant(&engine.variant))
+        .ok_or_else(|| format!("no `{engine}`"))?
+        .host_language;
+    Ok(Cell {
+        model: Model {
+            name: graph.name.clone(),
+            source: ModelSource::Zoo,
+            graph: Digest::of_value(graph),
+        },
+        dims: BTreeMap::from([("batch".to_owned(), batch)]),
+        precision: Precision::Fp32,
+        mode: Mode::Inference,
+        optimizer: None,
+        engine,
+        host_language,
+        device: Device::Cpu,
+        threads,
+        strategy: Strategy::Single,
+        world_size: 1,
+        boundary: Boundary::Step,
+        factors: BTreeMap::new(),
+    })
+}
+
+/// How the worker of an engine and variant is started.
+pub(crate) fn worker(catalog: &Catalog, variant: &str) -> Result<WorkerCommand> {
+    Ok(catalog.command(&variant.parse()?).map_err(words)?)
+}
+
+/// What a worker, and whoever races it, is told.
 pub(crate) fn load(cell: Cell, graph: &Graph, scratch: &Path) -> protocol::Load {
     protocol::Load {
         cell,
@@ -202,7 +198,7 @@ fn in_kit(
     variant: &str,
     env: BTreeMap<String, String>,
 ) -> Result<WorkerCommand> {
-    let mut command = catalog.command(&variant.parse()?).map_err(words)?;
+    let mut command = worker(catalog, variant)?;
     let module = command.args.iter().position(|argument| argument == "-c");
     let module = module.ok_or("the worker is not started by `-c`")? + 2;
     if module >= command.args.len() {

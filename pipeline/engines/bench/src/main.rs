@@ -1,8 +1,8 @@
 //! What it costs to drive an engine our way: workers raced against the loop that a user would write
-//! in plain Python (`plain_loop.py`).
+//! in plain Python (`plain_loop.py`), and how long a worker takes until it measures.
 //!
-//! ResNet-50 in fp32, batch 1 and 8: both sides are alive together, the waiting one stopped, and
-//! take short rounds in alternating order, so that the machine's moods hit both alike. Both are
+//! A race is over ResNet-50 in fp32, batch 1 and 8: both sides are alive together, the waiting one stopped, and take
+//! short rounds in alternating order, so that the machine's moods hit both alike. Both are
 //! launched several times: how a process happens to lay out its memory lasts as long as it lives,
 //! and moves PyTorch's steps by several per cent. Printed is the median over launches of each
 //! launch's median ratio, the least and the largest, and the page faults of a step on either side,
@@ -11,17 +11,18 @@
 //! On a machine that others use, `--clock cpu --threads 1` compares the processor time of a step,
 //! which waiting for a processor does not change. (With more threads it would count spinning.)
 //!
-//! `cargo xtask bench python` prepares what this needs and runs it.
+//! `cargo xtask bench python` and `cargo xtask bench start` prepare what this needs and run it.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "it speaks to its caller")]
 
 mod contest;
 mod race;
+mod start;
 
 use std::{collections::BTreeMap, error::Error, fs, path::PathBuf};
 
 use catalog::{Catalog, Settings as Places};
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 use models::onnx::WriteOptions;
 use schema::{Graph, Precision};
 
@@ -32,9 +33,30 @@ use crate::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Race workers against plain Python loops
+/// Measure what driving engines our way costs
 #[derive(Debug, Parser)]
-struct Arguments {
+struct Cli {
+    #[command(subcommand)]
+    measurement: Measurement,
+}
+
+#[derive(Debug, Subcommand)]
+enum Measurement {
+    /// Race workers against plain Python loops
+    Race(RaceArguments),
+    /// Time workers from their start until they have measured a step of ResNet-18
+    Start {
+        /// Starts of each worker
+        #[arg(long, default_value_t = 3)]
+        launches: usize,
+        /// Engines and variants
+        #[arg(required = true)]
+        variants: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+struct RaceArguments {
     /// A Python with numpy and onnxruntime; PyTorch and TensorFlow run on the Python of their kits
     #[arg(long)]
     python: PathBuf,
@@ -62,8 +84,14 @@ struct Arguments {
 }
 
 fn main() -> Result<()> {
-    let arguments = Arguments::parse();
     let catalog = Catalog::load(&Places::from_environment()?)?;
+    match Cli::parse().measurement {
+        Measurement::Race(arguments) => race(&catalog, &arguments),
+        Measurement::Start { launches, variants } => start::all(&catalog, &variants, launches),
+    }
+}
+
+fn race(catalog: &Catalog, arguments: &RaceArguments) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let wanted = |contest: &&Contest| {
         let only = arguments.engine.as_deref();
@@ -84,11 +112,11 @@ fn main() -> Result<()> {
             python: &arguments.python,
         };
         for contest in CONTESTS.iter().filter(wanted) {
-            let cell = contest.cell(&catalog, &graph, batch, arguments.threads)?;
+            let cell = contest::cell(catalog, contest.ours, &graph, batch, arguments.threads)?;
             let race = Race {
                 load: contest::load(cell, &graph, scratch.path()),
-                ours: contest.worker(&catalog)?,
-                python: contest.plain_loop(&catalog, &files, &graph, batch)?,
+                ours: contest::worker(catalog, contest.ours)?,
+                python: contest.plain_loop(catalog, &files, &graph, batch)?,
                 rounds: arguments.rounds,
                 clock: arguments.clock,
             };

@@ -15,7 +15,7 @@ use worker::{
 use crate::{Result, contest::words};
 
 /// Longest wait for one answer.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Steps that open a round and are not counted: caches and thread pools wake up.
 const DISCARD: u64 = 2;
@@ -43,12 +43,18 @@ pub(crate) struct Race {
     pub(crate) clock: Clock,
 }
 
-fn start(command: &WorkerCommand, load: &Load) -> Result<Host> {
+/// A process that has loaded the network.
+pub(crate) fn loaded(command: &WorkerCommand, load: &Load) -> Result<Host> {
     let interrupt = Interrupt::new()?;
     let mut host = Host::start(command, &Limits::default(), &interrupt).map_err(words)?;
     host.hello(Instant::now() + PATIENCE).map_err(words)?;
     ask(&mut host, &Request::Load(Box::new(load.clone())))?;
-    // Warm, then out of the way.
+    Ok(host)
+}
+
+/// The same, warm and out of the way.
+fn start(command: &WorkerCommand, load: &Load) -> Result<Host> {
+    let mut host = loaded(command, load)?;
     times(&mut host, 5, 1_000_000_000)?;
     host.pause().map_err(words)?;
     Ok(host)
@@ -60,7 +66,8 @@ fn ask(host: &mut Host, request: &Request) -> Result<Reply> {
         .map_err(words)?)
 }
 
-fn times(host: &mut Host, min_steps: u64, min_ns: u64) -> Result<Vec<u64>> {
+/// Times of at least so many steps, over at least so long.
+pub(crate) fn times(host: &mut Host, min_steps: u64, min_ns: u64) -> Result<Vec<u64>> {
     let measure = Measure {
         discard: DISCARD,
         min_steps,
@@ -154,7 +161,8 @@ fn cpu_ns(pid: u32) -> Result<u64> {
     Ok(sum)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The middle value, or the mean of the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match (values.len(), values.len() % 2) {
