@@ -88,8 +88,11 @@ impl Inference {
 
     /// The graph, and where it begins and ends.
     pub(crate) fn file(&self) -> Result<GraphFile, Outcome> {
-        let name =
-            |operation: &Operation| operation.name().map_err(|error| failed("graph", &error));
+        let name = |operation: &Operation| {
+            operation
+                .name()
+                .map_err(|error| unsupported(format!("an operation of the graph: {error}")))
+        };
         let fetches = self.outputs.iter().map(|fetch| &fetch.output.operation);
         let graph = &self.ground.builder.graph;
         Ok(GraphFile {
