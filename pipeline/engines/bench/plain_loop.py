@@ -1,12 +1,16 @@
 """A plain Python loop over ResNet-50, to hold our workers' step times against.
 
 It is what a user would write: for PyTorch a module in plain `torch.nn` with `inplace=True` and
-`+=`, called under `torch.inference_mode()`; for ONNX Runtime an `InferenceSession` and its `run`.
+`+=`, called under `torch.inference_mode()`; for AOTInductor a package of `aoti_load_package`, called
+like that; for ONNX Runtime an `InferenceSession` and its `run`.
 It speaks as much of the worker protocol as `versus_python` needs, so that both sides are started,
 paused and asked in the same way; each side times its own steps.
 
     python plain_loop.py torch
+    python plain_loop.py aot FOLDER
     python plain_loop.py onnxruntime MODEL.onnx
+
+FOLDER holds the package that `pytorch/aot` compiled, the same that our worker runs.
 """
 
 import json
@@ -88,6 +92,32 @@ def torch_step(batch, threads):
     return step, torch.__version__
 
 
+def aot_step(batch, threads, folder, graph):
+    import pathlib
+
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.set_num_interop_threads(1)
+    (path,) = pathlib.Path(folder).glob("*.pt2")
+    model = torch._inductor.aoti_load_package(str(path))
+    # It holds no weights. Any will do whose activations stay finite: means of what is read.
+    names = json.loads(model.get_metadata()["photofinish"])["constants"]
+    shapes = {parameter["name"]: parameter["shape"] for parameter in graph["parameters"]}
+    weights = {}
+    for name in model.get_constant_fqns():
+        weight = torch.rand(shapes[names[name]])
+        weights[name] = weight * len(weight) / weight.numel()
+    model.load_constants(weights, check_full_update=True)
+    images = torch.rand(batch, 3, 224, 224)
+
+    def step():
+        with torch.inference_mode():
+            return model(images)
+
+    return step, torch.__version__
+
+
 def onnxruntime_step(batch, threads, path):
     import numpy
     import onnxruntime
@@ -124,6 +154,8 @@ def load(request):
     batch, threads = cell["dims"]["batch"], cell["threads"]
     if sys.argv[1] == "torch":
         step, version = torch_step(batch, threads)
+    elif sys.argv[1] == "aot":
+        step, version = aot_step(batch, threads, sys.argv[2], request["graph"])
     else:
         step, version = onnxruntime_step(batch, threads, sys.argv[2])
     start = time.perf_counter_ns()

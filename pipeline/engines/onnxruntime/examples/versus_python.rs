@@ -6,7 +6,7 @@
 //! PHOTOFINISH_ORT_LIBRARY=…/libonnxruntime.so.1.31.1 \
 //!   cargo run --release -p photofinish-worker-onnxruntime --example versus_python -- \
 //!   --python VENV/bin/python [--launches 6] [--rounds 8] [--threads 2] [--clock wall|cpu] \
-//!   [--engine pytorch/eager|onnxruntime/cpu] [--batch 1|8]
+//!   [--engine pytorch/eager|pytorch/aot|onnxruntime/cpu] [--batch 1|8]
 //! ```
 //!
 //! ResNet-50 in fp32, batch 1 and 8, each engine: both sides are alive together, the waiting one
@@ -37,7 +37,7 @@ use schema::{
     protocol::{Load, Measure, Reply, Request},
 };
 use worker::{
-    WorkerCommand,
+    CACHE_VARIABLE, COMPILER_VARIABLE, WorkerCommand,
     host::{Host, Interrupt, Limits},
 };
 
@@ -76,11 +76,18 @@ fn main() -> Result<()> {
         let graph = models::zoo::build("resnet50", &dims)?;
         let model = scratch.path().join(format!("resnet50_{batch}.onnx"));
         fs::write(&model, onnx(&graph)?)?;
+        // Our worker compiles a package with the same Python that then runs it.
+        let packages = scratch.path().join(format!("packages_{batch}"));
         let pairs = [
             (
                 "pytorch/eager",
                 "photofinish-worker-torch",
                 vec!["torch".to_owned()],
+            ),
+            (
+                "pytorch/aot",
+                "photofinish-worker-torch",
+                vec!["aot".to_owned(), packages.join("aot").display().to_string()],
             ),
             (
                 "onnxruntime/cpu",
@@ -99,7 +106,8 @@ fn main() -> Result<()> {
             let cell = cell(&graph, engine, batch, settings.threads)?;
             let mut launches = Vec::new();
             for _ in 0..settings.launches {
-                let ours = start(&worker(binary)?, &cell, &graph, scratch.path())?;
+                let ours = worker(binary, &settings.python, &packages)?;
+                let ours = start(&ours, &cell, &graph, scratch.path())?;
                 let python = plain_loop(&settings.python, arguments.clone());
                 let python = start(&python, &cell, &graph, scratch.path())?;
                 launches.push(race(ours, python, &settings)?);
@@ -165,19 +173,35 @@ fn cell(graph: &Graph, engine: &str, batch: u64, threads: u32) -> Result<Cell> {
     })
 }
 
-/// A worker of ours: built beside this example.
-fn worker(binary: &str) -> Result<WorkerCommand> {
+/// A worker of ours: built beside this example. What it has compiled, it has compiled by `python`, and
+/// keeps it in a folder of `packages`.
+fn worker(binary: &str, python: &Path, packages: &Path) -> Result<WorkerCommand> {
     let here = env::current_exe()?;
     let folder = here
         .parent()
         .and_then(Path::parent)
         .ok_or("no folder of binaries")?;
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
+    let compiler = serde_json::to_string(&WorkerCommand {
+        program: python.to_owned(),
+        args: ["-m", "photofinish_pytorch.aot"]
+            .map(str::to_owned)
+            .to_vec(),
+        env: BTreeMap::from([
+            ("PYTHONPATH".to_owned(), sources.display().to_string()),
+            ("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()),
+        ]),
+    })?;
     let library =
         env::var(LIBRARY_VARIABLE).map_err(|_| format!("{LIBRARY_VARIABLE} is not set"))?;
     Ok(WorkerCommand {
         program: folder.join(binary),
         args: vec![],
-        env: BTreeMap::from([(LIBRARY_VARIABLE.to_owned(), library)]),
+        env: BTreeMap::from([
+            (LIBRARY_VARIABLE.to_owned(), library),
+            (CACHE_VARIABLE.to_owned(), packages.display().to_string()),
+            (COMPILER_VARIABLE.to_owned(), compiler),
+        ]),
     })
 }
 
