@@ -1,15 +1,16 @@
 """A plain Python loop over ResNet-50, to hold our workers' step times against.
 
 It is what a user would write: for PyTorch a module in plain `torch.nn` with `inplace=True` and
-`+=`, called under `torch.inference_mode()`; for ONNX Runtime an `InferenceSession` and its `run`.
-For TensorFlow it is the graph of our own worker, wrapped as a function and called eagerly, as graphs
-from files are run: there the language is all that differs.
+`+=`, called under `torch.inference_mode()`; for AOTInductor the package that our own worker runs,
+loaded by `aoti_load_package` and called like that; for ONNX Runtime an `InferenceSession` and its
+`run`. For TensorFlow it is the graph of our own worker, wrapped as a function and called eagerly, as
+graphs from files are run: there the language is all that differs.
 
 It speaks as much of the worker protocol as the race needs, so that both sides are started, paused
 and asked in the same way; each side times its own steps. What to run is told by variables, since
-the loop may be started as a kit's worker is: `PHOTOFINISH_PLAIN_LOOP` (`torch`, `onnxruntime`,
-`tensorflow`), `PHOTOFINISH_PLAIN_LOOP_FILE` (a file of ONNX, or of a graph of TensorFlow's), and
-`PHOTOFINISH_PLAIN_LOOP_PROTOCOL`, the version to greet in.
+the loop may be started as a kit's worker is: `PHOTOFINISH_PLAIN_LOOP` is `torch`, `aot`,
+`onnxruntime` or `tensorflow`, `PHOTOFINISH_PLAIN_LOOP_FILE` the folder of the package, a file of ONNX
+or one of a graph of TensorFlow's, and `PHOTOFINISH_PLAIN_LOOP_PROTOCOL` the version to greet in.
 """
 
 import json
@@ -91,6 +92,32 @@ def torch_step(batch, threads):
     return step, torch.__version__
 
 
+def aot_step(batch, threads, folder, graph):
+    import pathlib
+
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.set_num_interop_threads(1)
+    (path,) = pathlib.Path(folder).glob("*.pt2")
+    model = torch._inductor.aoti_load_package(str(path))
+    # It holds no weights. Any will do whose activations stay finite: means of what is read.
+    names = json.loads(model.get_metadata()["photofinish"])["constants"]
+    shapes = {parameter["name"]: parameter["shape"] for parameter in graph["parameters"]}
+    weights = {}
+    for name in model.get_constant_fqns():
+        weight = torch.rand(shapes[names[name]])
+        weights[name] = weight * len(weight) / weight.numel()
+    model.load_constants(weights, check_full_update=True)
+    images = torch.rand(batch, 3, 224, 224)
+
+    def step():
+        with torch.inference_mode():
+            return model(images)
+
+    return step, torch.__version__
+
+
 def onnxruntime_step(batch, threads, path):
     import numpy
     import onnxruntime
@@ -154,6 +181,8 @@ def load(request):
     kind, file = os.environ["PHOTOFINISH_PLAIN_LOOP"], os.environ.get("PHOTOFINISH_PLAIN_LOOP_FILE")
     if kind == "torch":
         step, version = torch_step(batch, threads)
+    elif kind == "aot":
+        step, version = aot_step(batch, threads, file, request["graph"])
     elif kind == "onnxruntime":
         step, version = onnxruntime_step(batch, threads, file)
     else:

@@ -1,8 +1,10 @@
-//! Compiles the shim over libtorch's C++ interface, and tells the linker where libtorch lives.
+//! Compiles the shim over libtorch's C++ interface, makes the library that packages ask for, and tells
+//! the linker where libtorch lives.
 
 use std::{
     env,
     error::Error,
+    fs,
     io::Write as _,
     path::{Path, PathBuf},
 };
@@ -10,9 +12,10 @@ use std::{
 fn main() -> Result<(), Box<dyn Error>> {
     fingerprint::emit("photofinish-worker-torch")?;
     line("cargo::rerun-if-env-changed=LIBTORCH");
-    line("cargo::rerun-if-changed=cpp/shim.cpp");
+    line("cargo::rerun-if-changed=cpp");
     let libtorch = libtorch()?;
     compile_shim(&libtorch);
+    make_empty_library()?;
     link(&libtorch)
 }
 
@@ -41,7 +44,31 @@ fn compile_shim(libtorch: &Path) {
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"))
         .file("cpp/shim.cpp")
+        .file("cpp/package.cpp")
         .compile("photofinish_torch_shim");
+}
+
+/// A library that holds nothing but a name, `libtorch.so`; the worker carries it (`src/package.rs`).
+fn make_empty_library() -> Result<(), Box<dyn Error>> {
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("not in a build script")?);
+    let (source, library) = (out.join("empty.c"), out.join("libtorch.so"));
+    fs::write(&source, "")?;
+    let status = cc::Build::new()
+        .try_get_compiler()?
+        .to_command()
+        .args([
+            "-shared",
+            "-nostdlib",
+            "-s",
+            "-Wl,-soname,libtorch.so",
+            "-o",
+        ])
+        .args([&library, &source])
+        .status()?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!("the C compiler made no {}: {status}", library.display()).into())
 }
 
 /// The wheel's libraries find each other by `$ORIGIN` of the path under which they were opened,

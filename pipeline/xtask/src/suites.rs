@@ -74,8 +74,8 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
 }
 
 /// What the short form drives through the protocol: all but `pytorch/compiled`, whose every launch
-/// compiles, the kit that shares the loop of `pytorch/python-eager`, and further variants of a worker
-/// that takes long to start.
+/// compiles, `pytorch/aot`, whose first does, the kit that shares the loop of `pytorch/python-eager`,
+/// and further variants of a worker that takes long to start.
 const QUICK_TO_START: [&str; 8] = [
     "onnxruntime",
     "openvino",

@@ -40,7 +40,8 @@ pub(crate) fn rows(catalog: &Catalog) -> Vec<EngineRow> {
         .map(|kit| {
             let description = kit.description();
             let state = catalog.state(kit);
-            // All variants of a kit stand or fall together.
+            // All variants of a kit stand or fall together, but for what one of them needs of
+            // another kit, which has a row of its own; the first needs nothing.
             let found = kit
                 .variants()
                 .find_map(|variant| availability.get(&variant));

@@ -11,7 +11,7 @@ use schema::{
     Boundary, Cell, Device, Digest, EngineVariant, Graph, Mode, Model, ModelSource, Outcome,
     Precision, Strategy, protocol,
 };
-use worker::WorkerCommand;
+use worker::{CACHE_VARIABLE, WorkerCommand};
 
 use crate::Result;
 
@@ -28,6 +28,8 @@ pub(crate) struct Contest {
 enum Plain {
     /// A `torch.nn.Module`, on the Python of the kit that has this variant.
     Torch,
+    /// The very package of our worker, on the Python of the kit that compiled it.
+    Aot,
     /// An `InferenceSession` over the ONNX file.
     OnnxRuntime,
     /// The very graph of our worker, on the Python of the kit that has this variant.
@@ -35,7 +37,7 @@ enum Plain {
 }
 
 /// Everything that is raced.
-pub(crate) const CONTESTS: [Contest; 4] = [
+pub(crate) const CONTESTS: [Contest; 5] = [
     Contest {
         ours: "pytorch/eager",
         plain: Plain::Torch,
@@ -43,6 +45,10 @@ pub(crate) const CONTESTS: [Contest; 4] = [
     Contest {
         ours: "pytorch/python-eager",
         plain: Plain::Torch,
+    },
+    Contest {
+        ours: "pytorch/aot",
+        plain: Plain::Aot,
     },
     Contest {
         ours: "onnxruntime/cpu",
@@ -63,6 +69,8 @@ const VERSION: &str = "PHOTOFINISH_PLAIN_LOOP_PROTOCOL";
 pub(crate) struct Files<'a> {
     /// A folder to write to.
     pub(crate) scratch: &'a Path,
+    /// Where packages of the network are kept.
+    pub(crate) packages: &'a Path,
     /// The network as ONNX.
     pub(crate) onnx: &'a Path,
     /// The program that writes TensorFlow's graph.
@@ -72,6 +80,16 @@ pub(crate) struct Files<'a> {
 }
 
 impl Contest {
+    /// Our side. What is compiled lies where the other side finds it.
+    pub(crate) fn worker(&self, catalog: &Catalog, files: &Files<'_>) -> Result<WorkerCommand> {
+        let mut command = worker(catalog, self.ours)?;
+        if matches!(self.plain, Plain::Aot) {
+            let packages = files.packages.display().to_string();
+            command.env.insert(CACHE_VARIABLE.to_owned(), packages);
+        }
+        Ok(command)
+    }
+
     /// The other side.
     pub(crate) fn plain_loop(
         &self,
@@ -87,6 +105,11 @@ impl Contest {
         match self.plain {
             Plain::Torch => {
                 set(KIND, Path::new("torch"));
+                in_kit(catalog, "pytorch/python-eager", env)
+            }
+            Plain::Aot => {
+                set(KIND, Path::new("aot"));
+                set(FILE, &files.packages.join("aot"));
                 in_kit(catalog, "pytorch/python-eager", env)
             }
             Plain::OnnxRuntime => {

@@ -107,6 +107,7 @@ fn race(catalog: &Catalog, arguments: &RaceArguments) -> Result<()> {
         fs::write(&onnx, as_onnx(&graph)?)?;
         let files = Files {
             scratch: scratch.path(),
+            packages: &scratch.path().join(format!("packages_{batch}")),
             onnx: &onnx,
             graph_def: &arguments.graph_def,
             python: &arguments.python,
@@ -115,7 +116,7 @@ fn race(catalog: &Catalog, arguments: &RaceArguments) -> Result<()> {
             let cell = contest::cell(catalog, contest.ours, &graph, batch, arguments.threads)?;
             let race = Race {
                 load: contest::load(cell, &graph, scratch.path()),
-                ours: contest::worker(catalog, contest.ours)?,
+                ours: contest.worker(catalog, &files)?,
                 python: contest.plain_loop(catalog, &files, &graph, batch)?,
                 rounds: arguments.rounds,
                 clock: arguments.clock,

@@ -87,7 +87,8 @@ fn is_python(kit: &Kit) -> bool {
     matches!(program, Program::Python(_))
 }
 
-fn folder(kit: &Kit) -> Option<&str> {
+/// The folder of a built-in kit.
+pub(crate) fn folder(kit: &Kit) -> Option<&str> {
     match kit.origin() {
         Origin::BuiltIn(built_in) => Some(&built_in.folder),
         Origin::Registered(_) => None,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use schema::{Availability, EngineDescription, EngineVariant, Outcome, OutcomeKind};
-use worker::WorkerCommand;
+use worker::{CACHE_VARIABLE, COMPILER_VARIABLE, WorkerCommand};
 
 use crate::{
     CatalogError, InstallObserver, Kit, Settings, base, builtin,
@@ -14,6 +14,7 @@ use crate::{
     install,
     kit::{BuiltIn, Origin, Program},
     merge,
+    need::{self, Need},
     place::Place,
     python, registered,
     registered::Registered,
@@ -83,6 +84,7 @@ impl Catalog {
     /// together.
     pub fn with_kits(mut kits: Vec<Kit>, settings: &Settings) -> Result<Self, CatalogError> {
         base::settle(&mut kits)?;
+        need::check(&kits)?;
         let bases = base::all(&kits);
         registered::register(&mut kits, settings)?;
         kits.sort_by(|one, other| one.name().cmp(other.name()));
@@ -123,13 +125,18 @@ impl Catalog {
             worker: kit.worker(),
             missing: self.missing(kit),
         };
-        self.kits
-            .iter()
-            .flat_map(|kit| {
-                let found = one(kit);
-                kit.variants().map(move |variant| (variant, found.clone()))
-            })
-            .collect()
+        let all = self.kits.iter().flat_map(|kit| {
+            let found = one(kit);
+            kit.variants().map(move |variant| (variant, found.clone()))
+        });
+        all.map(|(variant, mut found)| {
+            if let Some((other, _)) = need::of(&self.kits, &variant) {
+                found.lock = need::identity(found.lock, other);
+                found.missing = found.missing.or_else(|| self.missing(other));
+            }
+            (variant, found)
+        })
+        .collect()
     }
 
     fn missing(&self, kit: &Kit) -> Option<String> {
@@ -196,8 +203,8 @@ impl Catalog {
 
     /// Installs what is not installed, and mends that of whose files one is missing or of the wrong
     /// size. Does nothing where all is in place. Each word names an engine, with all of its kits
-    /// (`pytorch`), or a variant, with the kit that runs it (`pytorch/eager`); what a kit stands on is
-    /// installed before it.
+    /// (`pytorch`), or a variant, with the kit that runs it (`pytorch/eager`) and the one that it needs
+    /// besides; what a kit stands on is installed before it.
     ///
     /// # Errors
     /// The first kit's that could not be installed; the others before it are in place.
@@ -287,9 +294,11 @@ impl Catalog {
                     known: known.join(", "),
                 });
             }
+            let needed = word.parse().ok().and_then(|it| need::of(&self.kits, &it));
             for kit in self.kits.iter().filter(|kit| kit.name() == name) {
                 let runs = variant.is_none_or(|it| kit.description().variant(it).is_some());
-                if runs && !named.iter().any(|&known| std::ptr::eq(known, kit)) {
+                let is_needed = needed.is_some_and(|(other, _)| std::ptr::eq(other, kit));
+                if (runs || is_needed) && !named.iter().any(|&known| std::ptr::eq(known, kit)) {
                     named.push(kit);
                 }
             }
@@ -358,14 +367,19 @@ impl Catalog {
             .as_ref()
             .map(|recipe| Place::of(kit, &recipe.lock, &self.settings));
         let unbuilt = || format!("the worker of engine `{word}` is not built: {remedy}");
-        let env = match &place {
+        let mut env = match &place {
             Some(place) => self.environment(built_in, &place.packages()),
             None => BTreeMap::new(),
         };
+        if let Some((other, need)) = need::of(&self.kits, wanted) {
+            let found = self.compiler(other, need);
+            env.extend(found.map_err(|reason| format!("engine `{word}` {reason}: {remedy}"))?);
+        }
         match (&built_in.program, &place) {
             (Program::Python(program), Some(place)) => {
                 let base = self.base_place(kit);
-                workers::python::command(program, kit.worker(), place, base.as_ref(), env)
+                let module = &program.module;
+                workers::python::command(program, module, kit.worker(), place, base.as_ref(), env)
                     .ok_or_else(unbuilt)
             }
             (Program::Python(_), None) => Err(unbuilt()),
@@ -379,6 +393,33 @@ impl Catalog {
                 })
             }
         }
+    }
+
+    /// The variables by which a worker is told of the compiler that it needs of another kit, and where
+    /// to keep what that makes.
+    ///
+    /// # Errors
+    /// What is wrong, in words that follow the variant's name.
+    fn compiler(&self, other: &Kit, need: &Need) -> Result<BTreeMap<String, String>, String> {
+        let label = other.label();
+        match self.look(other, Depth::Quick) {
+            Found::Whole => {}
+            Found::Nothing => return Err(format!("needs {label}, which is not installed")),
+            Found::Broken(what) => return Err(format!("needs {label}, which is damaged ({what})")),
+        }
+        let unbuilt = || format!("needs {label}, whose worker is not built");
+        let lock = other.lock().ok_or_else(unbuilt)?;
+        let cache = Place::of(other, lock, &self.settings).cache();
+        let env = BTreeMap::from([(LIBRARY_PATH.to_owned(), self.library_path(&[]))]);
+        let command = need::compiler(other, need, env, &self.settings).ok_or_else(unbuilt)?;
+        let command = serde_json::to_string(&command).map_err(|error| error.to_string())?;
+        Ok(BTreeMap::from([
+            (
+                CACHE_VARIABLE.to_owned(),
+                cache.to_string_lossy().into_owned(),
+            ),
+            (COMPILER_VARIABLE.to_owned(), command),
+        ]))
     }
 
     /// Looks at a kit's installation, and at what it stands on.

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, collections::BTreeSet};
 use schema::{Digest, EngineDescription, EngineVariant, VariantDescription};
 use serde::Deserialize;
 
-use crate::{CatalogError, lock::Lock, registered::Registered};
+use crate::{CatalogError, lock::Lock, need::Need, registered::Registered};
 
 /// Variants of an engine that share a worker and an installation: of one that ships with
 /// photofinish, or that the user registered.
@@ -43,6 +43,8 @@ pub(crate) struct BuiltIn {
     pub(crate) library_path: Vec<String>,
     /// What is installed; `None` where the worker needs nothing.
     pub(crate) recipe: Option<Recipe>,
+    /// What variants need of other kits, by the variant's name.
+    pub(crate) needs: BTreeMap<String, Need>,
 }
 
 /// What an installation consists of.
@@ -122,6 +124,8 @@ struct EngineFile {
     summary: String,
     worker: WorkerFile,
     install: Option<InstallFile>,
+    #[serde(default)]
+    needs: BTreeMap<String, Need>,
     variants: Vec<VariantDescription>,
 }
 
@@ -195,6 +199,7 @@ impl Kit {
                 paths: file.worker.paths,
                 library_path: file.worker.library_path,
                 recipe,
+                needs: file.needs,
             }),
         })
     }

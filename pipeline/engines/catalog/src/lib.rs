@@ -41,6 +41,7 @@ mod install;
 mod kit;
 pub mod lock;
 mod merge;
+mod need;
 mod observe;
 mod pip;
 mod place;

@@ -1,1 +1,1 @@
-"""PyTorch driven from Python: `pytorch/python-eager` and `pytorch/compiled`."""
+"""PyTorch driven from Python: `python-eager` and `compiled`; and the compiler of `pytorch/aot`."""

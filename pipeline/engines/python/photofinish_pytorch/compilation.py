@@ -1,4 +1,4 @@
-"""`torch.compile`, and what it needs of the machine."""
+"""PyTorch's compiler, for `torch.compile` and AOTInductor, and what it needs of the machine."""
 
 import os
 import shutil
@@ -44,14 +44,14 @@ def _compiler() -> str:
     found = shutil.which(name)
     if found is None:
         reason = (
-            f"there is no C++ compiler `{name}`, with which torch.compile makes its kernels for a "
+            f"there is no C++ compiler `{name}`, with which PyTorch compiles kernels for a "
             "CPU: install one (on Debian: apt install g++)"
         )
         raise Failure(Kind.UNAVAILABLE, reason)
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if not header.exists():
         reason = (
-            f"{header} is missing, which torch.compile includes in its kernels for a CPU: install "
+            f"{header} is missing, which PyTorch includes in kernels for a CPU: install "
             "Python's headers (on Debian: apt install python3-dev)"
         )
         raise Failure(Kind.UNAVAILABLE, reason)
@@ -73,15 +73,19 @@ def settle() -> None:
 
 def result(on_cpu: bool) -> dict[str, str]:
     """What came of it: whether this process compiled or found everything in the cache, and which
-    instructions the kernels use (PyTorch tries them out once a launch)."""
+    instructions the kernels use."""
     from torch._dynamo.utils import counters
-    from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     inductor, autograd = counters["inductor"], counters["aot_autograd"]
     anew = inductor["fxgraph_cache_miss"] + inductor["fxgraph_cache_bypass"]
     found = inductor["fxgraph_cache_hit"] + autograd["autograd_cache_hit"]
     warm = found and not anew
     settings = {"kernels": "from the cache of earlier launches" if warm else "made by this launch"}
-    if on_cpu:
-        settings["vectors of CPU kernels"] = str(pick_vec_isa() or "none")
-    return settings
+    return settings | vectors() if on_cpu else settings
+
+
+def vectors() -> dict[str, str]:
+    """Which instructions the kernels for a CPU use; PyTorch tries them out once a process."""
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    return {"vectors of CPU kernels": str(pick_vec_isa() or "none")}

@@ -1,16 +1,18 @@
 """What a cell asks of PyTorch, checked and in its words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from photofinish_worker import ask
-from photofinish_worker.messages import Cell, Mode, Optimizer, Precision
+from photofinish_worker.messages import Cell, HostLanguage, Mode, Optimizer, Precision
 
 ENGINE = "pytorch"
 EAGER = "python-eager"
 COMPILED = "compiled"
 VARIANTS = (EAGER, COMPILED)
+PACKAGED = "aot"
+"""Compiled here and run by the worker that is written in Rust."""
 
 LAYOUT = "layout"
 COMPILE_MODE = "compile_mode"
@@ -58,6 +60,20 @@ def understand(cell: Cell) -> Configuration:
     compiles = cell.engine == f"{ENGINE}/{COMPILED}"
     known_factors = (LAYOUT, *FORMS, *((COMPILE_MODE,) if compiles else ()))
     common = understand_common(cell, ENGINE, VARIANTS, known_factors)
+    return _configuration(
+        cell, common, ask.factor(cell, COMPILE_MODE, COMPILE_MODES) if compiles else None
+    )
+
+
+def understand_packaged(cell: Cell) -> Configuration:
+    """Understands a cell whose network is to be compiled ahead of time: from Python, whatever
+    language drives what comes of it."""
+    here = replace(cell, host_language=HostLanguage.PYTHON)
+    common = understand_common(here, ENGINE, (PACKAGED,), (LAYOUT, *FORMS))
+    return _configuration(cell, common, None)
+
+
+def _configuration(cell: Cell, common: Common, compile_mode: str | None) -> Configuration:
     return Configuration(
         common.element,
         common.tf32,
@@ -65,7 +81,7 @@ def understand(cell: Cell) -> Configuration:
         common.mode,
         common.optimizer,
         channels_last=ask.factor(cell, LAYOUT, LAYOUTS) == "channels_last",
-        compile_mode=ask.factor(cell, COMPILE_MODE, COMPILE_MODES) if compiles else None,
+        compile_mode=compile_mode,
     )
 
 

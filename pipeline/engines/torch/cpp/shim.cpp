@@ -1,13 +1,10 @@
 // What the `tch` crate does not reach: inference mode, TF32, memory statistics, device
 // synchronisation that reports its errors, and the CUDA library loaded at run time.
-//
-// No exception leaves this file. A function that can fail returns 0 for success, and
-// `photofinish_last_error` then says why it did not.
+// `package.cpp` has AOTInductor.
 
 #include <dlfcn.h>
 
 #include <cstdint>
-#include <exception>
 #include <string>
 
 #include <ATen/ATen.h>
@@ -18,26 +15,10 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/version.h>
 
-namespace {
+#include "guard.h"
 
-thread_local std::string last_error;
-
-template <typename Body>
-int guarded(Body body) {
-  try {
-    body();
-    return 0;
-  } catch (const c10::Error& error) {
-    last_error = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    last_error = error.what();
-  } catch (...) {
-    last_error = "an unknown C++ exception";
-  }
-  return 1;
-}
-
-}  // namespace
+using photofinish::guarded;
+using photofinish::last_error;
 
 extern "C" {
 

@@ -9,8 +9,14 @@ use crate::failure::unsupported;
 /// The name of the engine in manifests.
 pub(crate) const ENGINE: &str = "pytorch";
 
-/// The only variant of this worker.
-pub(crate) const VARIANT: &str = "eager";
+/// Operator by operator.
+pub(crate) const EAGER: &str = "eager";
+
+/// Compiled by AOTInductor.
+const AOT: &str = "aot";
+
+/// The variants of this worker.
+pub(crate) const VARIANTS: [&str; 2] = [EAGER, AOT];
 
 /// The factor that decides how images lie in memory.
 const LAYOUT: &str = "layout";
@@ -21,6 +27,8 @@ const FACTORS: [&str; 3] = [rewrite::ATTENTION, LAYOUT, rewrite::RECURRENT];
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Configuration {
+    /// Whether AOTInductor compiles the network.
+    pub(crate) compiled: bool,
     /// Element type of weights and activations.
     pub(crate) kind: Kind,
     /// Whether products of binary32 may be rounded to TF32.
@@ -36,15 +44,18 @@ pub(crate) struct Configuration {
 impl Configuration {
     /// Understands `cell`, or says what of it this worker does not run.
     pub(crate) fn of(cell: &Cell) -> Result<Self, Outcome> {
-        if (cell.engine.engine.as_str(), cell.engine.variant.as_str()) != (ENGINE, VARIANT) {
+        let variant = cell.engine.variant.as_str();
+        if cell.engine.engine != ENGINE || !VARIANTS.contains(&variant) {
             return Err(unsupported(format!(
-                "this worker runs {ENGINE}/{VARIANT}, not {}",
+                "this worker runs {ENGINE}/{}, not {}",
+                VARIANTS.join(&format!(" and {ENGINE}/")),
                 cell.engine
             )));
         }
         worker::check_drive(cell)?;
         let threads = worker::threads(cell)?;
         Ok(Self {
+            compiled: variant == AOT,
             kind: kind(cell)?,
             tf32: cell.precision == Precision::Tf32,
             channels_last: channels_last(cell)?,
@@ -71,7 +82,8 @@ fn channels_last(cell: &Cell) -> Result<bool, Outcome> {
     let is_unknown = |name: &&String| !FACTORS.contains(&name.as_str());
     if let Some(name) = cell.factors.keys().find(is_unknown) {
         return Err(unsupported(format!(
-            "factor `{name}` is not known to {ENGINE}/{VARIANT}; known: `{}`",
+            "factor `{name}` is not known to {}; known: `{}`",
+            cell.engine,
             FACTORS.join("`, `")
         )));
     }

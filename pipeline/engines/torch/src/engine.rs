@@ -1,17 +1,25 @@
 //! PyTorch as the worker's loop sees it.
 
-use std::{collections::BTreeMap, env, rc::Rc, sync::Once, time::Instant};
+use std::{
+    collections::BTreeMap,
+    env,
+    rc::Rc,
+    sync::Once,
+    time::{Duration, Instant},
+};
 
 use models::Numbers;
 use schema::{Outcome, OutcomeKind, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
 
 use crate::{
-    configuration::{Configuration, ENGINE, VARIANT},
+    aot,
+    configuration::{Configuration, ENGINE, VARIANTS},
     device::Place,
     failure::Fault,
     inference::Inference,
     shim,
+    tape::Tape,
     training::Training,
     values::Maker,
 };
@@ -33,7 +41,7 @@ impl Engine for Torch {
             engine: ENGINE.to_owned(),
             versions: BTreeMap::from([("torch".to_owned(), shim::torch_version())]),
             worker: env!("PHOTOFINISH_WORKER_DIGEST").parse().ok(),
-            variants: vec![VARIANT.to_owned()],
+            variants: VARIANTS.map(str::to_owned).to_vec(),
         }
     }
 
@@ -46,27 +54,21 @@ impl Engine for Torch {
         let numbers = Rc::new(Numbers::of(load)?);
         let (kind, channels_last) = (configuration.kind, configuration.channels_last);
         let mut maker = Maker::new(place, kind, channels_last, numbers);
-        let (session, in_place): (Box<dyn Session>, _) = match configuration.optimizer {
-            None => {
-                let session = Inference::build(&load.graph, &mut maker)?;
-                let in_place = session.in_place();
-                (Box::new(session), in_place)
-            }
-            Some(optimizer) => {
-                let session = Training::build(&load.graph, optimizer, &mut maker)?;
-                let in_place = session.in_place();
-                (Box::new(session), in_place)
-            }
+        let (session, told) = if configuration.compiled {
+            compile(load, &configuration, &mut maker)?
+        } else {
+            build(load, &configuration, &mut maker)?
         };
         place.synchronize()?;
-        let building = start.elapsed().saturating_sub(maker.filling);
+        let ready = start.elapsed();
+        let building = ready.saturating_sub(maker.filling + told.compiling);
         let report = LoadReport {
             fill_ns: nanoseconds(maker.filling),
             build_ns: nanoseconds(building),
-            compile_ns: 0,
+            compile_ns: nanoseconds(told.compiling),
             threads: u32::try_from(tch::get_num_threads()).ok(),
             spin: spin(),
-            settings: settings(&configuration, in_place),
+            settings: settings(&configuration, told.settings),
         };
         Ok((session, report))
     }
@@ -74,6 +76,62 @@ impl Engine for Torch {
     fn reads_weights(&self) -> bool {
         true
     }
+}
+
+/// What is told of a network besides the cell's own settings.
+struct Told {
+    /// Time spent compiling.
+    compiling: Duration,
+    settings: BTreeMap<String, String>,
+}
+
+/// The network, operator by operator.
+fn build(
+    load: &Load,
+    configuration: &Configuration,
+    maker: &mut Maker,
+) -> Result<(Box<dyn Session>, Told), Outcome> {
+    let graph = &load.graph;
+    let (session, in_place): (Box<dyn Session>, _) = match configuration.optimizer {
+        None => {
+            let session = Inference::build(graph, maker)?;
+            let in_place = session.in_place();
+            (Box::new(session), in_place)
+        }
+        Some(optimizer) => {
+            let tape = Tape::build(graph)?;
+            let in_place = tape.in_place();
+            let session = Training::build(graph, optimizer, maker, |_| Ok(tape))?;
+            (Box::new(session), in_place)
+        }
+    };
+    let in_place = ("operators in place".to_owned(), in_place.to_string());
+    let told = Told {
+        compiling: Duration::ZERO,
+        settings: BTreeMap::from([in_place]),
+    };
+    Ok((session, told))
+}
+
+/// The network as AOTInductor compiled it.
+fn compile(
+    load: &Load,
+    configuration: &Configuration,
+    maker: &mut Maker,
+) -> Result<(Box<dyn Session>, Told), Outcome> {
+    let graph = &load.graph;
+    let compiled = aot::prepare(load, maker.place)?;
+    let told = Told {
+        compiling: compiled.compiling,
+        settings: compiled.settings.clone(),
+    };
+    let session: Box<dyn Session> = match configuration.optimizer {
+        None => Box::new(aot::Inference::build(graph, compiled, maker)?),
+        Some(optimizer) => Box::new(Training::build(graph, optimizer, maker, |values| {
+            aot::Joint::build(graph, compiled, values)
+        })?),
+    };
+    Ok((session, told))
 }
 
 /// Refuses a process in which OpenMP would silently run fewer threads than the cell says; PyTorch
@@ -112,7 +170,7 @@ fn apply(configuration: &Configuration) -> Result<(), Fault> {
     Ok(())
 }
 
-fn nanoseconds(duration: std::time::Duration) -> u64 {
+fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -124,7 +182,11 @@ fn spin() -> String {
     }
 }
 
-fn settings(configuration: &Configuration, in_place: usize) -> BTreeMap<String, String> {
+/// The settings in force, with those that are `told` of the network.
+fn settings(
+    configuration: &Configuration,
+    told: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let layout = if configuration.channels_last {
         "channels last"
     } else {
@@ -146,9 +208,9 @@ fn settings(configuration: &Configuration, in_place: usize) -> BTreeMap<String, 
         ),
         ("memory layout of images".to_owned(), layout.to_owned()),
         ("oneDNN".to_owned(), on_or_off(tch::utils::has_mkldnn())),
-        ("operators in place".to_owned(), in_place.to_string()),
         ("TF32".to_owned(), on_or_off(configuration.tf32)),
     ]);
+    settings.extend(told);
     if let Ok(capability) = shim::cpu_capability() {
         settings.insert("widest CPU kernels".to_owned(), capability);
     }

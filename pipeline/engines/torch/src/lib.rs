@@ -1,11 +1,12 @@
-//! The worker that hosts PyTorch through libtorch, eagerly: node by node, as a Python user's
-//! module would.
+//! The worker that hosts PyTorch through libtorch: eagerly, node by node, as a Python user's module
+//! would, or as AOTInductor compiled the network (`aot`).
 //!
 //! A graph is lowered once (`lower`) to a `program` over numbered values, so that a step looks
 //! nothing up and decides nothing. In place is what PyTorch users do in place (`overwrite`). A
 //! step of inference runs in inference mode; it is synchronous on a CPU, and ends with a
 //! synchronisation of the device on a GPU. Nothing is read back.
 
+mod aot;
 mod configuration;
 mod device;
 mod engine;
@@ -16,10 +17,12 @@ mod kernel;
 mod lower;
 mod optimizer;
 mod overwrite;
+mod package;
 mod parity;
 mod program;
 mod recurrent;
 mod shim;
+mod tape;
 mod training;
 mod values;
 

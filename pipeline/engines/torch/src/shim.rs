@@ -41,7 +41,7 @@ impl fmt::Display for ShimError {
 }
 
 /// The result of a call that returned `status`.
-fn checked(status: c_int) -> Result<(), ShimError> {
+pub(crate) fn checked(status: c_int) -> Result<(), ShimError> {
     if status == 0 {
         Ok(())
     } else {

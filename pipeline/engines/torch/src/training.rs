@@ -2,41 +2,46 @@
 //! forward, loss, backward, optimiser.
 
 use schema::{
-    Graph, Mode, Optimizer as Settings, Outcome,
+    Graph, Optimizer as Settings, Outcome,
     graph::{Loss, Parameter, Role},
     protocol::Quantity,
 };
-use tch::{Reduction, TchError, Tensor, no_grad};
+use tch::{TchError, Tensor, no_grad};
 use worker::{ParityData, Session, Tensor as Output};
 
 use crate::{
     device::Place,
     failure::{Fault, unsupported},
     kernel::Pass,
-    lower::lower,
     optimizer::Optimizer,
     parity,
-    program::Program,
     values::Maker,
 };
 
 /// Seed of dropout after every reset.
 const SEED: i64 = 0;
 
-/// A class number that the loss would leave out; no label has it.
-const NO_CLASS: i64 = -100;
-
 /// A network that is ready for iterations.
-pub(crate) struct Training {
-    program: Program,
+pub(crate) struct Training<B> {
+    backward: B,
+    /// What the graph is fed, its labels, its parameters; then what an iteration makes.
     values: Vec<Option<Tensor>>,
     parameters: Vec<Held>,
-    logits: usize,
-    labels: usize,
     settings: Settings,
     optimizer: Optimizer,
     maker: Maker,
     place: Place,
+}
+
+/// The forward and the backward pass.
+pub(crate) trait Backward {
+    /// How many values there are, with those that an iteration makes.
+    fn values(&self) -> usize {
+        0
+    }
+
+    /// Leaves the gradients of the loss with the weights; gives the loss.
+    fn run(&mut self, values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome>;
 }
 
 /// A parameter and the number of its value.
@@ -45,30 +50,24 @@ struct Held {
     index: usize,
 }
 
-impl Training {
-    /// Builds the network in its initial state.
+impl<B: Backward> Training<B> {
+    /// Builds the network in its initial state; `backward` is given the values as they begin: the
+    /// graph's inputs, its labels and its parameters, each in the graph's order.
     pub(crate) fn build(
         graph: &Graph,
         settings: Settings,
         maker: &mut Maker,
+        backward: impl FnOnce(&[&Tensor]) -> Result<B, Outcome>,
     ) -> Result<Self, Outcome> {
-        let Some(Loss::CrossEntropy { logits, labels }) = &graph.loss else {
+        let Some(Loss::CrossEntropy { labels, .. }) = &graph.loss else {
             return Err(unsupported(format!(
                 "{} has no loss to train with",
                 graph.name
             )));
         };
-        let lowered = lower(graph, Mode::Training)?;
-        let find = |name: &String| {
-            lowered
-                .indices
-                .get(name)
-                .copied()
-                .ok_or_else(|| unsupported(format!("the graph has no value `{name}`")))
-        };
-        let mut values = Vec::with_capacity(lowered.indices.len());
+        let mut values = Vec::new();
         for input in graph.inputs.iter().chain([labels]) {
-            values.push(Some(maker.input(input)?));
+            values.push(maker.input(input)?);
         }
         let mut parameters = Vec::with_capacity(graph.parameters.len());
         for parameter in &graph.parameters {
@@ -79,18 +78,17 @@ impl Training {
                 parameter: parameter.clone(),
                 index: values.len(),
             });
-            values.push(Some(tensor));
+            values.push(tensor);
         }
-        let (logits, labels) = (find(logits)?, find(&labels.name)?);
-        values.resize_with(lowered.indices.len(), || None);
+        let backward = backward(&values.iter().collect::<Vec<_>>())?;
+        let mut values: Vec<_> = values.into_iter().map(Some).collect();
+        values.resize_with(backward.values().max(values.len()), || None);
         let optimizer = Optimizer::new(settings, weights(&parameters, &values))?;
         tch::manual_seed(SEED);
         Ok(Self {
-            program: lowered.program,
+            backward,
             values,
             parameters,
-            logits,
-            labels,
             settings,
             optimizer,
             maker: maker.clone(),
@@ -98,38 +96,11 @@ impl Training {
         })
     }
 
-    /// Number of steps that run in place.
-    pub(crate) fn in_place(&self) -> usize {
-        self.program.in_place()
-    }
-
     fn iterate(&mut self, pass: Pass) -> Result<Tensor, Outcome> {
         self.optimizer.zero_grad()?;
-        self.program.run(&mut self.values, pass)?;
-        let loss = self.loss().map_err(|fault| fault.at("loss"))?;
-        loss.f_backward()
-            .map_err(|error| Fault::from(error).at("backward"))?;
+        let loss = self.backward.run(&mut self.values, pass)?;
         self.optimizer.step()?;
         Ok(loss)
-    }
-
-    /// The mean over all positions of the cross-entropy over the last axis.
-    fn loss(&self) -> Result<Tensor, Fault> {
-        let value = |index: usize| {
-            self.values
-                .get(index)
-                .and_then(Option::as_ref)
-                .ok_or(Fault::Missing)
-        };
-        let (logits, labels) = (value(self.logits)?, value(self.labels)?);
-        let entropy = |logits: &Tensor, labels: &Tensor| {
-            logits.f_cross_entropy_loss(labels, None::<&Tensor>, Reduction::Mean, NO_CLASS, 0.0)
-        };
-        Ok(if logits.dim() > 2 {
-            entropy(&logits.f_flatten(0, -2)?, &labels.f_flatten(0, -1)?)?
-        } else {
-            entropy(logits, labels)?
-        })
     }
 
     /// The gradients of the last iteration.
@@ -196,7 +167,7 @@ fn weights<'a>(
         .filter_map(|held| values.get(held.index)?.as_ref())
 }
 
-impl Session for Training {
+impl<B: Backward> Session for Training<B> {
     fn step(&mut self) -> Result<(), Outcome> {
         drop(self.iterate(Pass::Training)?);
         self.place.synchronize()

@@ -83,7 +83,7 @@ fn hello_names_the_version_and_the_sources() {
         Some("2.11.0")
     );
     assert!(hello.worker.is_some());
-    assert_eq!(hello.variants, ["eager"]);
+    assert_eq!(hello.variants, ["eager", "aot"]);
     let ended = host.finish(Instant::now() + Duration::from_secs(60));
     assert_eq!(ended.outcome, None, "{}", ended.log);
 }

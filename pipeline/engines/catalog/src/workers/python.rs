@@ -10,15 +10,12 @@ use std::{
 
 use schema::Digest;
 use walkdir::WalkDir;
-use worker::WorkerCommand;
+use worker::{CACHE_VARIABLE, WorkerCommand};
 
 use crate::{
     CatalogError, InstallEvent, InstallObserver, Kit, Settings, complete, kit::PythonProgram,
     place::Place,
 };
-
-/// Names the folder in which a worker may keep what makes its next launch faster.
-const CACHE: &str = "PHOTOFINISH_CACHE";
 
 /// Names the folder for compiled modules.
 const PYCACHE: &str = "PYTHONPYCACHEPREFIX";
@@ -33,14 +30,15 @@ del sys.argv[1:]
 runpy.run_module(module, run_name='__main__', alter_sys=True)
 ";
 
-/// How a worker is started, on its own packages and those that it stands on; `None` where it is not
-/// in place.
+/// How a module of a worker's is started, on the worker's own packages and those that it stands on;
+/// `None` where it is not in place.
 ///
 /// Python runs isolated (`-I`, `-S`): neither the current folder, nor the user's packages, nor any
 /// variable of Python's own decides what is imported. Compiled modules go beside the installation,
 /// whose files stay as they were verified.
 pub(crate) fn command(
     program: &PythonProgram,
+    module: &str,
     digest: Digest,
     place: &Place,
     base: Option<&Place>,
@@ -56,10 +54,10 @@ pub(crate) fn command(
     let cache = place.cache();
     let compiled = text(cache.join("pycache"));
     let pycache = format!("pycache_prefix={compiled}");
-    env.insert(CACHE.to_owned(), text(cache));
+    env.insert(CACHE_VARIABLE.to_owned(), text(cache));
     // For the Pythons that a worker starts: PyTorch's compiler does.
     env.insert(PYCACHE.to_owned(), compiled);
-    let args = ["-I", "-S", "-X", &pycache, "-c", START, &program.module];
+    let args = ["-I", "-S", "-X", &pycache, "-c", START, module];
     let args = args.into_iter().map(str::to_owned);
     let packages = [Some(place), base].into_iter().flatten();
     let folders = [sources].into_iter().chain(packages.map(Place::packages));

@@ -1,0 +1,205 @@
+//! A variant may need another kit of its engine: it is installed with that, its worker is told how the
+//! other's compiler is started, and both are a part of its key.
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod common;
+
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+
+use common::{Demo, Watcher};
+use photofinish_catalog::{Catalog, InstallEvent, Kit, Sources};
+use schema::EngineVariant;
+use worker::WorkerCommand;
+
+const OWN: &str = "abababababababababababababababababababababababababababababababab";
+const OTHER: &str = "efefefefefefefefefefefefefefefefefefefefefefefefefefefefefefefef";
+
+/// A kit of the engine; `WORKER`, `WHEEL`, `NEEDS` and `VARIANTS` are put in.
+const KIT: &str = r#"
+name = "demo"
+title = "Demo"
+version = "1.0"
+summary = "an engine for tests"
+
+[worker]
+WORKER
+
+[install]
+requirements = ["WHEEL==1.0"]
+lock = "requirements.txt"
+
+NEEDS
+
+VARIANTS
+"#;
+
+const VARIANT: &str = r#"
+[[variants]]
+name = "NAME"
+summary = "one of them"
+host_language = "rust"
+devices = ["cpu"]
+precisions = ["fp32"]
+modes = ["inference"]
+boundaries = ["step"]
+"#;
+
+const NEEDS: &str = "[needs.packed]\nkit = \"python/demo\"\ncompiler = \"demo_worker.compiler\"\n";
+
+const SOURCES: Sources = &[
+    ("demo_worker/__main__.py", "print('the worker')\n"),
+    (
+        "demo_worker/compiler.py",
+        "import demo_data, os\nprint(__name__, *demo_data.__path__, os.environ['LD_LIBRARY_PATH'])\n",
+    ),
+];
+
+fn variants(names: &[&str]) -> String {
+    let text = |name: &&str| VARIANT.replace("NAME", name);
+    names.iter().map(text).collect()
+}
+
+/// The kit with a Rust worker, which may need another.
+fn main_kit(case: &Demo, needs: &str) -> Kit {
+    let text = KIT
+        .replace(
+            "WORKER",
+            "package = \"demo-worker\"\nbinary = \"demo-worker\"",
+        )
+        .replace("WHEEL", case.wheels[0].name)
+        .replace("NEEDS", needs)
+        .replace("VARIANTS", &variants(&["plain", "packed"]));
+    Kit::built_in("demo", &text, Some(&case.wheels[0].lock()), OWN, &[]).unwrap()
+}
+
+/// The kit with a Python worker, made of what has this digest.
+fn python_kit(case: &Demo, worker: &str) -> Kit {
+    let text = KIT
+        .replace(
+            "WORKER",
+            "module = \"demo_worker\"\npackages = [\"demo_worker\"]",
+        )
+        .replace("WHEEL", case.wheels[1].name)
+        .replace("NEEDS", "")
+        .replace("VARIANTS", &variants(&["scripted"]));
+    let lock = case.wheels[1].lock();
+    Kit::built_in("python/demo", &text, Some(&lock), worker, SOURCES).unwrap()
+}
+
+fn catalog(case: &Demo) -> Catalog {
+    let kits = vec![main_kit(case, NEEDS), python_kit(case, OTHER)];
+    Catalog::with_kits(kits, &case.settings).unwrap()
+}
+
+fn variant(name: &str) -> EngineVariant {
+    format!("demo/{name}").parse().unwrap()
+}
+
+/// What is installed anew for a word.
+fn installed(catalog: &Catalog, word: &str) -> Vec<String> {
+    let mut watcher = Watcher::default();
+    catalog.install(&[word.to_owned()], &mut watcher).unwrap();
+    let told = watcher.events.into_iter().filter_map(|event| match event {
+        InstallEvent::Installed { engine, .. } => Some(engine),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// Puts a program where the Rust worker is looked for.
+fn build_worker(case: &Demo) {
+    let folder = &case.settings.binaries[0];
+    fs::create_dir_all(folder).unwrap();
+    let program = folder.join("demo-worker");
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_variant_is_installed_with_the_kit_that_it_needs() {
+    let case = Demo::downloaded();
+    let catalog = catalog(&case);
+    assert_eq!(installed(&catalog, "demo/plain"), ["demo"]);
+    assert_eq!(installed(&catalog, "demo/packed"), ["demo (python)"]);
+    assert!(installed(&catalog, "demo").is_empty());
+}
+
+#[test]
+fn its_worker_is_told_how_the_compiler_is_started() {
+    let case = Demo::downloaded();
+    let catalog = catalog(&case);
+    build_worker(&case);
+    installed(&catalog, "demo/plain");
+    let missing = catalog.command(&variant("packed")).unwrap_err();
+    assert!(
+        missing
+            .reason
+            .contains("needs demo (python), which is not installed")
+            && missing
+                .reason
+                .ends_with("run `photofinish engines install demo/packed`"),
+        "{missing:?}"
+    );
+    installed(&catalog, "demo/packed");
+    let words = [String::from("demo/packed")];
+    let built = catalog.build_workers(&words, &mut Watcher::default());
+    built.unwrap();
+    let plain = catalog.command(&variant("plain")).unwrap();
+    assert!(!plain.env.contains_key(worker::COMPILER_VARIABLE));
+    let packed = catalog.command(&variant("packed")).unwrap();
+    assert_eq!(packed.program, plain.program);
+    assert!(packed.env.contains_key(worker::CACHE_VARIABLE));
+    let compiler: WorkerCommand =
+        serde_json::from_str(&packed.env[worker::COMPILER_VARIABLE]).unwrap();
+    let output = Command::new(&compiler.program)
+        .args(&compiler.args)
+        .envs(&compiler.env)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let words: Vec<_> = told.split_whitespace().collect();
+    let [name, packages, libraries] = words[..] else {
+        panic!("{told}{:?}", String::from_utf8(output.stderr))
+    };
+    assert_eq!(name, "__main__");
+    assert!(packages.ends_with("/site-packages/demo_data"), "{packages}");
+    // The user's own, and nothing of the Rust worker's.
+    assert_eq!(libraries, "/users/own");
+}
+
+#[test]
+fn what_the_other_kit_is_made_from_counts_for_that_variant_alone() {
+    let case = Demo::new();
+    let first = catalog(&case).availability();
+    let kits = vec![main_kit(&case, NEEDS), python_kit(&case, OWN)];
+    let second = Catalog::with_kits(kits, &case.settings).unwrap();
+    let second = second.availability();
+    assert_ne!(first[&variant("packed")], second[&variant("packed")]);
+    assert_eq!(first[&variant("plain")], second[&variant("plain")]);
+    // The worker says itself what it was built from, and must be taken at its word.
+    let worker = |name| first[&variant(name)].worker;
+    assert_eq!(worker("packed"), worker("plain"));
+}
+
+#[test]
+fn what_cannot_be_needed_is_refused() {
+    let case = Demo::new();
+    for (needs, kits, reason) in [
+        (NEEDS, 1, "`python/demo` is no kit of the engine"),
+        (
+            "[needs.packed]\nkit = \"demo\"\ncompiler = \"m\"\n",
+            2,
+            "`demo` is no kit of the engine",
+        ),
+        (
+            "[needs.other]\nkit = \"python/demo\"\ncompiler = \"m\"\n",
+            2,
+            "[needs.other]: there is no such variant",
+        ),
+    ] {
+        let mut all = vec![main_kit(&case, needs), python_kit(&case, OTHER)];
+        all.truncate(kits);
+        let error = Catalog::with_kits(all, &case.settings).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}

@@ -1,0 +1,80 @@
+//! Inference: one run of the package a step.
+
+use std::collections::BTreeMap;
+
+use schema::{Graph, Outcome, graph::Parameter, protocol::Quantity};
+use tch::Tensor;
+use worker::{ParityData, Session};
+
+use super::{Compiled, at, misfit};
+use crate::{device::Place, package::Package, parity, shim::InferenceMode, values::Maker};
+
+/// A network that is ready for forward passes.
+pub(crate) struct Inference {
+    package: Package,
+    outputs: Vec<String>,
+    place: Place,
+}
+
+impl Inference {
+    /// Gives the package what it reads.
+    pub(crate) fn build(
+        graph: &Graph,
+        compiled: Compiled,
+        maker: &mut Maker,
+    ) -> Result<Self, Outcome> {
+        let mut package = compiled.main.package;
+        let parameters = graph.parameters.iter();
+        let parameters: BTreeMap<&str, &Parameter> =
+            parameters.map(|it| (it.name.as_str(), it)).collect();
+        // Small ones, and those that nothing reads, are none of the package's constants.
+        let names = package.constants().into_iter();
+        let constant = |name: String| {
+            let known = compiled.main.facts.constants.get(&name);
+            let parameter = known
+                .and_then(|known| parameters.get(known.as_str()))
+                .ok_or_else(|| misfit(&format!("the constant `{name}` is no parameter")))?;
+            Ok((name, maker.parameter(parameter)?))
+        };
+        let constants: Vec<(String, Tensor)> =
+            names.map(constant).collect::<Result<_, Outcome>>()?;
+        package.hold(&constants).map_err(at)?;
+        let inputs = graph.inputs.iter().map(|input| maker.input(input));
+        let inputs: Vec<Tensor> = inputs.collect::<Result<_, _>>()?;
+        let inputs: Vec<&Tensor> = inputs.iter().collect();
+        package.feed(&inputs, &[]).map_err(at)?;
+        Ok(Self {
+            package,
+            outputs: graph.outputs.clone(),
+            place: maker.place,
+        })
+    }
+}
+
+impl Session for Inference {
+    fn step(&mut self) -> Result<(), Outcome> {
+        let _mode = InferenceMode::enter();
+        self.package.run().map_err(at)?;
+        self.place.synchronize()
+    }
+
+    fn parity(&mut self, _steps: u32) -> Result<ParityData, Outcome> {
+        let _mode = InferenceMode::enter();
+        let outputs = self.package.outputs(self.outputs.len()).map_err(at)?;
+        let named = self.outputs.iter().zip(&outputs);
+        let output = |(name, tensor): (&String, _)| parity::output(Quantity::Output, name, tensor);
+        Ok(ParityData {
+            tensors: named.map(output).collect::<Result<_, _>>()?,
+            losses: Vec::new(),
+        })
+    }
+
+    /// A forward pass changes nothing that lasts.
+    fn reset(&mut self) -> Result<(), Outcome> {
+        Ok(())
+    }
+
+    fn device_memory(&mut self) -> Option<(u64, u64)> {
+        self.place.memory()
+    }
+}

@@ -1,0 +1,87 @@
+//! The forward pass node by node, and autograd's way back.
+
+use schema::{Graph, Mode, Outcome, graph::Loss};
+use tch::{Reduction, Tensor};
+
+use crate::{
+    failure::{Fault, unsupported},
+    kernel::Pass,
+    lower::lower,
+    program::Program,
+    training::Backward,
+};
+
+/// A class number that the loss would leave out; no label has it.
+const NO_CLASS: i64 = -100;
+
+/// A network whose operators autograd records.
+pub(crate) struct Tape {
+    program: Program,
+    count: usize,
+    logits: usize,
+    labels: usize,
+}
+
+impl Tape {
+    /// Lowers the network.
+    pub(crate) fn build(graph: &Graph) -> Result<Self, Outcome> {
+        let Some(Loss::CrossEntropy { logits, labels }) = &graph.loss else {
+            return Err(unsupported(format!(
+                "{} has no loss to train with",
+                graph.name
+            )));
+        };
+        let lowered = lower(graph, Mode::Training)?;
+        let find = |name: &String| {
+            lowered
+                .indices
+                .get(name)
+                .copied()
+                .ok_or_else(|| unsupported(format!("the graph has no value `{name}`")))
+        };
+        Ok(Self {
+            count: lowered.indices.len(),
+            logits: find(logits)?,
+            labels: find(&labels.name)?,
+            program: lowered.program,
+        })
+    }
+
+    /// Number of steps that run in place.
+    pub(crate) fn in_place(&self) -> usize {
+        self.program.in_place()
+    }
+
+    /// The mean over all positions of the cross-entropy over the last axis.
+    fn loss(&self, values: &[Option<Tensor>]) -> Result<Tensor, Fault> {
+        let value = |index: usize| {
+            values
+                .get(index)
+                .and_then(Option::as_ref)
+                .ok_or(Fault::Missing)
+        };
+        let (logits, labels) = (value(self.logits)?, value(self.labels)?);
+        let entropy = |logits: &Tensor, labels: &Tensor| {
+            logits.f_cross_entropy_loss(labels, None::<&Tensor>, Reduction::Mean, NO_CLASS, 0.0)
+        };
+        Ok(if logits.dim() > 2 {
+            entropy(&logits.f_flatten(0, -2)?, &labels.f_flatten(0, -1)?)?
+        } else {
+            entropy(logits, labels)?
+        })
+    }
+}
+
+impl Backward for Tape {
+    fn values(&self) -> usize {
+        self.count
+    }
+
+    fn run(&mut self, values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome> {
+        self.program.run(values, pass)?;
+        let loss = self.loss(values).map_err(|fault| fault.at("loss"))?;
+        loss.f_backward()
+            .map_err(|error| Fault::from(error).at("backward"))?;
+        Ok(loss)
+    }
+}
