@@ -131,7 +131,7 @@ fn what_contradicts_itself_is_refused_behind_an_operator_that_is_not_known() {
         (
             vec![("Mish", &["x"], &["x"])],
             vec!["x"],
-            "which is there already",
+            "has the name of another value",
         ),
         (vec![mish], vec!["z"], "its output `z` is made by nothing"),
         (vec![mish], vec!["y", "y"], "2 outputs, 1 of them"),
