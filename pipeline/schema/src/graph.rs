@@ -19,12 +19,22 @@ pub struct Graph {
     pub inputs: Vec<Input>,
     /// Weights and buffers, in the order in which the network uses them.
     pub parameters: Vec<Parameter>,
-    /// Operators, in topological order.
+    /// Operators, in topological order; none in an outline ([`Graph::is_outline`]).
     pub nodes: Vec<Node>,
     /// Names of the values that a caller gets.
     pub outputs: Vec<String>,
     /// What training minimises; its labels are an input that inference does not feed.
     pub loss: Option<Loss>,
+}
+
+impl Graph {
+    /// Whether it only says what goes in and comes out, for a model of the user's whose file holds
+    /// operators that no graph has: an engine that reads ONNX runs the file, any other does not run
+    /// the model. Outputs of an outline are made by no node.
+    #[must_use]
+    pub const fn is_outline(&self) -> bool {
+        self.nodes.is_empty()
+    }
 }
 
 /// Element type of a value. Floating-point values take the cell's precision.
@@ -205,6 +215,10 @@ pub enum Op {
     },
     /// `1 / (1 + e^−x)`.
     Sigmoid,
+    /// `min(max(x/6 + ½, 0), 1)`: ONNX's with PyTorch's slope, which is not ONNX's default.
+    HardSigmoid,
+    /// `x · min(max(x/6 + ½, 0), 1)`.
+    HardSwish,
     /// `x · sigmoid(x)`; ONNX calls it Swish from opset 24 on.
     Silu,
     /// Hyperbolic tangent.
@@ -223,6 +237,10 @@ pub enum Op {
     Add,
     /// Elementwise product with broadcasting.
     Mul,
+    /// Elementwise quotient with broadcasting.
+    Div,
+    /// Square root.
+    Sqrt,
     /// Matrix product with broadcasting over leading axes.
     MatMul,
     /// `x · weightᵀ + bias`: inputs `x […, in]`, `weight [out, in]`, optional `bias [out]`.
@@ -346,12 +364,16 @@ impl Op {
             Self::Relu => "Relu",
             Self::Clip { .. } => "Clip",
             Self::Sigmoid => "Sigmoid",
+            Self::HardSigmoid => "HardSigmoid",
+            Self::HardSwish => "HardSwish",
             Self::Silu => "Silu",
             Self::Tanh => "Tanh",
             Self::Gelu { .. } => "Gelu",
             Self::Softmax { .. } => "Softmax",
             Self::Add => "Add",
             Self::Mul => "Mul",
+            Self::Div => "Div",
+            Self::Sqrt => "Sqrt",
             Self::MatMul => "MatMul",
             Self::Linear => "Linear",
             Self::Gemm => "Gemm",

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Cell, Digest, Graph, Outcome, OutcomeKind, Precision};
 
 /// Version of the protocol; the first field of the first message.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Names the socket to speak over, where standard input and output are not private.
 pub const CONTROL_VARIABLE: &str = "PHOTOFINISH_CONTROL";
@@ -95,7 +95,8 @@ pub struct Hello {
 pub struct Load {
     /// The configuration.
     pub cell: Cell,
-    /// The network.
+    /// The network; of a file of the user's that no graph can say, an outline
+    /// ([`Graph::is_outline`]).
     pub graph: Graph,
     /// What a model of the user's comes with; a network of the zoo needs no file, and the message
     /// then lacks the field.
