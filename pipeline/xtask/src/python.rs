@@ -44,6 +44,7 @@ const KITS: [Kit; 3] = [
         base: None,
         files: &[
             "photofinish_worker",
+            "photofinish_numpy",
             "photofinish_tensorflow",
             "tests/__init__.py",
             "tests/sketch.py",
