@@ -138,6 +138,11 @@ impl run::Workers for Workers<'_> {
             .map(catalog::Kit::worker)
     }
 
+    fn takes_onnx(&self, engine: &EngineVariant) -> bool {
+        let kit = self.0.kit(engine);
+        kit.is_some_and(catalog::Kit::takes_onnx)
+    }
+
     fn factors(&self, engine: &EngineVariant) -> BTreeMap<String, String> {
         let engines = self.0.descriptions();
         let described = engines

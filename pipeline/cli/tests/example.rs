@@ -73,23 +73,52 @@ fn it_keeps_to_the_protocol() {
     assert_says(&output, "passed   outputs");
 }
 
-#[test]
-fn a_network_that_it_lacks_an_operator_for_is_unsupported() {
-    let user = user();
-    user.manifest(
-        "version: 1
+/// A network that the example has no operators for.
+const BEYOND: &str = "version: 1
 measure: { blocks: 1, rounds: 1, round: 5ms, warm_up: 5ms }
 jobs:
   - id: beyond
     matrix: { model: bert_tiny, seq: 8, precision: fp64, engine: [pytorch/eager, plain/python] }
     allow: [{ engine: plain/*, outcome: unsupported }]
-",
-    );
+";
+
+#[test]
+fn a_network_that_it_lacks_an_operator_for_is_unsupported() {
+    let user = user();
+    user.manifest(BEYOND);
     let summary = user.json(&BENCH);
     assert_eq!(summary["measured_heats"], 2, "{summary:#}");
     let pages = user.files("site");
     let says = |page: &[u8]| String::from_utf8_lossy(page).contains("operator Gather of node");
     assert!(pages.iter().any(|(_, page)| says(page)), "no page says why");
+}
+
+#[test]
+fn a_worker_that_asks_for_onnx_finds_each_network_in_a_file() {
+    let user = user();
+    let change = |name: &str, from: &str, to: &str| {
+        let path = user.path("config").join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(path, text.replacen(from, to, 1)).unwrap();
+    };
+    // What it cannot read would end its cells as crashed, which nothing here allows.
+    change(
+        "worker.py",
+        "        start = perf_counter_ns()\n",
+        "        files, name = load.files, load.graph.outputs[0].encode()\n        \
+         assert files.precision == load.cell.precision and not open(files.weights).read()\n        \
+         assert name in open(files.onnx, 'rb').read()\n        start = perf_counter_ns()\n",
+    );
+    change(
+        "engines.toml",
+        "[engines.plain]\n",
+        "[engines.plain]\nonnx = true\n",
+    );
+    let output = user.run(&["engines", "check", "plain"]);
+    assert!(output.status.success(), "{}", text(&output));
+    user.manifest(BEYOND);
+    assert_eq!(user.json(&BENCH)["measured_heats"], 2);
 }
 
 /// What the example is sent for a graph.

@@ -25,6 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     constant(&mut code, "CHECKOUT", checkout.to_string_lossy());
     constant(&mut code, "CARGO_LOCK", lock_digest(checkout)?);
     constant(&mut code, "TARGET", env::var("TARGET")?);
+    let writer = fingerprint::package_digest("photofinish-models", &[])?;
+    constant(&mut code, "ONNX_WRITER", writer);
     // OUT_DIR is `<target>/[<triple>/]<profile>/build/<package>/out`.
     let profile = out.ancestors().nth(3).ok_or("OUT_DIR is too short")?;
     constant(&mut code, "PROFILE_FOLDER", profile.to_string_lossy());

@@ -145,6 +145,6 @@ fn outputs(
     request: protocol::Parity,
 ) -> Result<protocol::ParityOutputs, Outcome> {
     worker.hello(cell)?;
-    worker.load(cell, setting.graphs.get(cell)?)?;
+    worker.load(cell, setting.graphs)?;
     worker.parity(request)
 }

@@ -1,8 +1,9 @@
 //! The graphs of a heat's cells, each built once.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
-    fs::File,
+    fs::{self, File},
     io::{BufWriter, Write as _},
     path::Path,
 };
@@ -12,9 +13,9 @@ use models::{
     rewrite::{self, Rewriting},
 };
 use schema::{
-    Cell, Digest, Graph, ModelSource, Outcome, OutcomeKind,
+    Cell, Digest, Graph, ModelSource, Outcome, OutcomeKind, Precision,
     plan::{ManifestSource, PlannedCell},
-    protocol::ModelFiles,
+    protocol::{Load, ModelFiles},
 };
 use tempfile::TempDir;
 
@@ -23,11 +24,12 @@ use crate::{context::Context, error::Stop};
 /// A network at its sizes, and what is spelt out of it.
 type Key = (Digest, Rewriting);
 
-/// The graphs of a heat's cells, and the weights of models of the user's, which are removed with
-/// them.
+/// The graphs of a heat's cells, and the files that were made of them, which are removed with them.
 pub(crate) struct Graphs {
     prepared: BTreeMap<Key, Result<Prepared, Outcome>>,
-    _folder: Option<TempDir>,
+    /// What was written as ONNX, by precision.
+    onnx: RefCell<BTreeMap<(Key, Precision), Result<ModelFiles, Outcome>>>,
+    folder: Option<TempDir>,
 }
 
 /// What a worker needs to build a network.
@@ -43,7 +45,8 @@ impl Graphs {
         cells: &[PlannedCell],
     ) -> Result<Self, Stop> {
         let has_file = |planned: &PlannedCell| planned.cell.model.source == ModelSource::Onnx;
-        let folder = match cells.iter().any(has_file) {
+        let takes_onnx = |planned: &PlannedCell| context.workers.takes_onnx(&planned.cell.engine);
+        let folder = match cells.iter().any(|it| has_file(it) || takes_onnx(it)) {
             true => Some(context.store.scratch()?),
             false => None,
         };
@@ -54,7 +57,8 @@ impl Graphs {
         }
         Ok(Self {
             prepared,
-            _folder: folder,
+            onnx: RefCell::default(),
+            folder,
         })
     }
 
@@ -68,6 +72,28 @@ impl Graphs {
                 "the heat has no such model",
             )),
         }
+    }
+
+    /// The network of a request to load as an ONNX file in the cell's precision. It is written when
+    /// it is asked for the first time, which is before anything is measured.
+    pub(crate) fn onnx(&self, load: &Load) -> Result<ModelFiles, Outcome> {
+        let mut written = self.onnx.borrow_mut();
+        let key = (network(&load.cell), asked(&load.cell));
+        let number = written.len();
+        let files = written
+            .entry((key, load.cell.precision))
+            .or_insert_with(|| self.write(load, number));
+        files.clone()
+    }
+
+    fn write(&self, load: &Load, number: usize) -> Result<ModelFiles, Outcome> {
+        let unavailable = |reason: String| Outcome::new(OutcomeKind::Unavailable, reason);
+        let folder = self.folder.as_ref();
+        let folder = folder.ok_or_else(|| unavailable("there is no folder for ONNX".to_owned()))?;
+        let folder = folder.path().join(format!("onnx-{number}"));
+        fs::create_dir(&folder)
+            .map_err(|error| unavailable(format!("{}: {error}", folder.display())))?;
+        onnx::Document::files(load, &folder)
     }
 }
 
@@ -250,7 +276,8 @@ mod tests {
     fn of(planned: &PlannedCell) -> Graphs {
         Graphs {
             prepared: prepare(&[], std::slice::from_ref(planned), None),
-            _folder: None,
+            onnx: RefCell::default(),
+            folder: None,
         }
     }
 
@@ -323,6 +350,50 @@ mod tests {
             .map(|(name, form)| (name.to_owned(), form.to_owned()))
             .into();
         assert_eq!(asked(&witness), Rewriting::default());
+    }
+
+    #[test]
+    fn onnx_is_written_once_for_each_form_and_precision() {
+        let [long, own] = ["unrolled", "fused"].map(planned);
+        let graphs = Graphs {
+            folder: Some(tempfile::tempdir().unwrap()),
+            prepared: prepare(&[], &[long.clone(), own.clone()], None),
+            onnx: RefCell::default(),
+        };
+        let written = |cell: &Cell, precision| {
+            let load = Load {
+                cell: Cell {
+                    precision,
+                    ..cell.clone()
+                },
+                graph: graphs.get(cell).unwrap().graph.clone(),
+                files: None,
+                scratch: "/nonexistent".into(),
+            };
+            graphs.onnx(&load).unwrap().onnx
+        };
+        let first = written(&own.cell, Precision::Fp32);
+        let bytes = fs::read(&first).unwrap();
+        fs::remove_file(&first).unwrap();
+        assert_eq!(written(&own.cell, Precision::Fp32), first);
+        assert!(!first.exists(), "it was written again");
+        let half = fs::read(written(&own.cell, Precision::Fp16)).unwrap();
+        assert!(half.len() < bytes.len() * 6 / 10);
+        assert_ne!(
+            fs::read(written(&long.cell, Precision::Fp32)).unwrap(),
+            bytes
+        );
+        let refused = of(&own);
+        let load = Load {
+            cell: own.cell.clone(),
+            graph: refused.get(&own.cell).unwrap().graph.clone(),
+            files: None,
+            scratch: "/nonexistent".into(),
+        };
+        assert_eq!(
+            refused.onnx(&load).unwrap_err().kind,
+            OutcomeKind::Unavailable
+        );
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl<'a> Lane<'a> {
             cell,
             phase: Phase::Load,
         });
-        let load = |worker: &mut Worker| worker.load(cell, setting.graphs.get(cell)?);
+        let load = |worker: &mut Worker| worker.load(cell, setting.graphs);
         let Some(loaded) = self.attempt(context, load)? else {
             return Ok(());
         };

@@ -19,7 +19,7 @@ use worker::host::{Ended, Host, Limits};
 use crate::{
     clock::nanoseconds,
     context::{Context, Setting},
-    graphs::Prepared,
+    graphs::Graphs,
 };
 
 /// How long a worker may take to leave.
@@ -35,6 +35,8 @@ pub(crate) struct Worker {
     scratch: PathBuf,
     /// What it must have been built from.
     built_from: Option<Digest>,
+    /// Whether it is given the network as an ONNX file, too.
+    takes_onnx: bool,
 }
 
 impl Worker {
@@ -64,6 +66,7 @@ impl Worker {
             left: Duration::from_nanos(setting.header.measure.timeout_ns),
             scratch,
             built_from: context.workers.built_from(&cell.engine),
+            takes_onnx: context.workers.takes_onnx(&cell.engine),
         })
     }
 
@@ -92,13 +95,17 @@ impl Worker {
         Ok((hello, start_ns))
     }
 
-    pub(crate) fn load(&mut self, cell: &Cell, network: &Prepared) -> Result<Loaded, Outcome> {
-        let load = Load {
+    pub(crate) fn load(&mut self, cell: &Cell, graphs: &Graphs) -> Result<Loaded, Outcome> {
+        let network = graphs.get(cell)?;
+        let mut load = Load {
             cell: cell.clone(),
             graph: network.graph.clone(),
             files: network.files.clone(),
             scratch: self.scratch.clone(),
         };
+        if self.takes_onnx {
+            load.files = Some(graphs.onnx(&load)?);
+        }
         match self.ask(&Request::Load(Box::new(load)))? {
             Reply::Loaded(loaded) => Ok(loaded),
             other => Err(unasked(&other)),

@@ -25,4 +25,10 @@ pub trait Workers {
         let _ = engine;
         None
     }
+
+    /// Whether the worker of a variant is given the network as an ONNX file besides the graph.
+    fn takes_onnx(&self, engine: &EngineVariant) -> bool {
+        let _ = engine;
+        false
+    }
 }

@@ -25,7 +25,7 @@ struct Kit {
 }
 
 /// All of them; the first one's Python judges the form of every file.
-const KITS: [Kit; 3] = [
+const KITS: [Kit; 4] = [
     Kit {
         folder: "pytorch",
         base: None,
@@ -44,12 +44,26 @@ const KITS: [Kit; 3] = [
         base: None,
         files: &[
             "photofinish_worker",
+            "photofinish_numpy",
             "photofinish_tensorflow",
             "tests/__init__.py",
             "tests/sketch.py",
             "tests/test_tensorflow.py",
         ],
         tests: &["tests.test_tensorflow"],
+    },
+    Kit {
+        folder: "tensorrt_rtx",
+        base: None,
+        files: &[
+            "photofinish_worker",
+            "photofinish_numpy",
+            "photofinish_tensorrt",
+            "tests/__init__.py",
+            "tests/sketch.py",
+            "tests/test_tensorrt.py",
+        ],
+        tests: &["tests.test_tensorrt"],
     },
     Kit {
         folder: "transformers",
@@ -140,7 +154,7 @@ fn packages(folder: &str) -> Result<PathBuf, String> {
     let link = link.join("site-packages");
     link.canonicalize().map_err(|error| {
         let place = link.display();
-        format!("{place}: {error}: run `photofinish engines install {folder}`")
+        format!("{place}: {error}: run `photofinish engines install`")
     })
 }
 

@@ -63,12 +63,14 @@ fn check_one(session: &Session, wanted: &EngineVariant) -> Result<ConformanceRep
         .map_err(|error| Failure::internal(format!("failed to build a test network: {error}")))?;
     let [(dims, graph), smaller @ ..] = &networks;
     let limits = Limits::default();
+    let takes_onnx = catalog.kit(wanted).is_some_and(catalog::Kit::takes_onnx);
     let mut subject = Subject {
         command: &command,
         engine,
         variant: &wanted.variant,
         graph,
         dims,
+        takes_onnx,
         limits: &limits,
         patience: PATIENCE,
         interrupt: &session.interrupt,

@@ -43,6 +43,8 @@ mod tests {
                 "pytorch",
                 "pytorch (python)",
                 "tensorflow (python)",
+                "tensorrt (python)",
+                "tensorrt (python, rtx)",
                 "transformers (python)"
             ]
         );

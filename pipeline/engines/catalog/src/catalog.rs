@@ -13,7 +13,7 @@ use crate::{
     complete::{self, Depth, Found, Wanted},
     install,
     kit::{BuiltIn, Origin, Program},
-    merge,
+    libraries, merge,
     need::{self, Need},
     place::Place,
     python, registered,
@@ -122,7 +122,7 @@ impl Catalog {
     pub fn availability(&self) -> BTreeMap<EngineVariant, Availability> {
         let one = |kit: &Kit| Availability {
             lock: kit.lock().map(|lock| lock.digest),
-            worker: kit.worker(),
+            worker: kit.made_of(),
             missing: self.missing(kit),
         };
         let all = self.kits.iter().flat_map(|kit| {
@@ -153,7 +153,11 @@ impl Catalog {
                         .then(|| python::missing(&self.settings))
                         .flatten()
                 })
-                .or_else(|| workers::missing(kit, built_in, &self.settings)),
+                .or_else(|| workers::missing(kit, built_in, &self.settings))
+                .or_else(|| {
+                    let wanted = built_in.libraries.as_ref()?;
+                    libraries::missing(&kit.label(), wanted, &self.settings)
+                }),
         }
     }
 
@@ -361,6 +365,11 @@ impl Catalog {
             Found::Broken(what) => {
                 return Err(format!("engine `{word}` is damaged ({what}): {remedy}"));
             }
+        }
+        if let Some(wanted) = &built_in.libraries
+            && let Some(reason) = libraries::missing(&kit.label(), wanted, &self.settings)
+        {
+            return Err(reason);
         }
         let place = built_in
             .recipe

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, collections::BTreeSet};
 use schema::{Digest, EngineDescription, EngineVariant, VariantDescription};
 use serde::Deserialize;
 
-use crate::{CatalogError, lock::Lock, need::Need, registered::Registered};
+use crate::{CatalogError, builtin, lock::Lock, need::Need, registered::Registered};
 
 /// Variants of an engine that share a worker and an installation: of one that ships with
 /// photofinish, or that the user registered.
@@ -19,6 +19,8 @@ pub struct Kit {
     /// The engine, with the variants of this kit alone.
     description: EngineDescription,
     worker: Digest,
+    /// Whether its worker is given the network as an ONNX file, too.
+    takes_onnx: bool,
     origin: Origin,
 }
 
@@ -41,10 +43,22 @@ pub(crate) struct BuiltIn {
     pub(crate) paths: BTreeMap<String, String>,
     /// Folders among the packages where the dynamic linker shall look as well.
     pub(crate) library_path: Vec<String>,
+    /// What the machine must have besides.
+    pub(crate) libraries: Option<Libraries>,
     /// What is installed; `None` where the worker needs nothing.
     pub(crate) recipe: Option<Recipe>,
     /// What variants need of other kits, by the variant's name.
     pub(crate) needs: BTreeMap<String, Need>,
+}
+
+/// Shared libraries that no package index can be relied on to have: the user brings them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Libraries {
+    /// Their file names.
+    pub(crate) names: Vec<String>,
+    /// What to do where one is missing.
+    pub(crate) remedy: String,
 }
 
 /// What an installation consists of.
@@ -112,6 +126,9 @@ struct WorkerFile {
     library_path: Vec<String>,
     #[serde(default)]
     ignore_variables: Vec<String>,
+    libraries: Option<Libraries>,
+    #[serde(default)]
+    onnx: bool,
 }
 
 /// An `engine.toml`.
@@ -193,11 +210,13 @@ impl Kit {
             worker: worker
                 .parse()
                 .map_err(|_| wrong(String::from("no worker digest")))?,
+            takes_onnx: file.worker.onnx,
             origin: Origin::BuiltIn(BuiltIn {
                 folder: folder.to_owned(),
                 program,
                 paths: file.worker.paths,
                 library_path: file.worker.library_path,
+                libraries: file.worker.libraries,
                 recipe,
                 needs: file.needs,
             }),
@@ -207,11 +226,13 @@ impl Kit {
     pub(crate) fn registered(
         description: EngineDescription,
         worker: Digest,
+        takes_onnx: bool,
         command: Registered,
     ) -> Self {
         Self {
             description,
             worker,
+            takes_onnx,
             origin: Origin::Registered(command),
         }
     }
@@ -229,13 +250,21 @@ impl Kit {
     }
 
     /// What to call it where another kit of the same engine may be meant: the engine's name, and
-    /// the language in which a nested folder's worker is written, for example `pytorch (python)`.
+    /// the language in which a nested folder's worker is written, for example `pytorch (python)`; a
+    /// folder that is named otherwise than its engine says how: `tensorrt (python, rtx)`.
     #[must_use]
     pub fn label(&self) -> String {
+        let name = self.name();
         match &self.origin {
             Origin::BuiltIn(built_in) => match built_in.folder.split_once('/') {
-                Some((language, _)) => format!("{} ({language})", self.name()),
-                None => self.name().to_owned(),
+                Some((language, folder)) => {
+                    let rest = folder.strip_prefix(name).unwrap_or(folder);
+                    match rest.trim_start_matches(['_', '-']) {
+                        "" => format!("{name} ({language})"),
+                        more => format!("{name} ({language}, {more})"),
+                    }
+                }
+                None => name.to_owned(),
             },
             Origin::Registered(_) => self.name().to_owned(),
         }
@@ -280,6 +309,22 @@ impl Kit {
     #[must_use]
     pub fn worker(&self) -> Digest {
         self.worker
+    }
+
+    /// Whether its worker is given the network as an ONNX file besides the graph.
+    #[must_use]
+    pub fn takes_onnx(&self) -> bool {
+        self.takes_onnx
+    }
+
+    /// What decides how its worker computes: what the worker is made of, and what writes ONNX where
+    /// it takes that. A Rust worker that reads ONNX is built with the writer.
+    pub(crate) fn made_of(&self) -> Digest {
+        if !self.takes_onnx {
+            return self.worker;
+        }
+        let both = format!("{}\n{}\n", self.worker, builtin::ONNX_WRITER);
+        Digest::of_bytes(both.as_bytes())
     }
 
     pub(crate) fn origin(&self) -> &Origin {

@@ -39,6 +39,7 @@ mod excerpt;
 mod guard;
 mod install;
 mod kit;
+mod libraries;
 pub mod lock;
 mod merge;
 mod need;

@@ -47,6 +47,9 @@ struct Entry {
     /// Whether it may take the place of a built-in engine.
     #[serde(default)]
     replace: bool,
+    /// Whether it is given the network as an ONNX file besides the graph.
+    #[serde(default)]
+    onnx: bool,
     variants: Vec<Spanned<VariantDescription>>,
 }
 
@@ -87,7 +90,7 @@ pub(crate) fn register(kits: &mut Vec<Kit>, settings: &Settings) -> Result<(), C
         let command =
             command(&entry, settings).map_err(|message| wrong(entry.command.span(), message))?;
         let worker = digest(&command, &entry.files, &settings.config);
-        kits.push(Kit::registered(description, worker, command));
+        kits.push(Kit::registered(description, worker, entry.onnx, command));
     }
     Ok(())
 }

@@ -196,6 +196,48 @@ fn a_python_worker_is_put_in_place_once_and_again_when_it_was_changed() {
 }
 
 #[test]
+fn a_worker_that_is_given_onnx_is_known_by_what_writes_it_as_well() {
+    let case = Demo::new();
+    let text = PYTHON.replace("[worker]\n", "[worker]\nonnx = true\n");
+    let kit = python_kit(&case, &text, SOURCES).unwrap();
+    let catalog = Catalog::with_kits(vec![kit], &case.settings).unwrap();
+    let kit = catalog.kit(&compiled()).unwrap();
+    assert!(kit.takes_onnx());
+    // The worker tells what it is made of itself; the heats that it runs depend on more.
+    assert_eq!(kit.worker().to_string(), DIGEST);
+    assert_ne!(catalog.availability()[&compiled()].worker, kit.worker());
+}
+
+#[test]
+fn a_library_that_the_user_is_to_bring_is_named_until_it_is_there() {
+    let mut case = Demo::downloaded();
+    let text = PYTHON.replace(
+        "[install]",
+        "[worker.libraries]\nnames = [\"libphotofinish-demo.so.7\"]\nremedy = \"bring it\"\n\n\
+         [install]",
+    );
+    let catalog = |case: &Demo| {
+        let kit = python_kit(case, &text, SOURCES).unwrap();
+        Catalog::with_kits(vec![kit], &case.settings).unwrap()
+    };
+    let lacking = catalog(&case);
+    let reason = "engine `demo (python)` needs libphotofinish-demo.so.7, which the dynamic linker \
+                  does not find: bring it";
+    let missing = lacking.availability()[&compiled()].missing.clone();
+    assert_eq!(missing.as_deref(), Some(reason));
+    // The rest of it can be installed all the same.
+    install(&lacking, "demo/compiled");
+    assert_eq!(lacking.command(&compiled()).unwrap_err().reason, reason);
+    let folder = case.folder.path().join("brought");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("libphotofinish-demo.so.7"), "").unwrap();
+    case.settings.library_path = folder.into();
+    let whole = catalog(&case);
+    assert_eq!(whole.availability()[&compiled()].missing, None);
+    assert!(whole.command(&compiled()).is_ok());
+}
+
+#[test]
 fn an_installation_whose_python_is_gone_is_made_again() {
     let case = Demo::downloaded();
     let catalog = catalog(&case);

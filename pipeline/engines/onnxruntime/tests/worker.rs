@@ -95,6 +95,7 @@ fn the_conformance_suite_passes() {
         variant: "cpu",
         graph: &resnet18(),
         dims: &dims(),
+        takes_onnx: false,
         limits: &Limits::default(),
         patience: Duration::from_secs(300),
         interrupt: &interrupt,

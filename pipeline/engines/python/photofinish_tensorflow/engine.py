@@ -24,7 +24,7 @@ from photofinish_worker import sources
 from photofinish_worker.engine import Identity, LoadReport, Session
 from photofinish_worker.messages import Load
 
-PACKAGES = ("photofinish_tensorflow", "photofinish_worker")
+PACKAGES = ("photofinish_tensorflow", "photofinish_numpy", "photofinish_worker")
 """What this worker is made of."""
 
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"

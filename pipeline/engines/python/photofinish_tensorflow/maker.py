@@ -3,15 +3,13 @@
 import time
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from photofinish_tensorflow import fill
+from photofinish_numpy import fill, numbers
 from photofinish_tensorflow.failure import at
 from photofinish_tensorflow.form import Form
-from photofinish_worker import stored
-from photofinish_worker.graph import ElementType, Input, Parameter, Stored
+from photofinish_worker.graph import ElementType, Input, Parameter
 from photofinish_worker.outcome import Failure, Kind
 
 
@@ -38,19 +36,9 @@ class Maker:
             if any(size >= 2**63 for size in wanted.shape):
                 raise Failure(Kind.OUT_OF_MEMORY, f"{wanted.name}: does not fit in memory")
             start = time.perf_counter_ns()
-            numbers = self._numbers(wanted, floats)
+            made = numbers.of(wanted, floats, self._weights)
             self.filling_ns += time.perf_counter_ns() - start
-            laid_out = form.laid_out(numbers)
+            laid_out = form.laid_out(made)
             if floats:
                 laid_out = laid_out.astype(self.element.as_numpy_dtype, copy=False)
             return laid_out
-
-    def _numbers(self, wanted: Parameter | Input, floats: bool) -> NDArray[Any]:
-        recipe = wanted.fill
-        if isinstance(recipe, Stored) and self._weights is not None:
-            data = stored.read(self._weights, wanted.name, recipe, wanted.shape)
-            element = "<i8" if recipe.element is ElementType.INT64 else "<f4"
-            return np.frombuffer(data, dtype=element).reshape(wanted.shape)
-        if floats:
-            return fill.floats(wanted.name, recipe, wanted.shape)
-        return fill.integers(wanted.name, recipe, wanted.shape)

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from photofinish_tensorflow import fill
+from photofinish_numpy import fill
 from photofinish_tensorflow.configuration import Configuration, Variant, understand
 from photofinish_tensorflow.emit import Emitter
 from photofinish_tensorflow.engine import build

@@ -26,6 +26,7 @@ fn examine(command: &WorkerCommand, variant: &str, patience: Duration) -> Confor
         variant: &engine.variants[0].name,
         graph: &graph(),
         dims: &BTreeMap::from([("batch".to_owned(), 2)]),
+        takes_onnx: false,
         limits: &Limits {
             log_bytes: 1 << 20,
             ..Limits::default()

@@ -74,6 +74,7 @@ fn the_conformance_suite_passes() {
         variant: "graph",
         graph: &graph,
         dims: &dims,
+        takes_onnx: false,
         limits: &Limits::default(),
         patience: Duration::from_secs(300),
         interrupt: &interrupt,

@@ -61,6 +61,7 @@ fn the_conformance_suite_passes() {
         variant: "eager",
         graph: &graph,
         dims: &dims,
+        takes_onnx: false,
         limits: &Limits::default(),
         patience: Duration::from_secs(300),
         interrupt: &interrupt,

@@ -1,7 +1,7 @@
 //! A model as ONNX, ready for an engine that reads it.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -9,7 +9,7 @@ use prost::Message as _;
 use schema::{
     Graph, Outcome, OutcomeKind, Precision,
     graph::{ElementType, Parameter},
-    protocol::Load,
+    protocol::{Load, ModelFiles},
 };
 
 use super::{Extensions, WriteOptions, proto::ModelProto, write_with};
@@ -31,6 +31,7 @@ const AS_IT_IS: &str = "the file holds operators that no graph can say: it is ru
 /// Names of the files in the scratch folder.
 const MODEL_FILE: &str = "model.onnx";
 const DATA_FILE: &str = "model.data";
+const NO_WEIGHTS_FILE: &str = "no.weights";
 
 /// A model as ONNX, where an engine finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +67,41 @@ impl Document {
             &numbers,
             &load.scratch,
         )
+    }
+
+    /// The same in the cell's precision, as files for a worker that reads ONNX and cannot write it:
+    /// what is not the user's is put into `folder`, which the worker does not write to.
+    ///
+    /// # Errors
+    /// As [`Document::of`].
+    pub fn files(load: &Load, folder: &Path) -> Result<ModelFiles, Outcome> {
+        let failed = |error| cannot_write(folder, &error);
+        let precision = load.cell.precision;
+        let here = Load {
+            scratch: folder.to_owned(),
+            ..load.clone()
+        };
+        let onnx = match Self::of(&here, precision, Extensions::default())? {
+            Self::File(path) => path,
+            Self::Bytes(bytes) => {
+                let path = folder.join(MODEL_FILE);
+                fs::write(&path, bytes).map_err(failed)?;
+                path
+            }
+        };
+        let weights = match &load.files {
+            Some(files) => files.weights.clone(),
+            None => {
+                let path = folder.join(NO_WEIGHTS_FILE);
+                fs::write(&path, []).map_err(failed)?;
+                path
+            }
+        };
+        Ok(ModelFiles {
+            weights,
+            onnx,
+            precision,
+        })
     }
 
     /// The first node with the operator `op`: its name, or that of its output where it has none.
@@ -126,13 +162,13 @@ fn write_within(
     let path = scratch.join(MODEL_FILE);
     fs::write(scratch.join(DATA_FILE), data)
         .and_then(|()| fs::write(&path, written.model))
-        .map_err(|error| {
-            Outcome::new(
-                OutcomeKind::Crashed,
-                format!("{}: {error}", scratch.display()),
-            )
-        })?;
+        .map_err(|error| cannot_write(scratch, &error))?;
     Ok(Document::File(path))
+}
+
+fn cannot_write(folder: &Path, error: &io::Error) -> Outcome {
+    let reason = format!("{}: {error}", folder.display());
+    Outcome::new(OutcomeKind::Crashed, reason)
 }
 
 fn weight_bytes(graph: &Graph, precision: Precision) -> u64 {
@@ -156,6 +192,10 @@ fn weight_bytes(graph: &Graph, precision: Precision) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use schema::{
+        Boundary, Cell, Device, Digest, HostLanguage, Mode, Model, ModelSource, Strategy,
+    };
 
     use super::*;
 
@@ -191,6 +231,65 @@ mod tests {
         let size = |path: &Path| fs::metadata(path).unwrap().len();
         assert!(size(&path) < bytes / 10);
         assert!(size(&scratch.path().join(DATA_FILE)) > bytes * 9 / 10);
+    }
+
+    fn load(precision: Precision, files: Option<ModelFiles>) -> Load {
+        let cell = Cell {
+            model: Model {
+                name: "bert_tiny".to_owned(),
+                source: ModelSource::Zoo,
+                graph: Digest::of_value(&small()),
+            },
+            dims: BTreeMap::new(),
+            precision,
+            mode: Mode::Inference,
+            optimizer: None,
+            engine: "tensorrt/rtx".parse().unwrap(),
+            host_language: HostLanguage::Python,
+            device: Device::Cuda(0),
+            threads: 1,
+            strategy: Strategy::Single,
+            world_size: 1,
+            boundary: Boundary::Step,
+            factors: BTreeMap::new(),
+        };
+        Load {
+            cell,
+            graph: small(),
+            files,
+            scratch: "/nonexistent".into(),
+        }
+    }
+
+    #[test]
+    fn a_worker_that_reads_onnx_finds_it_in_the_cell_s_precision() {
+        let folder = tempfile::tempdir().unwrap();
+        let size = |precision| {
+            let files = Document::files(&load(precision, None), folder.path()).unwrap();
+            assert_eq!(files.precision, precision);
+            assert!(fs::read(&files.weights).unwrap().is_empty());
+            let model = fs::read(&files.onnx).unwrap();
+            assert!(ModelProto::decode(model.as_slice()).is_ok());
+            model.len()
+        };
+        let [single, half] = [Precision::Fp32, Precision::Fp16].map(size);
+        assert!(half < single * 6 / 10, "{half} of {single}");
+        // The user's own file where it has the precision, and the graph where it has not.
+        let weights = folder.path().join("own.weights");
+        fs::write(&weights, []).unwrap();
+        let own = |precision| ModelFiles {
+            weights: weights.clone(),
+            onnx: "/own/model.onnx".into(),
+            precision,
+        };
+        for (floats, is_own) in [(Precision::Fp32, true), (Precision::Fp16, false)] {
+            let load = load(Precision::Fp32, Some(own(floats)));
+            let files = Document::files(&load, folder.path()).unwrap();
+            assert_eq!(files.onnx == own(floats).onnx, is_own);
+            assert_eq!(files.weights, own(floats).weights);
+        }
+        let gone = Document::files(&load(Precision::Fp32, None), Path::new("/nonexistent"));
+        assert!(gone.unwrap_err().reason.contains("/nonexistent"));
     }
 
     #[test]

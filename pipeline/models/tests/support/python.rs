@@ -9,6 +9,10 @@ use std::{
 /// Where the Python packages of PyTorch are, from the root of the repository.
 const PYTORCH: &str = ".engines/python/pytorch";
 
+/// Those of TensorRT-RTX, and the workers that are written in Python.
+const TENSORRT: &str = ".engines/python/tensorrt_rtx";
+const WORKERS: &str = "pipeline/engines/python";
+
 /// A virtual environment.
 struct Environment {
     /// Its folder below the tests' own.
@@ -45,6 +49,25 @@ pub(crate) fn run_with_pytorch(script: &str, arguments: &[&Path]) -> String {
     exporters.run(script, arguments)
 }
 
+/// Runs a script of `tests/python` with TensorRT-RTX and its worker, and returns what it printed.
+///
+/// # Panics
+/// When the script fails, or TensorRT-RTX is not installed.
+pub(crate) fn run_with_tensorrt(script: &str, arguments: &[&Path]) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let installed = Installation::at(&root.join(TENSORRT), "tensorrt/rtx");
+    let folders = [root.join(WORKERS), installed.packages];
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python");
+    let mut command = Command::new(installed.interpreter);
+    command
+        .env("PYTHONPATH", std::env::join_paths(folders).expect("a path"))
+        // Nothing new among the workers' sources, from which the catalogue is built.
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(scripts.join(script))
+        .args(arguments);
+    String::from_utf8(finished(&mut command).stdout).expect("scripts print UTF-8")
+}
+
 impl Environment {
     fn run(&self, script: &str, arguments: &[&Path]) -> String {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python");
@@ -65,7 +88,8 @@ impl Environment {
         lock.lock().expect("the environment can be locked");
 
         let (environment, complete) = (root.join("environment"), root.join("complete"));
-        let below = self.on.as_deref().map(Installation::at);
+        let below = self.on.as_deref();
+        let below = below.map(|folder| Installation::at(folder, "pytorch"));
         let packages = below.as_ref().map(|below| below.packages.as_path());
         let wanted = format!("{}\n{packages:?}\n", self.requirements);
         if fs::read_to_string(&complete).is_ok_and(|installed| installed == wanted) {
@@ -100,14 +124,15 @@ struct Installation {
 }
 
 impl Installation {
-    fn at(folder: &Path) -> Self {
-        let missing = "run `photofinish engines install pytorch` first: its packages are needed";
-        let folder = folder.canonicalize().expect(missing);
-        let record = fs::read_to_string(folder.join("complete.json")).expect(missing);
-        let record: serde_json::Value = serde_json::from_str(&record).expect(missing);
+    fn at(folder: &Path, engine: &str) -> Self {
+        let missing =
+            format!("run `photofinish engines install {engine}` first: its packages are needed");
+        let folder = folder.canonicalize().expect(&missing);
+        let record = fs::read_to_string(folder.join("complete.json")).expect(&missing);
+        let record: serde_json::Value = serde_json::from_str(&record).expect(&missing);
         Self {
             packages: folder.join("site-packages"),
-            interpreter: record["interpreter"].as_str().expect(missing).into(),
+            interpreter: record["interpreter"].as_str().expect(&missing).into(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use models::onnx::Document;
 use schema::{
     Cell, Device, Digest, EngineDescription, EngineVariant, Graph, Mode, Model, ModelSource,
     Optimizer, Outcome, OutcomeKind, Precision, Strategy,
@@ -32,6 +33,8 @@ pub struct Subject<'a> {
     pub graph: &'a Graph,
     /// The dimensions that the network was built with.
     pub dims: &'a BTreeMap<String, u64>,
+    /// Whether it is given the network as an ONNX file besides the graph.
+    pub takes_onnx: bool,
     /// What it may use.
     pub limits: &'a Limits,
     /// How long it may take for one answer.
@@ -184,12 +187,16 @@ impl Subject<'_> {
                 .map(|(name, factor)| (name.clone(), default(&factor.values)))
                 .collect(),
         };
-        Ok(Load {
+        let mut load = Load {
             cell,
             graph: self.graph.clone(),
             files: None,
             scratch: guest.scratch.path().join("own"),
-        })
+        };
+        if self.takes_onnx {
+            load.files = Some(Document::files(&load, guest.scratch.path())?);
+        }
+        Ok(load)
     }
 }
 

@@ -1,0 +1,1 @@
+"""The worker of TensorRT and TensorRT-RTX, driven from Python."""

@@ -1,0 +1,124 @@
+//! TensorRT's view of our ONNX, without a GPU: TensorRT-RTX parses it and builds an engine for a card
+//! that is not here. The long form (`PHOTOFINISH_TEST_FULL`) does so with the whole zoo.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::{collections::BTreeMap, env, fs, path::Path};
+
+use photofinish_models::{
+    onnx::{self, WriteOptions},
+    rewrite::{self, Rewriting},
+    zoo,
+};
+use schema::{Graph, Precision, graph::Op};
+use support::{networks::small, python};
+
+/// Asks for the long form of the tests.
+const FULL: &str = "PHOTOFINISH_TEST_FULL";
+
+/// Ada Lovelace: the GeForce RTX 40 series.
+const TARGET: &str = "SM89";
+
+/// What engines are built in.
+const PRECISIONS: [Precision; 2] = [Precision::Fp32, Precision::Fp16];
+
+/// An engine, or why there is none.
+#[derive(Debug, serde::Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Built { layers: usize, bytes: usize },
+    Refused { kind: String, reason: String },
+}
+
+/// The network as ONNX with its weights.
+fn written(graph: &Graph, precision: Precision) -> Vec<u8> {
+    let options = WriteOptions {
+        opset: onnx::OPSET,
+        precision,
+        external: None,
+        threshold: 0,
+    };
+    onnx::write(graph, &options).unwrap().model
+}
+
+fn build(graph: &Graph, model: &[u8]) -> Answer {
+    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("model.onnx");
+    fs::write(&path, model).unwrap();
+    let inputs = graph.inputs.iter();
+    let shapes: BTreeMap<_, _> = inputs.map(|fed| (&fed.name, &fed.shape)).collect();
+    let shapes = serde_json::to_string(&shapes).unwrap();
+    let arguments = [path.as_path(), Path::new(&shapes), Path::new(TARGET)];
+    let printed = python::run_with_tensorrt("tensorrt.py", &arguments);
+    serde_json::from_str(&printed).unwrap()
+}
+
+/// What is wrong with the engine: there is none, or it does not hold the network's weights.
+fn fault(graph: &Graph, precision: Precision) -> Option<String> {
+    let width = if precision == Precision::Fp16 { 2 } else { 4 };
+    let parameters = graph.parameters.iter();
+    let numbers: u64 = parameters.map(|it| it.shape.iter().product::<u64>()).sum();
+    let least = numbers * width * 9 / 10;
+    match build(graph, &written(graph, precision)) {
+        Answer::Built { layers, bytes } => {
+            let holds_all = layers > graph.nodes.len() / 2 && bytes as u64 > least;
+            (!holds_all).then(|| format!("{layers} layers, {bytes} bytes"))
+        }
+        Answer::Refused { kind, reason } => Some(format!("{kind}: {reason}")),
+    }
+    .map(|fault| format!("{} in {precision}: {fault}", graph.name))
+}
+
+/// Whether each network becomes an engine in each precision.
+fn assert_built(graphs: impl IntoIterator<Item = Graph>) {
+    let faults: Vec<_> = graphs
+        .into_iter()
+        .flat_map(|graph| PRECISIONS.map(|precision| fault(&graph, precision)))
+        .flatten()
+        .collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn small_networks_become_engines_in_each_precision() {
+    assert_built(["resnet18", "bert_tiny"].map(|name| small(name, 1)));
+}
+
+#[test]
+fn the_whole_zoo_becomes_engines_in_each_precision() {
+    if env::var_os(FULL).is_none() {
+        return;
+    }
+    let long = BTreeMap::from([(rewrite::RECURRENT.to_owned(), rewrite::UNROLLED.to_owned())]);
+    let long = Rewriting::asked_by(&long);
+    assert_built(zoo::names().into_iter().flat_map(|name| {
+        let own = small(name, 2);
+        let spelt_out = long.apply(own.clone()).unwrap();
+        let differs = spelt_out != own;
+        [Some(own), differs.then_some(spelt_out)]
+            .into_iter()
+            .flatten()
+    }));
+}
+
+#[test]
+fn an_operator_that_tensorrt_does_not_take_is_named_with_its_node() {
+    let graph = small("resnet18", 1);
+    let mut model = written(&graph, Precision::Fp32);
+    let known = b"MaxPool";
+    let place = model.windows(known.len()).position(|word| word == known);
+    model[place.unwrap()..][..known.len()].copy_from_slice(b"MixPool");
+    let Answer::Refused { kind, reason } = build(&graph, &model) else {
+        panic!("an engine was built");
+    };
+    assert_eq!(kind, "unsupported", "{reason}");
+    let is_pool = |op: &Op| matches!(op, Op::MaxPool { .. });
+    let mut nodes = graph.nodes.iter();
+    let name = &nodes.find(|node| is_pool(&node.op)).unwrap().name;
+    assert!(
+        reason.contains(&format!("MixPool of node {name}")),
+        "{reason}"
+    );
+}
