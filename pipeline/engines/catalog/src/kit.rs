@@ -20,6 +20,8 @@ pub struct Kit {
     description: EngineDescription,
     worker: Digest,
     origin: Origin,
+    /// What variants need of other kits, by the variant's name.
+    needs: BTreeMap<String, Need>,
 }
 
 /// Where a worker comes from.
@@ -43,8 +45,6 @@ pub(crate) struct BuiltIn {
     pub(crate) library_path: Vec<String>,
     /// What is installed; `None` where the worker needs nothing.
     pub(crate) recipe: Option<Recipe>,
-    /// What variants need of other kits, by the variant's name.
-    pub(crate) needs: BTreeMap<String, Need>,
 }
 
 /// What an installation consists of.
@@ -199,8 +199,8 @@ impl Kit {
                 paths: file.worker.paths,
                 library_path: file.worker.library_path,
                 recipe,
-                needs: file.needs,
             }),
+            needs: file.needs,
         })
     }
 
@@ -213,6 +213,7 @@ impl Kit {
             description,
             worker,
             origin: Origin::Registered(command),
+            needs: BTreeMap::new(),
         }
     }
 
@@ -284,6 +285,10 @@ impl Kit {
 
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    pub(crate) fn needs(&self) -> &BTreeMap<String, Need> {
+        &self.needs
     }
 }
 
