@@ -22,6 +22,8 @@ pub struct Kit {
     /// Whether its worker is given the network as an ONNX file, too.
     takes_onnx: bool,
     origin: Origin,
+    /// What variants need of other kits, by the variant's name.
+    needs: BTreeMap<String, Need>,
 }
 
 /// Where a worker comes from.
@@ -47,8 +49,6 @@ pub(crate) struct BuiltIn {
     pub(crate) libraries: Option<Libraries>,
     /// What is installed; `None` where the worker needs nothing.
     pub(crate) recipe: Option<Recipe>,
-    /// What variants need of other kits, by the variant's name.
-    pub(crate) needs: BTreeMap<String, Need>,
 }
 
 /// Shared libraries that no package index can be relied on to have: the user brings them.
@@ -218,8 +218,8 @@ impl Kit {
                 library_path: file.worker.library_path,
                 libraries: file.worker.libraries,
                 recipe,
-                needs: file.needs,
             }),
+            needs: file.needs,
         })
     }
 
@@ -234,6 +234,7 @@ impl Kit {
             worker,
             takes_onnx,
             origin: Origin::Registered(command),
+            needs: BTreeMap::new(),
         }
     }
 
@@ -329,6 +330,10 @@ impl Kit {
 
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    pub(crate) fn needs(&self) -> &BTreeMap<String, Need> {
+        &self.needs
     }
 }
 

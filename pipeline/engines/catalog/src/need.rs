@@ -32,7 +32,7 @@ pub(crate) struct Need {
 /// The kit that a variant needs besides its own, and what for.
 pub(crate) fn of<'a>(kits: &'a [Kit], variant: &EngineVariant) -> Option<(&'a Kit, &'a Need)> {
     let need = kits.iter().find_map(|kit| {
-        let need = needs(kit)?.get(&variant.variant)?;
+        let need = kit.needs().get(&variant.variant)?;
         (kit.name() == variant.engine).then_some(need)
     })?;
     let other = kits
@@ -48,7 +48,7 @@ pub(crate) fn of<'a>(kits: &'a [Kit], variant: &EngineVariant) -> Option<(&'a Ki
 /// that stands on none.
 pub(crate) fn check(kits: &[Kit]) -> Result<(), CatalogError> {
     for kit in kits {
-        for (variant, need) in needs(kit).into_iter().flatten() {
+        for (variant, need) in kit.needs() {
             let wrong = |message: String| CatalogError::BuiltIn {
                 folder: folder(kit).unwrap_or_default().to_owned(),
                 message: format!("[needs.{variant}]: {message}"),
@@ -101,15 +101,6 @@ pub(crate) fn compiler(
     let program = python(other)?;
     let place = Place::of(other, other.lock()?, settings);
     workers::python::command(program, &need.compiler, other.worker(), &place, None, env)
-}
-
-type Needs = BTreeMap<String, Need>;
-
-fn needs(kit: &Kit) -> Option<&Needs> {
-    match kit.origin() {
-        Origin::BuiltIn(built_in) => Some(&built_in.needs),
-        Origin::Registered(_) => None,
-    }
 }
 
 fn python(kit: &Kit) -> Option<&PythonProgram> {
