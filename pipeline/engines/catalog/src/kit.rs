@@ -46,7 +46,7 @@ pub(crate) struct BuiltIn {
     /// What the machine must have besides.
     pub(crate) libraries: Option<Libraries>,
     /// What is installed; `None` where the worker needs nothing.
-    pub(crate) recipe: Option<Recipe>,
+    pub(crate) recipe: Option<Box<Recipe>>,
 }
 
 /// Shared libraries that no package index can be relied on to have: the user brings them.
@@ -189,7 +189,7 @@ impl Kit {
         let recipe = match (file.install, lock) {
             (None, _) => None,
             (Some(_), None) => return Err(wrong(String::from("[install] without a lock file"))),
-            (Some(install), Some(lock)) => Some(recipe(install, lock).map_err(wrong)?),
+            (Some(install), Some(lock)) => Some(Box::new(recipe(install, lock).map_err(wrong)?)),
         };
         let program = program(&file.worker, sources).map_err(wrong)?;
         if matches!(program, Program::Python(_)) && recipe.is_none() {
@@ -284,7 +284,7 @@ impl Kit {
 
     pub(crate) fn recipe(&self) -> Option<&Recipe> {
         match &self.origin {
-            Origin::BuiltIn(built_in) => built_in.recipe.as_ref(),
+            Origin::BuiltIn(built_in) => built_in.recipe.as_deref(),
             Origin::Registered(_) => None,
         }
     }
