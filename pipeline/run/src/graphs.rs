@@ -308,7 +308,7 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let written = onnx::write(&graph, &options).unwrap();
-        std::fs::write(folder.path().join("words.onnx"), written.model).unwrap();
+        fs::write(folder.path().join("words.onnx"), written.model).unwrap();
         let file = onnx::File::open(folder.path(), "words.onnx").unwrap();
         let mut planned = planned("unrolled");
         planned.cell.model = Model {
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!((layers(own), layers(long)), (2, 0));
         let weights = |prepared: &Prepared| prepared.files.as_ref().unwrap().weights.clone();
         assert_eq!(weights(own), weights(long));
-        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
         // The witness is not among the cells, and has its engine's own factors.
         let mut witness = planned.cell.clone();
         let forms = [(rewrite::RECURRENT, "fused"), (rewrite::ATTENTION, "plain")];

@@ -48,7 +48,7 @@ pub(crate) struct BuiltIn {
     /// What the machine must have besides.
     pub(crate) libraries: Option<Libraries>,
     /// What is installed; `None` where the worker needs nothing.
-    pub(crate) recipe: Option<Recipe>,
+    pub(crate) recipe: Option<Box<Recipe>>,
 }
 
 /// Shared libraries that no package index can be relied on to have: the user brings them.
@@ -193,7 +193,7 @@ impl Kit {
         let recipe = match (file.install, lock) {
             (None, _) => None,
             (Some(_), None) => return Err(wrong(String::from("[install] without a lock file"))),
-            (Some(install), Some(lock)) => Some(recipe(install, lock).map_err(wrong)?),
+            (Some(install), Some(lock)) => Some(Box::new(recipe(install, lock).map_err(wrong)?)),
         };
         let program = program(&file.worker, sources).map_err(wrong)?;
         if matches!(program, Program::Python(_)) && recipe.is_none() {
@@ -290,7 +290,7 @@ impl Kit {
 
     pub(crate) fn recipe(&self) -> Option<&Recipe> {
         match &self.origin {
-            Origin::BuiltIn(built_in) => built_in.recipe.as_ref(),
+            Origin::BuiltIn(built_in) => built_in.recipe.as_deref(),
             Origin::Registered(_) => None,
         }
     }

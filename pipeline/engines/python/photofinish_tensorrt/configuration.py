@@ -33,12 +33,13 @@ def understand(load: Load, variant: str) -> Configuration:
     ask.check_drive(cell)
     ask.check_factors(cell, FORMS)
     check(cell)
-    if load.files is None or load.files.precision != cell.precision:
+    files = load.files
+    if files is None or not files.onnx or files.precision != cell.precision:
         raise unsupported(
             f"{cell.engine} reads an ONNX file in the cell's precision, and none was named"
         )
     shapes = {fed.name: fed.shape for fed in load.graph.inputs}
-    return Configuration(Path(load.files.onnx), shapes, cell.precision is Precision.TF32)
+    return Configuration(Path(files.onnx), shapes, cell.precision is Precision.TF32)
 
 
 def check(cell: Cell) -> None:
