@@ -8,7 +8,7 @@ use std::{fs, path::Path, process::Command};
 
 use photofinish_report::{ReportError, render, render_unless};
 use schema::{
-    CellId, Tables,
+    CellId, ModelSource, Tables,
     tables::{CellRow, Download},
 };
 
@@ -424,6 +424,29 @@ fn a_cell_shows_the_log_of_the_launch_for_its_outputs() {
     assert!(silent.contains("The launch for its outputs wrote nothing"));
     let never = page(|row| row.parity_log = None);
     assert!(never.contains("No worker was started for it"));
+}
+
+#[test]
+fn a_file_that_no_graph_can_say_shows_no_costs() {
+    let mut tables = realistic::tables();
+    let measured = |row: &&mut CellRow| row.speed.is_some() && row.parity.is_some();
+    let row = tables.cells.iter_mut().find(measured);
+    let row = row.expect("one that was measured");
+    let path = format!("cells/{}/{}.html", row.job, row.id);
+    let own = Site::of(&realistic::tables()).page(&path);
+    row.cell.model.source = ModelSource::Onnx;
+    (row.flops, row.bytes, row.parameters) = (0, 0, 0);
+    let page = Site::of(&tables).page(&path);
+    for (words, is_own) in [
+        ("Operations a step", true),
+        ("Arithmetic", true),
+        ("Error of PyTorch eager", true),
+        ("is run as it is", false),
+        ("or 32 roundoffs", false),
+    ] {
+        assert_eq!(own.contains(words), is_own, "{words}");
+        assert_eq!(page.contains(words), !is_own, "{words}");
+    }
 }
 
 #[test]

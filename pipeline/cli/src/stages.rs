@@ -118,10 +118,11 @@ pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
         variant: variant.to_owned(),
     };
     let has_file = cells().any(|cell| cell.cell.model.source == ModelSource::Onnx);
+    let has_graph = cells().any(|cell| !cell.is_outline());
     let engines: BTreeSet<EngineVariant> = cells()
         .map(|cell| cell.cell.engine.clone())
         .chain(has_file.then(|| variant(WITNESS)))
-        .chain(std::iter::once(variant(REFERENCE)))
+        .chain(has_graph.then(|| variant(REFERENCE)))
         .filter(usable)
         .collect();
     let names: Vec<String> = engines.iter().map(ToString::to_string).collect();

@@ -30,7 +30,7 @@ use crate::{
     infer::{self, ValueType},
 };
 pub use document::{Document, OPSET, own_file};
-pub use read::{File, ReadError, Reading};
+pub use read::{File, Outline, ReadError, Reading};
 
 use proto::{DataType, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use weights::Weights;

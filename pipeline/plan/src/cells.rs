@@ -27,6 +27,8 @@ use crate::{
 pub(crate) struct Cells {
     pub(crate) cells: Vec<PlannedCell>,
     pub(crate) of_point: Vec<usize>,
+    /// Models of the user's that no graph can say, in words.
+    pub(crate) outlines: BTreeSet<String>,
 }
 
 /// What holds for all cells of the job.
@@ -89,6 +91,7 @@ pub(crate) fn resolve(
     let mut cells = Cells {
         cells: Vec::new(),
         of_point: Vec::with_capacity(points.len()),
+        outlines: BTreeSet::new(),
     };
     let mut known: BTreeMap<Vec<Option<u32>>, usize> = BTreeMap::new();
     let mut refused: BTreeSet<(String, BTreeMap<String, u64>)> = BTreeSet::new();
@@ -105,6 +108,7 @@ pub(crate) fn resolve(
         }
         match networks.get(&draft.model, &draft.dims, mode) {
             Ok(network) => {
+                cells.outlines.extend(outlined(&draft.model, &network));
                 known.insert(draft.identity.clone(), cells.cells.len());
                 cells.of_point.push(cells.cells.len());
                 cells
@@ -297,7 +301,7 @@ impl Draft {
             twin_of: None,
             obstacle: variant
                 .and_then(|variant| obstacle(world, variant, &cell))
-                .or_else(|| unread(network)),
+                .or_else(|| unread(variant, &cell, network)),
             predicted_step_ns: predict::step_ns(&cell, network, &world.fingerprint),
             predicted_bytes: predict::memory_bytes(&cell, network),
             flops: network.flops,
@@ -308,9 +312,40 @@ impl Draft {
     }
 }
 
-/// What of a user's model cannot be run.
-fn unread(network: &Network) -> Option<Outcome> {
-    let reason = network.unsupported.as_deref()?;
+/// What is worth saying of a model that only engines which read ONNX run.
+fn outlined(model: &Which, network: &Network) -> Option<String> {
+    let unread = network.unread.as_ref()?;
+    unread.as_it_is.map(|precision| {
+        format!(
+            "`{}` is run as it is, in {precision}, by engines that read ONNX themselves, and its outputs \
+             are held against ONNX Runtime's with optimisation off; what a step costs is not known: {}",
+            model.name(),
+            unread.reason
+        )
+    })
+}
+
+/// What of a user's model the cell cannot run.
+fn unread(variant: Option<&VariantDescription>, cell: &Cell, network: &Network) -> Option<Outcome> {
+    let unread = network.unread.as_ref()?;
+    let reason = &unread.reason;
+    let is_unrolled = || {
+        let form = cell.factors.get(rewrite::RECURRENT);
+        form.is_some_and(|form| form == rewrite::UNROLLED)
+    };
+    let reason = match unread.as_it_is {
+        None => reason.clone(),
+        Some(_) if !variant.is_some_and(|variant| variant.reads_onnx) => {
+            format!("{reason}; {} does not read ONNX itself", cell.engine)
+        }
+        Some(precision) if precision != cell.precision => {
+            format!("{reason}; the file is run as it is, and that is in {precision}")
+        }
+        Some(_) if is_unrolled() => {
+            format!("{reason}; the file is run as it is, and nothing of it is spelt out")
+        }
+        Some(_) => return None,
+    };
     Some(Outcome::new(OutcomeKind::Unsupported, reason))
 }
 

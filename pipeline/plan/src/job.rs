@@ -115,7 +115,12 @@ fn resolve(
         claims,
     };
     let families = families.iter().map(|(_, family)| family);
-    let warnings = lint::lint(&job, &heats, families, &context.world.fingerprint);
+    let machine = &context.world.fingerprint;
+    let mut warnings = lint::lint(&job, &heats, families, machine);
+    warnings.extend(cells.outlines.into_iter().map(|message| Warning {
+        job: job.id.clone(),
+        message,
+    }));
     Some(Planned {
         job,
         heats,

@@ -16,7 +16,7 @@ use models::{
     onnx::{self, ReadError},
     zoo::Drawings,
 };
-use schema::{Digest, Mode, ModelSource};
+use schema::{Digest, Mode, ModelSource, Precision};
 
 /// Networks below which a second processor is not worth starting.
 const SHARE: usize = 64;
@@ -34,8 +34,18 @@ pub(crate) struct Network {
     pub(crate) bytes: u64,
     pub(crate) parameters: u64,
     pub(crate) peak_bytes: u64,
-    /// What of a user's model no graph can say, by operator and node: no engine runs it.
-    pub(crate) unsupported: Option<String>,
+    /// What of a user's model no graph can say.
+    pub(crate) unread: Option<Unread>,
+}
+
+/// Why a model of the user's has no graph, and who may run it all the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Unread {
+    /// The operator and its node.
+    pub(crate) reason: String,
+    /// The precision of the file, in which engines that read ONNX run it as it is; `None` where no
+    /// engine shall.
+    pub(crate) as_it_is: Option<Precision>,
 }
 
 /// The names of the zoo, in its order.
@@ -114,17 +124,8 @@ impl UserModel {
             .map_err(|error| error.to_string())?;
         let reading = match self.file.read(&dims) {
             Ok(reading) => reading,
-            Err(error @ ReadError::Unsupported { .. }) => {
-                let nothing = Cost {
-                    flops: 0,
-                    bytes: 0,
-                    parameters: 0,
-                    peak_bytes: 0,
-                };
-                return Ok(Network {
-                    unsupported: Some(error.to_string()),
-                    ..Network::new(dims, self.file.digest(), 0, &nothing)
-                });
+            Err(error @ (ReadError::Unsupported { .. } | ReadError::Excessive { .. })) => {
+                return self.unread(dims, &error);
             }
             Err(error) => return Err(error.to_string()),
         };
@@ -133,6 +134,30 @@ impl UserModel {
             models::cost::total(graph, Mode::Inference).map_err(|error| error.to_string())?;
         let nodes = graph.nodes.len();
         Ok(Network::new(dims, self.file.digest(), nodes, &cost))
+    }
+
+    /// What is known of a model without a graph: not what it costs.
+    fn unread(&self, dims: BTreeMap<String, u64>, error: &ReadError) -> Result<Network, String> {
+        let is_right = matches!(error, ReadError::Unsupported { .. });
+        let nodes = if is_right {
+            let outline = self.file.outline(&dims);
+            outline.map_err(|error| error.to_string())?.nodes
+        } else {
+            0
+        };
+        let unknown = Cost {
+            flops: 0,
+            bytes: 0,
+            parameters: 0,
+            peak_bytes: self.file.bytes(),
+        };
+        Ok(Network {
+            unread: Some(Unread {
+                reason: error.to_string(),
+                as_it_is: is_right.then(|| self.file.precision()),
+            }),
+            ..Network::new(dims, self.file.digest(), nodes, &unknown)
+        })
     }
 }
 
@@ -312,7 +337,7 @@ impl Network {
             bytes: cost.bytes,
             parameters: cost.parameters,
             peak_bytes: cost.peak_bytes,
-            unsupported: None,
+            unread: None,
         }
     }
 }

@@ -130,8 +130,8 @@ fn a_link_is_not_followed() {
     assert!(told.contains("through a link"), "{told}");
 }
 
-#[test]
-fn an_operator_that_no_graph_has_is_an_outcome() {
+/// A folder as [`folder`]'s, its network with an operator that no graph has.
+fn folder_with_an_outline() -> tempfile::TempDir {
     let folder = folder(2);
     let path = folder.path().join("nets/small.onnx");
     // As long as the name that it takes the place of.
@@ -144,22 +144,69 @@ fn an_operator_that_no_graph_has_is_an_outcome() {
         .unwrap();
     bytes[at..at + from.len()].copy_from_slice(to);
     fs::write(&path, bytes).unwrap();
+    folder
+}
+
+#[test]
+fn an_operator_that_no_graph_has_is_left_to_engines_that_read_onnx() {
+    let folder = folder_with_an_outline();
     let plan = planned(folder.path(), JOB).unwrap();
     let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
     let own: Vec<_> = cells
-        .filter(|cell| cell.cell.model.source == ModelSource::Onnx)
+        .filter(|cell| cell.cell.model.source == ModelSource::Onnx && cell.twin_of.is_none())
         .collect();
-    assert!(!own.is_empty());
+    assert_eq!(own.len(), 2);
     for cell in own {
+        assert!(cell.is_outline());
+        assert_eq!((cell.flops, cell.bytes, cell.parameters), (0, 0, 0));
+        assert!(cell.predicted_step_ns > 0);
+        if cell.cell.engine.engine == "onnxruntime" {
+            assert_eq!(cell.obstacle, None);
+            continue;
+        }
         let obstacle = cell.obstacle.as_ref().unwrap();
         assert_eq!(obstacle.kind, OutcomeKind::Unsupported);
+        let reason = &obstacle.reason;
         assert!(
-            obstacle
-                .reason
-                .contains("operator `GlobalLpPoolOther` of node"),
-            "{obstacle:?}"
+            reason.contains("operator `GlobalLpPoolOther` of node"),
+            "{reason}"
+        );
+        assert!(
+            reason.contains("pytorch/eager does not read ONNX itself"),
+            "{reason}"
         );
     }
+    let said: Vec<_> = plan
+        .warnings
+        .iter()
+        .map(|warning| &warning.message)
+        .collect();
+    let is_said = |message: &&&String| {
+        message.contains("`nets/small.onnx` is run as it is, in fp32")
+            && message.contains("`GlobalLpPoolOther`")
+    };
+    assert_eq!(said.iter().filter(is_said).count(), 1, "{said:?}");
+}
+
+#[test]
+fn a_file_that_is_run_as_it_is_has_one_precision() {
+    let folder = folder_with_an_outline();
+    let job = "  - id: a
+    matrix: { model: { onnx: nets/small.onnx }, precision: [fp32, fp16], engine: onnxruntime/cpu }
+";
+    let plan = planned(folder.path(), job).unwrap();
+    let mut cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+    let obstacle = |precision| {
+        let cell = cells.find(|cell| cell.cell.precision == precision);
+        cell.unwrap().obstacle.clone()
+    };
+    let [own, other] = [Precision::Fp32, Precision::Fp16].map(obstacle);
+    assert_eq!(own, None);
+    let reason = other.unwrap().reason;
+    assert!(
+        reason.contains("run as it is, and that is in fp32"),
+        "{reason}"
+    );
 }
 
 #[test]

@@ -144,17 +144,27 @@ fn from_file(
 ) -> Result<Prepared, Outcome> {
     let model = &cell.model;
     let file = find(cell, manifests)?;
-    let reading = file.read(&cell.dims).map_err(|error| {
+    let refused = |error: onnx::ReadError| {
         let reason = format!("`{}`: {error}", model.name);
         Outcome::new(OutcomeKind::Unsupported, reason)
-    })?;
+    };
+    // Of a file with operators that no graph has, the outline; its weights stay in it.
+    let (graph, reading) = match file.read(&cell.dims) {
+        Ok(reading) => (reading.graph.clone(), Some(reading)),
+        Err(onnx::ReadError::Unsupported { .. }) => {
+            (file.outline(&cell.dims).map_err(refused)?.graph, None)
+        }
+        Err(error) => return Err(refused(error)),
+    };
     let unavailable = |what: &str, error: std::io::Error| {
         let reason = format!("`{}`: {what}: {error}", model.name);
         Outcome::new(OutcomeKind::Unavailable, reason)
     };
     let written = File::create_new(weights).and_then(|out| {
         let mut out = BufWriter::new(out);
-        reading.write_weights(&mut out)?;
+        if let Some(reading) = &reading {
+            reading.write_weights(&mut out)?;
+        }
         out.flush()
     });
     written
@@ -162,7 +172,7 @@ fn from_file(
     let onnx = std::path::absolute(file.path())
         .map_err(|error| unavailable("its place is not known", error))?;
     Ok(Prepared {
-        graph: reading.graph,
+        graph,
         files: Some(ModelFiles {
             weights: weights.to_owned(),
             onnx,

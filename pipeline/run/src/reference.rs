@@ -3,6 +3,10 @@
 //! A model of the user's was read before it could be run: its graph is ours, the reference runs that
 //! graph, and would agree with itself whatever was misread. So there is a witness, ONNX Runtime on
 //! the user's file as it is, which must agree with the reference before any cell is judged by it.
+//!
+//! A file with operators that no graph has ([`schema::Graph::is_outline`]) is run as it is or not at
+//! all. Its reference is ONNX Runtime with every optimisation off, and what rounding makes of it is told
+//! by ONNX Runtime as its users run it.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +21,11 @@ use crate::{
     error::Stop,
     gallery::Gallery,
     graphs::Prepared,
-    parity::{self, Exhibits},
+    parity::{self, EXACT, Exhibits, ROUNDED},
 };
+
+/// ONNX Runtime's factor and the value by which it rewrites nothing.
+const UNOPTIMISED: (&str, &str) = ("optimization", "off");
 
 /// What is known about a cell before it is measured.
 #[derive(Clone)]
@@ -80,15 +87,14 @@ fn judge_cell(
     if let Err(outcome) = gallery.get(cell) {
         return Ok(Judgement::obstacle(outcome, log));
     }
-    let reference = exact(context, setting, cell);
-    let eager = eager(context, cell);
-    let own_file = match setting.graphs.get(cell) {
-        Ok(Prepared {
-            files: Some(files), ..
-        }) => Some(on_own_file(context, cell, files.precision)),
-        _ => None,
-    };
-    for witness in [&reference, &eager] {
+    let standards = Standards::of(context, setting, cell);
+    let Standards {
+        reference,
+        eager,
+        own_file,
+        ..
+    } = &standards;
+    for witness in [reference, eager] {
         gallery.make(context, setting, witness)?;
         if let Err(outcome) = gallery.get(witness) {
             let reason = format!(
@@ -107,13 +113,13 @@ fn judge_cell(
         .as_ref()
         .filter(|own_file| own_file.id() != cell.id())
     {
-        let judgement = testify(context, setting, gallery, &reference, own_file)?;
+        let judgement = testify(context, setting, gallery, reference, own_file)?;
         if let Some(judgement) = judgement {
             return Ok(judgement);
         }
     }
-    let (parity, obstacle) = compare(gallery, &reference, &eager, cell);
-    let kept = [Some(&reference), Some(&eager), own_file.as_ref()];
+    let (parity, obstacle) = compare(gallery, &standards, cell);
+    let kept = [Some(reference), Some(eager), own_file.as_ref()];
     if kept
         .into_iter()
         .flatten()
@@ -128,13 +134,60 @@ fn judge_cell(
     })
 }
 
+/// What a cell's outputs are held against.
+struct Standards {
+    reference: Cell,
+    /// Tells what rounding makes of right outputs.
+    eager: Cell,
+    least_roundoffs: f64,
+    /// Runs the user's own file, where the reference runs what was read from it.
+    own_file: Option<Cell>,
+}
+
+impl Standards {
+    fn of(context: &Context<'_>, setting: &Setting<'_>, cell: &Cell) -> Self {
+        let own_file = match setting.graphs.get(cell) {
+            Ok(Prepared {
+                graph,
+                files: Some(files),
+            }) => {
+                let own_file = on_own_file(context, cell, files.precision);
+                if graph.is_outline() {
+                    return Self {
+                        reference: unoptimised(Cell {
+                            threads: most_threads(setting, cell),
+                            ..own_file.clone()
+                        }),
+                        eager: own_file,
+                        least_roundoffs: ROUNDED,
+                        own_file: None,
+                    };
+                }
+                Some(own_file)
+            }
+            _ => None,
+        };
+        Self {
+            reference: exact(context, setting, cell),
+            eager: eager(context, cell),
+            least_roundoffs: EXACT,
+            own_file,
+        }
+    }
+}
+
 /// Holds a cell's outputs against those of the reference.
 fn compare(
     gallery: &Gallery,
-    reference: &Cell,
-    eager: &Cell,
+    standards: &Standards,
     cell: &Cell,
 ) -> (Option<Parity>, Option<Outcome>) {
+    let Standards {
+        reference,
+        eager,
+        least_roundoffs,
+        ..
+    } = standards;
     match (
         gallery.get(reference),
         gallery.get(eager),
@@ -144,6 +197,7 @@ fn compare(
             let exhibits = Exhibits {
                 reference: reference_outputs,
                 reference_name: &name(reference),
+                least_roundoffs: *least_roundoffs,
                 eager: eager_outputs,
                 eager_name: &name(eager),
                 cell: cell_outputs,
@@ -177,7 +231,13 @@ fn testify(
             return Ok(Some(Judgement::obstacle(outcome, gallery.log(needed))));
         }
     }
-    let (_, obstacle) = compare(gallery, reference, &eager, own_file);
+    let standards = Standards {
+        reference: reference.clone(),
+        eager,
+        least_roundoffs: EXACT,
+        own_file: None,
+    };
+    let (_, obstacle) = compare(gallery, &standards, own_file);
     Ok(obstacle.map(|outcome| {
         let reason = format!(
             "{} runs the file itself, and our reading of the file comes to something else: {}",
@@ -208,20 +268,27 @@ fn on_own_file(context: &Context<'_>, cell: &Cell, precision: Precision) -> Cell
     }
 }
 
+/// ONNX Runtime running the operators of the file one by one, as the file has them.
+fn unoptimised(mut cell: Cell) -> Cell {
+    let (factor, level) = UNOPTIMISED;
+    cell.factors.insert(factor.to_owned(), level.to_owned());
+    cell
+}
+
 /// PyTorch eager in fp64 on the CPU, with as many threads as any cell of the heat may use.
 fn exact(context: &Context<'_>, setting: &Setting<'_>, cell: &Cell) -> Cell {
-    let threads = setting
-        .header
-        .cells
-        .iter()
-        .map(|planned| planned.cell.threads)
-        .max();
     Cell {
         precision: Precision::Fp64,
         device: Device::Cpu,
-        threads: threads.unwrap_or(cell.threads),
+        threads: most_threads(setting, cell),
         ..eager(context, cell)
     }
+}
+
+fn most_threads(setting: &Setting<'_>, cell: &Cell) -> u32 {
+    let cells = setting.header.cells.iter();
+    let most = cells.map(|planned| planned.cell.threads).max();
+    most.unwrap_or(cell.threads)
 }
 
 /// PyTorch eager at the cell's precision on the cell's device, every switch at its default.
@@ -245,5 +312,8 @@ fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
 
 /// For example `pytorch/eager fp64 on cpu`.
 fn name(cell: &Cell) -> String {
-    format!("{} {} on {}", cell.engine, cell.precision, cell.device)
+    let (factor, level) = UNOPTIMISED;
+    let is_plain = cell.factors.get(factor).is_some_and(|set| set == level);
+    let how = if is_plain { ", optimization off" } else { "" };
+    format!("{} {} on {}{how}", cell.engine, cell.precision, cell.device)
 }

@@ -22,6 +22,11 @@ struct Brought {
 
 impl Brought {
     fn new() -> Self {
+        Self::with("Softmax")
+    }
+
+    /// With an operator of this name in the place of one of the file's.
+    fn with(operator: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let dims = [("batch", 1), ("seq", 4)].map(|(name, size)| (name.to_owned(), size));
         let graph = models::zoo::build("bert_tiny", &BTreeMap::from(dims)).unwrap();
@@ -31,7 +36,13 @@ impl Brought {
             external: None,
             threshold: 0,
         };
-        let model = onnx::write(&graph, &options).unwrap().model;
+        let mut model = onnx::write(&graph, &options).unwrap().model;
+        let (from, length) = (b"Softmax", operator.len());
+        for at in 0..model.len() - length {
+            if model[at..].starts_with(from) {
+                model[at..at + length].copy_from_slice(operator.as_bytes());
+            }
+        }
         fs::write(folder.path().join("mine.onnx"), model).unwrap();
         let file = File::open(folder.path(), "mine.onnx").unwrap();
         let cell = Cell {
@@ -44,6 +55,11 @@ impl Brought {
             ..cell("noop", 1)
         };
         Self { folder, cell }
+    }
+
+    /// A file with an operator that no graph has.
+    fn outline() -> Self {
+        Self::with("Sparsem")
     }
 
     fn plan(&self) -> Plan {
@@ -120,6 +136,55 @@ fn without_a_witness_nothing_is_verified() {
         &heat,
         OutcomeKind::ParityUnverified,
         "no witness of the file itself",
+    );
+}
+
+#[test]
+fn a_file_that_no_graph_can_say_is_held_against_onnx_runtime() {
+    let (track, brought) = (Track::new(), Brought::outline());
+    let (heat, diary) = brought.run(&track);
+    assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 2]);
+    for parity in &heat.reference.parity {
+        let parity = parity.as_ref().unwrap();
+        let reference = "onnxruntime/cpu fp32 on cpu, optimization off";
+        assert_eq!(parity.reference, reference);
+        let least = 32.0 * Precision::Fp32.unit_roundoff();
+        assert!(
+            (parity.eager_error / least - 1.0).abs() < 1e-9,
+            "{parity:?}"
+        );
+        assert!((parity.bound / least - 10.0).abs() < 1e-6, "{parity:?}");
+    }
+    // Two cells, and ONNX Runtime twice: with its optimisation and without. PyTorch is not asked.
+    assert_eq!(diary.count("Parity"), 4, "{:?}", diary.lines);
+    assert_eq!(diary.count("Parity onnxruntime/cpu fp32"), 2);
+    let asked = track.workers.asked.borrow();
+    assert!(asked.iter().all(|engine| engine.engine != "pytorch"));
+    track.assert_deserted();
+}
+
+#[test]
+fn outputs_unlike_onnx_runtime_s_are_no_speed() {
+    let (mut track, brought) = (Track::new(), Brought::outline());
+    track.workers.witness_variant = Some("wrong_output");
+    let (heat, _) = brought.run(&track);
+    all(
+        &heat,
+        OutcomeKind::ParityFailed,
+        "onnxruntime/cpu fp32 on cpu",
+    );
+    assert!(heat.blocks.is_empty());
+}
+
+#[test]
+fn without_onnx_runtime_a_file_that_no_graph_can_say_is_not_verified() {
+    let (mut track, brought) = (Track::new(), Brought::outline());
+    track.workers.lacking = vec!["onnxruntime"];
+    let (heat, _) = brought.run(&track);
+    all(
+        &heat,
+        OutcomeKind::ParityUnverified,
+        "no reference: onnxruntime/cpu",
     );
 }
 

@@ -49,6 +49,10 @@ pub struct VariantDescription {
     pub modes: Vec<Mode>,
     /// Timing boundaries.
     pub boundaries: Vec<Boundary>,
+    /// Whether it reads ONNX itself, and so runs files of the user's whose operators no graph has
+    /// ([`crate::Graph::is_outline`]).
+    #[serde(default)]
+    pub reads_onnx: bool,
     /// Switches that this variant knows, by name.
     #[serde(default)]
     pub factors: BTreeMap<String, FactorDescription>,

@@ -19,12 +19,22 @@ pub struct Graph {
     pub inputs: Vec<Input>,
     /// Weights and buffers, in the order in which the network uses them.
     pub parameters: Vec<Parameter>,
-    /// Operators, in topological order.
+    /// Operators, in topological order; none in an outline ([`Graph::is_outline`]).
     pub nodes: Vec<Node>,
     /// Names of the values that a caller gets.
     pub outputs: Vec<String>,
     /// What training minimises; its labels are an input that inference does not feed.
     pub loss: Option<Loss>,
+}
+
+impl Graph {
+    /// Whether it only says what goes in and comes out, for a model of the user's whose file holds
+    /// operators that no graph has: an engine that reads ONNX runs the file, any other does not run
+    /// the model. Outputs of an outline are made by no node.
+    #[must_use]
+    pub const fn is_outline(&self) -> bool {
+        self.nodes.is_empty()
+    }
 }
 
 /// Element type of a value. Floating-point values take the cell's precision.

@@ -8,7 +8,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Boundary, Cell, CellId, Digest, EngineVariant, Mode, OutcomeKind};
+use crate::{Boundary, Cell, CellId, Digest, EngineVariant, Mode, ModelSource, OutcomeKind};
 
 /// Version of the plan document.
 pub const VERSION: u32 = 1;
@@ -240,12 +240,23 @@ pub struct PlannedCell {
     pub predicted_step_ns: u64,
     /// Predicted peak memory, in bytes.
     pub predicted_bytes: u64,
-    /// Floating-point operations of a step (a multiply-add counts as two).
+    /// Floating-point operations of a step (a multiply-add counts as two); 0 where that is not known
+    /// ([`PlannedCell::is_outline`]).
     pub flops: u64,
-    /// Bytes that a step must move at least: parameters, inputs, outputs of every node once.
+    /// Bytes that a step must move at least: parameters, inputs, outputs of every node once; 0 where
+    /// that is not known.
     pub bytes: u64,
-    /// Number of trainable parameters.
+    /// Number of trainable parameters; 0 where that is not known.
     pub parameters: u64,
+}
+
+impl PlannedCell {
+    /// Whether it runs a file of the user's whose operators no graph has
+    /// ([`crate::Graph::is_outline`]): what a step costs is not known.
+    #[must_use]
+    pub fn is_outline(&self) -> bool {
+        self.cell.model.source == ModelSource::Onnx && self.bytes == 0
+    }
 }
 
 /// Whether the store has a heat.

@@ -95,7 +95,8 @@ pub struct Hello {
 pub struct Load {
     /// The configuration.
     pub cell: Cell,
-    /// The network.
+    /// The network; of a file of the user's that no graph can say, an outline
+    /// ([`Graph::is_outline`]).
     pub graph: Graph,
     /// What a model of the user's comes with; a network of the zoo needs no file, and the message
     /// then lacks the field.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cell, CellId, Digest, Environment, Mode, Outcome,
+    Cell, CellId, Digest, Environment, Mode, ModelSource, Outcome,
     machine::Load,
     plan::{Expectation, ManifestSource, Measure, Warning},
     protocol::{Loaded, Memory},
@@ -143,6 +143,15 @@ pub enum Verdict {
     NotMeasured,
 }
 
+impl CellRow {
+    /// Whether it ran a file of the user's whose operators no graph has: its costs are not known, and
+    /// its outputs were held against ONNX Runtime's.
+    #[must_use]
+    pub fn is_outline(&self) -> bool {
+        self.cell.model.source == ModelSource::Onnx && self.bytes == 0
+    }
+}
+
 impl Verdict {
     /// The word used in files and pages.
     #[must_use]
@@ -239,11 +248,11 @@ pub struct CellRow {
     pub loaded: Option<Loaded>,
     /// Median time from process start to `hello`, in nanoseconds.
     pub start_ns: Option<u64>,
-    /// Floating-point operations of a step.
+    /// Floating-point operations of a step; 0 where that is not known ([`CellRow::is_outline`]).
     pub flops: u64,
-    /// Bytes that a step must move at least.
+    /// Bytes that a step must move at least; 0 where that is not known.
     pub bytes: u64,
-    /// Trainable parameters.
+    /// Trainable parameters; 0 where that is not known.
     pub parameters: u64,
     /// Versions that its workers reported.
     pub versions: BTreeMap<String, String>,

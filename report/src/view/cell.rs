@@ -173,7 +173,10 @@ impl CellPage {
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
             memory: configuration::memory(row),
-            parity: row.parity.as_ref().map(parity),
+            parity: row
+                .parity
+                .as_ref()
+                .map(|found| parity(found, row.is_outline())),
             configuration: configuration::resolved(row),
             settings: configuration::reported(row),
             versions: row
@@ -198,10 +201,12 @@ fn tiles(row: &CellRow) -> Vec<Fact> {
         if let Some(p95) = cells::percentile(&speed.percentiles_ns, 95) {
             tiles.push(fact("95th percentile", units::time_ns(p95)));
         }
-        tiles.push(fact(
-            "Arithmetic",
-            units::quantity(speed.flops_per_second, "FLOP/s"),
-        ));
+        if !row.is_outline() {
+            tiles.push(fact(
+                "Arithmetic",
+                units::quantity(speed.flops_per_second, "FLOP/s"),
+            ));
+        }
     }
     if let Some(memory) = &row.memory {
         tiles.push(fact("Peak memory", units::bytes(cells::peak_bytes(memory))));
@@ -358,7 +363,7 @@ fn phases(row: &CellRow) -> Vec<Phase> {
         .collect()
 }
 
-fn parity(parity: &schema::record::Parity) -> ParityView {
+fn parity(parity: &schema::record::Parity, is_outline: bool) -> ParityView {
     let losses = parity
         .losses
         .iter()
@@ -380,7 +385,11 @@ fn parity(parity: &schema::record::Parity) -> ParityView {
             units::percent(parity.worst_share),
         ),
         fact(
-            "Error of PyTorch eager on the same tensor",
+            if is_outline {
+                "What the bound is made from: ONNX Runtime's own error, or 32 roundoffs"
+            } else {
+                "Error of PyTorch eager on the same tensor"
+            },
             units::error(parity.eager_error),
         ),
         fact("Tensor", &parity.tensor),

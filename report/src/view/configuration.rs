@@ -46,15 +46,20 @@ pub(crate) fn resolved(row: &CellRow) -> Vec<Fact> {
             .iter()
             .map(|(name, value)| fact(format!("Factor {name}"), value)),
     );
-    facts.extend([
-        fact("Parameters", units::count(row.parameters)),
-        fact(
-            "Operations a step",
-            units::quantity(row.flops as f64, "FLOP"),
-        ),
-        fact("Bytes a step, at least", units::bytes(row.bytes)),
-        fact("Group", &row.group),
-    ]);
+    if row.is_outline() {
+        let why = "not known: the file holds operators that no graph has, and is run as it is";
+        facts.push(fact("What a step costs", why));
+    } else {
+        facts.extend([
+            fact("Parameters", units::count(row.parameters)),
+            fact(
+                "Operations a step",
+                units::quantity(row.flops as f64, "FLOP"),
+            ),
+            fact("Bytes a step, at least", units::bytes(row.bytes)),
+        ]);
+    }
+    facts.push(fact("Group", &row.group));
     facts
 }
 

@@ -96,6 +96,7 @@ impl Engine for OnnxRuntime {
             settings: settings(
                 &configuration,
                 onnx::own_file(load, configuration.precision),
+                load.graph.is_outline(),
             ),
         };
         Ok((Box::new(session), report))
@@ -118,7 +119,11 @@ const fn spin(configuration: &Configuration) -> &'static str {
     }
 }
 
-fn settings(configuration: &Configuration, own_file: Option<&Path>) -> BTreeMap<String, String> {
+fn settings(
+    configuration: &Configuration,
+    own_file: Option<&Path>,
+    is_outline: bool,
+) -> BTreeMap<String, String> {
     let arithmetic = match (configuration.provider, configuration.precision) {
         (Provider::Cpu, Precision::Fp16) => "stored as fp16, computed in fp32".to_owned(),
         (_, precision) => precision.to_string(),
@@ -127,6 +132,11 @@ fn settings(configuration: &Configuration, own_file: Option<&Path>) -> BTreeMap<
         "MultiHeadAttention (com.microsoft)"
     } else {
         "composed of products and a softmax"
+    };
+    let bound = if is_outline {
+        "inputs bound once, outputs placed anew by each step"
+    } else {
+        "bound once"
     };
     BTreeMap::from([
         (
@@ -143,7 +153,7 @@ fn settings(configuration: &Configuration, own_file: Option<&Path>) -> BTreeMap<
             "graph optimization".to_owned(),
             configuration.optimization.word().to_owned(),
         ),
-        ("inputs and outputs".to_owned(), "bound once".to_owned()),
+        ("inputs and outputs".to_owned(), bound.to_owned()),
         ("inter-op threads".to_owned(), "1".to_owned()),
         (
             "intra-op threads".to_owned(),

@@ -130,6 +130,13 @@ impl Provider {
     }
 }
 
+/// The host's memory, for outputs whose shapes nobody knows beforehand.
+pub(crate) fn host_memory() -> Result<MemoryInfo<'static>, Outcome> {
+    let device = AllocationDevice::CPU;
+    MemoryInfo::new(device, 0, AllocatorType::Device, MemoryType::CPUOutput)
+        .map_err(|error| failed("host memory", &error))
+}
+
 #[cfg(test)]
 mod tests {
     use schema::OutcomeKind;

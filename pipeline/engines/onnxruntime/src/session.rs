@@ -12,7 +12,7 @@ use worker::{ParityData, Session};
 use crate::{
     configuration::Configuration,
     failure::{failed, unsupported},
-    tensors,
+    provider, tensors,
 };
 
 /// A session with everything bound.
@@ -33,7 +33,10 @@ impl Inference {
         inputs: &[DynValue],
         configuration: &Configuration,
     ) -> Result<Self, Outcome> {
-        let types = infer::shapes(graph).map_err(|error| unsupported(error.to_string()))?;
+        let types = match graph.is_outline() {
+            true => None,
+            false => Some(infer::shapes(graph).map_err(|error| unsupported(error.to_string()))?),
+        };
         let mut binding = session
             .create_binding()
             .map_err(|error| failed("binding", &error))?;
@@ -43,10 +46,13 @@ impl Inference {
                 .map_err(|error| failed(&input.name, &error))?;
         }
         let device = configuration.provider.memory()?;
+        // What an outline's outputs are like, only ONNX Runtime knows: it makes room in each step.
+        let host = provider::host_memory()?;
         for name in &graph.outputs {
-            let bound = match &device {
-                Some(memory) => binding.bind_output_to_device(name, memory),
-                None => {
+            let bound = match (&device, &types) {
+                (Some(memory), _) => binding.bind_output_to_device(name, memory),
+                (None, None) => binding.bind_output_to_device(name, &host),
+                (None, Some(types)) => {
                     let value = types
                         .get(name)
                         .ok_or_else(|| unsupported(format!("the graph has no value `{name}`")))?;

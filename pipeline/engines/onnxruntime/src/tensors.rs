@@ -2,7 +2,9 @@
 
 use half::{bf16, f16};
 use models::{fill, infer::ValueType};
-use ort::value::{DynTensor, DynTensorValueType, DynValue, Tensor, TensorElementType};
+use ort::value::{
+    DynTensor, DynTensorValueType, DynValue, PrimitiveTensorElementType, Tensor, TensorElementType,
+};
 use schema::{
     Outcome, Precision,
     graph::{ElementType, Input},
@@ -91,51 +93,62 @@ pub(crate) fn room(
     .map_err(|error| failed(name, &error))
 }
 
-/// Reads a tensor on the host: fp64 as it is, everything else widened to binary32.
+/// Reads a tensor on the host: fp64 as it is, narrower floats widened to binary32, integers and truth
+/// values to binary64.
 pub(crate) fn output(name: &str, value: &DynValue) -> Result<worker::Tensor, Outcome> {
     let read = || -> ort::Result<_> {
         let tensor = value.view().downcast::<DynTensorValueType>()?;
-        let (shape, values) = match *tensor.data_type() {
+        let tensor = &*tensor;
+        Ok(Ok(match *tensor.data_type() {
             TensorElementType::Float64 => {
                 let (shape, numbers) = tensor.try_extract_tensor::<f64>()?;
-                (shape, Values::F64(numbers.to_vec()))
+                (shape.to_vec(), Values::F64(numbers.to_vec()))
+            }
+            TensorElementType::Float32 => {
+                let (shape, numbers) = tensor.try_extract_tensor::<f32>()?;
+                (shape.to_vec(), Values::F32(numbers.to_vec()))
             }
             TensorElementType::Float16 => {
                 let (shape, numbers) = tensor.try_extract_tensor::<f16>()?;
-                (
-                    shape,
-                    Values::F32(numbers.iter().map(|number| number.to_f32()).collect()),
-                )
+                let numbers = numbers.iter().map(|number| number.to_f32());
+                (shape.to_vec(), Values::F32(numbers.collect()))
             }
             TensorElementType::Bfloat16 => {
                 let (shape, numbers) = tensor.try_extract_tensor::<bf16>()?;
-                (
-                    shape,
-                    Values::F32(numbers.iter().map(|number| number.to_f32()).collect()),
-                )
+                let numbers = numbers.iter().map(|number| number.to_f32());
+                (shape.to_vec(), Values::F32(numbers.collect()))
             }
-            TensorElementType::Int64 => {
-                let (shape, numbers) = tensor.try_extract_tensor::<i64>()?;
-                (
-                    shape,
-                    Values::F64(numbers.iter().map(|&number| number as f64).collect()),
-                )
-            }
-            _ => {
-                let (shape, numbers) = tensor.try_extract_tensor::<f32>()?;
-                (shape, Values::F32(numbers.to_vec()))
-            }
-        };
-        let shape = shape
-            .iter()
-            .map(|&size| u64::try_from(size).unwrap_or(0))
-            .collect();
-        Ok(worker::Tensor {
-            quantity: Quantity::Output,
-            name: name.to_owned(),
-            shape,
-            values,
-        })
+            TensorElementType::Int64 => widened::<i64>(tensor, |number| number as f64)?,
+            TensorElementType::Int32 => widened::<i32>(tensor, f64::from)?,
+            TensorElementType::Int8 => widened::<i8>(tensor, f64::from)?,
+            TensorElementType::Uint8 => widened::<u8>(tensor, f64::from)?,
+            TensorElementType::Bool => widened::<bool>(tensor, |truth| f64::from(u8::from(truth)))?,
+            other => return Ok(Err(other)),
+        }))
     };
-    read().map_err(|error| failed(name, &error))
+    let (shape, values) = read()
+        .map_err(|error| failed(name, &error))?
+        .map_err(|element| {
+            unsupported(format!("{name}: outputs of type {element} are not read"))
+        })?;
+    let shape = shape
+        .iter()
+        .map(|&size| u64::try_from(size).unwrap_or(0))
+        .collect();
+    Ok(worker::Tensor {
+        quantity: Quantity::Output,
+        name: name.to_owned(),
+        shape,
+        values,
+    })
+}
+
+/// The shape and the numbers of a tensor.
+fn widened<T: PrimitiveTensorElementType + Copy>(
+    tensor: &DynTensor,
+    wide: impl Fn(T) -> f64,
+) -> ort::Result<(Vec<i64>, Values)> {
+    let (shape, numbers) = tensor.try_extract_tensor::<T>()?;
+    let numbers = numbers.iter().map(|&number| wide(number)).collect();
+    Ok((shape.to_vec(), Values::F64(numbers)))
 }

@@ -80,6 +80,7 @@ fn description() -> EngineDescription {
             precisions: vec![Precision::Fp32],
             modes: vec![Mode::Inference],
             boundaries: vec![Boundary::Step],
+            reads_onnx: true,
             factors: BTreeMap::new(),
         }],
     }

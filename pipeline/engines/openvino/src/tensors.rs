@@ -49,7 +49,7 @@ pub(crate) fn input(input: &Input) -> Result<Tensor, Outcome> {
     make().map_err(|error| failed(name, &error))
 }
 
-/// Reads an output; integers are widened to binary64.
+/// Reads an output; integers and truth values are widened to binary64.
 pub(crate) fn output(name: &str, tensor: &Tensor) -> Result<worker::Tensor, Outcome> {
     let read = || -> Result<_, InferenceError> {
         let shape = tensor.get_shape()?;
@@ -62,6 +62,16 @@ pub(crate) fn output(name: &str, tensor: &Tensor) -> Result<worker::Tensor, Outc
             }
             Element::I32 => {
                 let numbers = tensor.get_data::<i32>()?;
+                Some(Values::F64(numbers.iter().map(|&n| f64::from(n)).collect()))
+            }
+            Element::F64 => Some(Values::F64(tensor.get_data::<f64>()?.to_vec())),
+            Element::I8 => {
+                let numbers = tensor.get_data::<i8>()?;
+                Some(Values::F64(numbers.iter().map(|&n| f64::from(n)).collect()))
+            }
+            // Truth values are bytes of 0 or 1.
+            Element::U8 | Element::Boolean => {
+                let numbers = tensor.get_raw_data()?;
                 Some(Values::F64(numbers.iter().map(|&n| f64::from(n)).collect()))
             }
             _ => None,

@@ -68,6 +68,22 @@ struct Brought {
     precision: Precision,
 }
 
+/// A file with an operator that no graph has.
+fn bring_outline(file: &[u8]) -> Brought {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("model.onnx"), file).unwrap();
+    let file = File::open(folder.path(), "model.onnx").unwrap();
+    let dims = BTreeMap::from([("batch".to_owned(), BATCH)]);
+    let dims = file.resolve_dims(&dims).unwrap();
+    assert!(file.read(&dims).is_err());
+    fs::write(folder.path().join("numbers"), []).unwrap();
+    Brought {
+        folder,
+        graph: file.outline(&dims).unwrap().graph,
+        precision: file.precision(),
+    }
+}
+
 fn bring(file: &[u8]) -> Brought {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("model.onnx"), file).unwrap();
@@ -120,6 +136,38 @@ fn a_file_is_run_as_it_is() {
     let report = agrees(&bring(&perceptron()));
     assert_eq!(report.settings["model"], "the user's file as it is");
     assert!(!report.settings.contains_key("opset"));
+}
+
+/// `Selu` is an operator of ONNX's that no graph has.
+#[test]
+fn a_file_that_no_graph_can_say_is_run_as_it_is() {
+    let strange = replaced(&perceptron(), b"Relu", b"Selu");
+    let open = replaced(&strange, &WRITTEN_IN, &LEFT_OPEN);
+    for file in [strange, open] {
+        let brought = bring_outline(&file);
+        let report = agrees(&brought);
+        assert_eq!(report.settings["model"], "the user's file as it is");
+        let (outputs, report) =
+            run(&mut OnnxRuntime::at(library()), "onnxruntime", &brought).unwrap();
+        assert_eq!(outputs[0].shape[0], BATCH);
+        let bound = &report.settings["inputs and outputs"];
+        assert!(bound.contains("placed anew by each step"), "{bound}");
+    }
+}
+
+#[test]
+fn a_file_that_no_graph_can_say_is_run_in_its_own_precision_alone() {
+    let mut brought = bring_outline(&replaced(&perceptron(), b"Relu", b"Selu"));
+    brought.precision = Precision::Fp16;
+    let refused = [
+        run(&mut OpenVino::at(openvino()), "openvino", &brought),
+        run(&mut OnnxRuntime::at(library()), "onnxruntime", &brought),
+    ];
+    for outcome in refused {
+        let outcome = outcome.err().unwrap();
+        assert_eq!(outcome.kind, OutcomeKind::Unsupported, "{outcome:?}");
+        assert!(outcome.reason.contains("run as it is"), "{outcome:?}");
+    }
 }
 
 #[test]

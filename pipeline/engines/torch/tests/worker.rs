@@ -43,6 +43,7 @@ fn description() -> EngineDescription {
             precisions: vec![Precision::Fp32],
             modes: vec![Mode::Inference, Mode::Training],
             boundaries: vec![Boundary::Step],
+            reads_onnx: false,
             factors: BTreeMap::new(),
         }],
     }

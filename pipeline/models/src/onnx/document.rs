@@ -24,6 +24,10 @@ const LARGEST_MESSAGE_BYTES: u64 = 1_900_000_000;
 /// Tensors from this size on go to the file.
 const SMALLEST_EXTERNAL_BYTES: u64 = 1024;
 
+/// What is said where an outline would have to be written.
+const AS_IT_IS: &str = "the file holds operators that no graph can say: it is run as it is, in its \
+                        own precision, with nothing spelt out";
+
 /// Names of the files in the scratch folder.
 const MODEL_FILE: &str = "model.onnx";
 const DATA_FILE: &str = "model.data";
@@ -43,11 +47,15 @@ impl Document {
     /// if one message cannot hold them.
     ///
     /// # Errors
-    /// `unsupported`: the graph cannot be written. `crashed`: the weights cannot be read, or the
+    /// `unsupported`: the graph cannot be written; or it is an outline ([`Graph::is_outline`]), and the
+    /// cell wants something else than the file as it is. `crashed`: the weights cannot be read, or the
     /// scratch folder not be written to.
     pub fn of(load: &Load, precision: Precision, extensions: Extensions) -> Result<Self, Outcome> {
         if let Some(own) = own_file(load, precision) {
             return Ok(Self::File(own.to_owned()));
+        }
+        if load.graph.is_outline() {
+            return Err(Outcome::new(OutcomeKind::Unsupported, AS_IT_IS));
         }
         let numbers = Numbers::of(load)?;
         write_within(

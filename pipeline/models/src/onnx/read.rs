@@ -4,7 +4,8 @@
 //! given ones. What exporters write around a network is resolved on the way: constants are folded,
 //! shapes are known, so that arithmetic on shapes is arithmetic on constants; layer normalisation,
 //! GELU and SiLU are recognised in their parts. Opsets 13 to 22 are read; ONNX's own operators with
-//! static shapes and floats of one precision.
+//! static shapes and floats of one precision. Of a right model that is more than a graph can say,
+//! [`File::outline`] tells what goes in and comes out, for engines that read ONNX themselves.
 //!
 //! # Integer inputs
 //! One that is used as rows of a table of `n` gets integers below `n`. Any other, a mask say, is fed
@@ -27,11 +28,13 @@ mod inputs;
 mod linear;
 mod moves;
 mod open;
+mod outline;
 mod outputs;
 mod recurrent;
 mod shapes;
 mod tensor;
 mod tidy;
+mod whole;
 mod windows;
 
 use std::{
@@ -81,7 +84,7 @@ pub enum ReadError {
         /// What is wrong.
         reason: String,
     },
-    /// A right model, and more than the graph can say.
+    /// A right model, as far as we can tell, and more than the graph can say.
     #[error("operator `{op}` of node `{node}`: {reason}")]
     Unsupported {
         /// ONNX's name of the operator.
@@ -89,6 +92,16 @@ pub enum ReadError {
         /// The node's name, or that of its output.
         node: String,
         /// What of it is not read.
+        reason: String,
+    },
+    /// Constants that come to absurdly more than what they are made from: a hostile file.
+    #[error("operator `{op}` of node `{node}`: {reason}")]
+    Excessive {
+        /// ONNX's name of the operator.
+        op: String,
+        /// The node's name, or that of its output.
+        node: String,
+        /// What is too much.
         reason: String,
     },
 }
@@ -162,7 +175,7 @@ impl File {
             .graph
             .take()
             .ok_or_else(|| malformed("it is no ONNX file: it has no graph".to_owned()))?;
-        check_whole(&model.training_info, &model.functions, &graph)?;
+        whole::check(&model.training_info, &model.functions, &graph)?;
         let inputs = Inputs::of(&graph)?;
         let mut initializers = BTreeMap::new();
         for tensor in std::mem::take(&mut graph.initializer) {
@@ -226,6 +239,12 @@ impl File {
         self.precision
     }
 
+    /// Bytes of it, those of the weights beside it included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Whether a factor says anything about it: the reader makes recurrent layers where the file
     /// has them, and attention only in its parts.
     #[must_use]
@@ -263,6 +282,28 @@ impl File {
         let dims = self.inputs.resolve(dims)?;
         Import::new(self, &dims)?.finish()
     }
+
+    /// What goes in and comes out of the model at these sizes, as a graph without nodes
+    /// ([`Graph::is_outline`]): for engines that read ONNX themselves, where [`File::read`] finds what
+    /// no graph can say ([`ReadError::Unsupported`]). Inputs are filled as those of a graph are; what
+    /// integers are rows of is known as far as the file could be read.
+    ///
+    /// # Errors
+    /// Sizes that it cannot have; nodes that read what nothing before them makes, or make what is
+    /// there; no output; constants beyond all measure.
+    pub fn outline(&self, dims: &BTreeMap<String, u64>) -> Result<Outline, ReadError> {
+        let dims = self.inputs.resolve(dims)?;
+        Import::new(self, &dims)?.outline()
+    }
+}
+
+/// A model that engines run as it is.
+#[derive(Debug)]
+pub struct Outline {
+    /// What goes in and comes out.
+    pub graph: Graph,
+    /// Number of operators in the file, those in graphs of nodes left out.
+    pub nodes: usize,
 }
 
 impl Reading {
@@ -338,44 +379,6 @@ fn stored_bytes(constant: &Constant) -> u64 {
         Kind::Integer | Kind::Bool => 8,
     };
     constant.elements().saturating_mul(width)
-}
-
-/// Refuses what is not looked into: a tensor in there could name a file that ONNX Runtime, which gets
-/// the file as it is, would read.
-fn check_whole(
-    training: &[Bytes],
-    functions: &[Bytes],
-    graph: &GraphProto,
-) -> Result<(), ReadError> {
-    let refused = |what: &str| {
-        let reason = format!("it has {what}, which are not read; export it for inference, inlined");
-        Err(ReadError::Malformed(reason))
-    };
-    if !training.is_empty() {
-        return refused("instructions for training");
-    }
-    if !functions.is_empty() {
-        return refused("functions of its own");
-    }
-    if !graph.sparse_initializer.is_empty() {
-        return refused("sparse tensors");
-    }
-    for attribute in graph.node.iter().flat_map(|node| &node.attribute) {
-        if attribute
-            .t
-            .as_ref()
-            .is_some_and(|tensor| tensor.data_location == Some(1))
-        {
-            return refused("attributes whose numbers lie beside the model");
-        }
-        if !attribute.tensors.is_empty()
-            || attribute.sparse_tensor.is_some()
-            || !attribute.sparse_tensors.is_empty()
-        {
-            return refused("attributes that are lists of tensors, or sparse ones");
-        }
-    }
-    Ok(())
 }
 
 /// Whether the version of ONNX's own operators is one that is read.

@@ -71,6 +71,7 @@ fn pytorch() -> EngineDescription {
             ],
             modes: vec![Mode::Inference, Mode::Training],
             boundaries: vec![Boundary::Step, Boundary::Request],
+            reads_onnx: false,
             factors: BTreeMap::from([("layout".to_owned(), factor(&["nchw", "channels_last"]))]),
         }],
     }
@@ -85,6 +86,7 @@ fn onnxruntime() -> EngineDescription {
         precisions: vec![Precision::Fp32, Precision::Fp16],
         modes: vec![Mode::Inference],
         boundaries: vec![Boundary::Step, Boundary::Request],
+        reads_onnx: true,
         factors: BTreeMap::from([
             (
                 "optimization".to_owned(),

@@ -118,6 +118,7 @@ pub(crate) fn description(variant: &str) -> EngineDescription {
             precisions: vec![Precision::Fp32, Precision::Fp64],
             modes: vec![Mode::Inference, Mode::Training],
             boundaries: vec![Boundary::Step],
+            reads_onnx: false,
             factors: BTreeMap::new(),
         }],
     }

@@ -71,13 +71,22 @@ impl Message {
 
 /// Refuses a message with more fields than any real model has, or that is no protobuf.
 pub(super) fn check(bytes: &[u8]) -> Result<(), ReadError> {
+    check_message(bytes, Message::Model)
+}
+
+fn check_message(bytes: &[u8], message: Message) -> Result<(), ReadError> {
     let mut census = Census {
         fields: 0,
         packed: 0,
     };
     census
-        .count(bytes, Message::Model)
+        .count(bytes, message)
         .map_err(|reason| ReadError::Malformed(reason.to_owned()))
+}
+
+/// As [`check`], of a graph that lies in a node.
+pub(super) fn check_graph(bytes: &[u8]) -> Result<(), ReadError> {
+    check_message(bytes, Message::Graph)
 }
 
 struct Census {

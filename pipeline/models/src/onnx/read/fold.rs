@@ -11,23 +11,45 @@ use crate::infer;
 
 /// What is left of the elements that may be computed.
 #[derive(Debug)]
-pub(super) struct Budget(u64);
+pub(super) struct Budget {
+    left: u64,
+    /// Whether something asked for more than was left.
+    is_spent: bool,
+}
 
 impl Budget {
     /// For a model of this many bytes, wherever they lie: constants are at most a few times as
     /// large as what they are computed from.
     pub(super) fn new(bytes: u64) -> Self {
-        Self((16 << 20) + bytes)
+        Self {
+            left: (16 << 20) + bytes,
+            is_spent: false,
+        }
     }
 
     fn take(&mut self, elements: u64) -> Result<(), String> {
-        match self.0.checked_sub(elements) {
+        match self.left.checked_sub(elements) {
             Some(left) => {
-                self.0 = left;
+                self.left = left;
                 Ok(())
             }
-            None => Err("its constants are absurdly larger than the file".to_owned()),
+            None => {
+                self.is_spent = true;
+                Err("its constants are absurdly larger than the file".to_owned())
+            }
         }
+    }
+
+    /// Elements of a shape, within what any value may have.
+    pub(super) fn count(&mut self, shape: &[u64]) -> Result<u64, String> {
+        let count = tensor::count(shape);
+        self.is_spent |= count.is_err();
+        count
+    }
+
+    /// Whether it was too small for what was asked.
+    pub(super) const fn is_spent(&self) -> bool {
+        self.is_spent
     }
 
     /// A list of one number, repeated.
@@ -166,7 +188,7 @@ impl<'a> Fold<'a> {
         shape: Vec<u64>,
         place: impl Fn(u64) -> u64,
     ) -> Result<Constant, String> {
-        let count = tensor::count(&shape)?;
+        let count = self.budget.count(&shape)?;
         self.budget.take(count)?;
         let data = self.budget.data(x)?;
         fn picked<T: Copy>(
@@ -317,7 +339,8 @@ impl<'a> Fold<'a> {
         if let Some(slot) = shape.get_mut(axis) {
             *slot = size;
         }
-        self.budget.take(tensor::count(&shape)?)?;
+        let all = self.budget.count(&shape)?;
+        self.budget.take(all)?;
         let (outer, inner) = shape.split_at_checked(axis).ok_or("has no such axis")?;
         let (outer, inner) = (
             tensor::count(outer)?,
@@ -337,11 +360,7 @@ impl<'a> Fold<'a> {
             .collect::<Result<_, String>>()?;
         let (mut floats, mut integers) = (Vec::new(), Vec::new());
         // Rows of nothing may be without number.
-        let outer = if tensor::count(&shape)? == 0 {
-            0
-        } else {
-            outer
-        };
+        let outer = if all == 0 { 0 } else { outer };
         for row in 0..outer {
             for (data, length) in &datas {
                 let range = (row * length) as usize..((row + 1) * length) as usize;
@@ -424,7 +443,7 @@ impl<'a> Fold<'a> {
 
     fn constant_of_shape(&mut self) -> Result<Constant, String> {
         let shape = shapes::sizes_of(&self.list(0)?)?;
-        let count = tensor::count(&shape)?;
+        let count = self.budget.count(&shape)?;
         self.budget.take(count)?;
         let value = match self.attributes.tensor("value") {
             Some(value) => {

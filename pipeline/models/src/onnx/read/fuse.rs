@@ -345,8 +345,9 @@ pub(super) fn lower(import: &mut Import<'_>, outputs: &[String]) -> Result<Vec<N
     let mut nodes = Vec::new();
     for step in kept.into_iter().rev() {
         let (op, node) = step.origin.clone();
-        let unsupported = |reason| ReadError::Unsupported { op, node, reason };
-        for (op, inputs, output) in elementary(import, step).map_err(unsupported)? {
+        let plain = elementary(import, step);
+        let plain = plain.map_err(|reason| import.refusal(op, node, reason))?;
+        for (op, inputs, output) in plain {
             // As in the zoo, a node bears the name of what it makes.
             nodes.push(Node {
                 name: output.clone(),

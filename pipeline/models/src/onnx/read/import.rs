@@ -10,7 +10,7 @@ use super::{
     fold::{self, Budget},
     fuse, linear, moves, recurrent, shapes,
     tensor::{Constant, Kind},
-    tidy, windows,
+    tidy, whole, windows,
 };
 use crate::{
     infer::{self, ValueType},
@@ -86,12 +86,7 @@ pub(super) struct Here<'a> {
 
 impl Here<'_> {
     fn name(&self) -> String {
-        let output = || self.node.output.iter().find(|name| !name.is_empty());
-        if self.node.name.is_empty() {
-            output().cloned().unwrap_or_default()
-        } else {
-            self.node.name.clone()
-        }
+        whole::name_of(self.node).to_owned()
     }
 }
 
@@ -142,39 +137,50 @@ impl<'a> Import<'a> {
 
     /// The graph.
     pub(super) fn finish(mut self) -> Result<Reading, ReadError> {
+        self.import()?;
+        let outputs = self.outputs()?;
+        tidy::tidy(&mut self, &outputs);
+        fuse::fuse(&mut self, &outputs);
+        let steps = fuse::lower(&mut self, &outputs)?;
+        super::build(self, steps, outputs)
+    }
+
+    /// Every node, in the file's order.
+    pub(super) fn import(&mut self) -> Result<(), ReadError> {
         for node in &self.nodes.node {
             let here = Here {
                 node,
                 attributes: Attributes(node),
             };
-            let unsupported = |reason: String| ReadError::Unsupported {
-                op: node.op_type.clone(),
-                node: here.name(),
-                reason,
-            };
             if !(node.domain.is_empty() || node.domain == "ai.onnx") {
                 let reason = format!("operators of `{}` are not read", node.domain);
-                return Err(unsupported(reason));
+                return Err(self.refused(here, reason));
             }
             if let Some(name) = node
                 .input
                 .iter()
                 .find(|name| !name.is_empty() && !self.values.contains_key(*name))
             {
-                return Err(ReadError::Malformed(format!(
-                    "its node `{}` ({}) reads `{name}`, which nothing before it makes: \
-                     the nodes are in no order, or in a circle",
-                    here.name(),
-                    node.op_type
-                )));
+                return Err(whole::unmade(node, name));
             }
-            self.node(here).map_err(unsupported)?;
+            if let Err(reason) = self.node(here) {
+                return Err(self.refused(here, reason));
+            }
         }
-        let outputs = self.outputs()?;
-        tidy::tidy(&mut self, &outputs);
-        fuse::fuse(&mut self, &outputs);
-        let steps = fuse::lower(&mut self, &outputs)?;
-        super::build(self, steps, outputs)
+        Ok(())
+    }
+
+    /// What is said of a node that is not read: of a hostile one, or of one that no graph has.
+    fn refused(&self, here: Here<'_>, reason: String) -> ReadError {
+        self.refusal(here.node.op_type.clone(), here.name(), reason)
+    }
+
+    pub(super) fn refusal(&self, op: String, node: String, reason: String) -> ReadError {
+        if self.budget.is_spent() {
+            ReadError::Excessive { op, node, reason }
+        } else {
+            ReadError::Unsupported { op, node, reason }
+        }
     }
 
     fn node(&mut self, here: Here<'a>) -> Result<(), String> {

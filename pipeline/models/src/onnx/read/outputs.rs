@@ -12,7 +12,7 @@ use super::{
 use crate::onnx::proto::NodeProto;
 
 /// Most outputs of a model: each is looked for among all.
-const MOST_OUTPUTS: usize = 1024;
+pub(super) const MOST_OUTPUTS: usize = 1024;
 
 impl Import<'_> {
     /// Names of the outputs, each made by a step of its own name.

@@ -8,6 +8,9 @@ use half::{bf16, f16};
 use super::{census::varint, open};
 use crate::{infer::MAX_ELEMENTS, onnx::proto::TensorProto};
 
+/// `TensorProto.DataLocation` of a tensor whose numbers lie in a file beside the model.
+pub(super) const EXTERNAL: i32 = 1;
+
 /// What the numbers of a tensor are taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -183,7 +186,7 @@ impl Constant {
                 ))
             }
         };
-        let source = if tensor.data_location == Some(1) {
+        let source = if tensor.data_location == Some(EXTERNAL) {
             let place = Place::of(tensor)?;
             let file = open(&place.location)?;
             let length = place.length.unwrap_or(bytes);

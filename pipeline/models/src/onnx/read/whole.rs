@@ -1,0 +1,130 @@
+//! What must be known of a file before any engine is given it as it is: that it names no file that we
+//! have not looked at, however deep inside, and that its nodes follow from one another.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use prost::Message as _;
+
+use super::{ReadError, census, tensor::EXTERNAL};
+use crate::onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
+
+/// How deep graphs may lie in nodes of graphs: a branch in a loop in a branch.
+const DEEPEST: usize = 8;
+
+/// Refuses what is not looked into: a tensor in there could name a file that ONNX Runtime, which gets
+/// the file as it is, would read.
+pub(super) fn check(
+    training: &[Bytes],
+    functions: &[Bytes],
+    graph: &GraphProto,
+) -> Result<(), ReadError> {
+    if !training.is_empty() {
+        return refused("instructions for training");
+    }
+    if !functions.is_empty() {
+        return refused("functions of its own");
+    }
+    check_graph(graph, 0)
+}
+
+fn refused<T>(what: &str) -> Result<T, ReadError> {
+    let reason = format!("it has {what}, which are not read; export it for inference, inlined");
+    Err(ReadError::Malformed(reason))
+}
+
+fn check_graph(graph: &GraphProto, depth: usize) -> Result<(), ReadError> {
+    if !graph.sparse_initializer.is_empty() {
+        return refused("sparse tensors");
+    }
+    // Those of the model itself are looked at one by one.
+    if depth > 0 && graph.initializer.iter().any(is_external) {
+        return refused("graphs in nodes whose numbers lie beside the model");
+    }
+    let attributes = graph.node.iter().flat_map(|node| &node.attribute);
+    for attribute in attributes {
+        check_attribute(attribute, depth)?;
+    }
+    Ok(())
+}
+
+fn is_external(tensor: &TensorProto) -> bool {
+    tensor.data_location == Some(EXTERNAL) || !tensor.external_data.is_empty()
+}
+
+fn check_attribute(attribute: &AttributeProto, depth: usize) -> Result<(), ReadError> {
+    if attribute.t.as_deref().is_some_and(is_external) {
+        return refused("attributes whose numbers lie beside the model");
+    }
+    if !attribute.tensors.is_empty()
+        || attribute.sparse_tensor.is_some()
+        || !attribute.sparse_tensors.is_empty()
+    {
+        return refused("attributes that are lists of tensors, or sparse ones");
+    }
+    for inner in attribute.g.iter().chain(&attribute.graphs) {
+        if depth == DEEPEST {
+            return refused("graphs in nodes of graphs without end");
+        }
+        census::check_graph(inner)?;
+        let inner = GraphProto::decode(inner.clone())
+            .map_err(|error| ReadError::Malformed(format!("it is no ONNX file: {error}")))?;
+        check_graph(&inner, depth + 1)?;
+    }
+    Ok(())
+}
+
+/// Whether every value is made once, before it is read, and every output is made at all.
+pub(super) fn check_order<'a>(
+    graph: &'a GraphProto,
+    given: impl Iterator<Item = &'a str>,
+) -> Result<(), ReadError> {
+    let mut there: HashSet<&str> = given.collect();
+    for node in &graph.node {
+        let named = |names: &'a [String]| {
+            let names = names.iter().map(String::as_str);
+            names.filter(|name| !name.is_empty())
+        };
+        if let Some(name) = named(&node.input).find(|name| !there.contains(name)) {
+            return Err(unmade(node, name));
+        }
+        for name in named(&node.output) {
+            if !there.insert(name) {
+                let reason = format!(
+                    "its node `{}` ({}) makes `{name}`, which is there already",
+                    name_of(node),
+                    node.op_type
+                );
+                return Err(ReadError::Malformed(reason));
+            }
+        }
+    }
+    let lacking = graph
+        .output
+        .iter()
+        .find(|out| !there.contains(out.name.as_str()));
+    lacking.map_or(Ok(()), |out| {
+        let reason = format!("its output `{}` is made by nothing", out.name);
+        Err(ReadError::Malformed(reason))
+    })
+}
+
+/// A node that reads what is not there.
+pub(super) fn unmade(node: &NodeProto, name: &str) -> ReadError {
+    ReadError::Malformed(format!(
+        "its node `{}` ({}) reads `{name}`, which nothing before it makes: \
+         the nodes are in no order, or in a circle",
+        name_of(node),
+        node.op_type
+    ))
+}
+
+/// A node's name, or that of its first output.
+pub(super) fn name_of(node: &NodeProto) -> &str {
+    let output = || node.output.iter().find(|name| !name.is_empty());
+    if node.name.is_empty() {
+        output().map_or("", String::as_str)
+    } else {
+        &node.name
+    }
+}

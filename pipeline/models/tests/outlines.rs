@@ -1,0 +1,271 @@
+//! Files that no graph can say: what goes in and comes out is known, and what is broken or hostile in
+//! them is refused all the same, since engines that read ONNX are given them as they are.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use photofinish_models::onnx::{self, Document, Extensions, File, ReadError, own_file};
+use proptest::{prelude::*, test_runner::TestRunner};
+use schema::{Outcome, OutcomeKind, Precision, graph::Fill, protocol::Load};
+use support::{
+    hostile::{self, field, number_field},
+    judge::options,
+    networks::small,
+};
+
+/// A model of the zoo as a file, with another operator of a name as long.
+fn with(name: &str, operator: &str, other: &str) -> Vec<u8> {
+    assert_eq!(operator.len(), other.len());
+    let bytes = onnx::write(&small(name, 2), &options(17, Precision::Fp32));
+    let mut bytes = bytes.unwrap().model;
+    let length = operator.len();
+    for at in 0..bytes.len() - length {
+        if bytes[at..].starts_with(operator.as_bytes()) {
+            bytes[at..at + length].copy_from_slice(other.as_bytes());
+        }
+    }
+    bytes
+}
+
+/// Operator, inputs and outputs.
+type Node<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
+
+/// A model that is fed `x [2, 3]`, with these attributes of its first node.
+fn model(nodes: &[Node<'_>], outputs: &[&str], attributes: &[Vec<u8>]) -> Vec<u8> {
+    let mut graph = Vec::new();
+    for (at, (op, inputs, makes)) in nodes.iter().enumerate() {
+        let mut node = Vec::new();
+        for (tag, names) in [(1, inputs), (2, makes)] {
+            for name in *names {
+                field(tag, name.as_bytes(), &mut node);
+            }
+        }
+        field(3, format!("n{at}").as_bytes(), &mut node);
+        field(4, op.as_bytes(), &mut node);
+        for attribute in attributes.iter().filter(|_| at == 0) {
+            field(5, attribute, &mut node);
+        }
+        field(1, &node, &mut graph);
+    }
+    field(11, &hostile::described("x", &[2, 3]), &mut graph);
+    for output in outputs {
+        let mut described = Vec::new();
+        field(1, output.as_bytes(), &mut described);
+        field(12, &described, &mut graph);
+    }
+    let mut model = Vec::new();
+    field(7, &graph, &mut model);
+    let mut opset = Vec::new();
+    number_field(2, 17, &mut opset);
+    field(8, &opset, &mut model);
+    model
+}
+
+/// An attribute that holds a graph.
+fn branch(graph: &[u8]) -> Vec<u8> {
+    let mut attribute = Vec::new();
+    field(1, b"then_branch", &mut attribute);
+    field(6, graph, &mut attribute);
+    attribute
+}
+
+fn outline(bytes: &[u8]) -> Result<onnx::Outline, ReadError> {
+    File::from_bytes("own", bytes)?.outline(&BTreeMap::new())
+}
+
+#[test]
+fn what_goes_in_and_comes_out_is_that_of_the_graph() {
+    for (name, operator, other) in [
+        ("mobilenet_v2", "GlobalAveragePool", "GlobalLpPoolOther"),
+        ("bert_tiny", "Softmax", "Sparsem"),
+    ] {
+        let bytes = with(name, operator, other);
+        let file = File::from_bytes(name, &bytes).unwrap();
+        let error = file.read(&BTreeMap::new()).unwrap_err();
+        let ReadError::Unsupported { op, node, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(op, other);
+        assert!(!node.is_empty());
+        let outline = file.outline(&BTreeMap::new()).unwrap();
+        let whole = File::from_bytes(name, &with(name, operator, operator)).unwrap();
+        let whole = whole.read(&BTreeMap::new()).unwrap().graph;
+        assert!(outline.graph.is_outline() && !whole.is_outline());
+        assert!(outline.nodes >= whole.nodes.len());
+        // Fills among them: integers stay below the rows of the tables that are read before.
+        assert_eq!(outline.graph.inputs, whole.inputs);
+        assert_eq!(outline.graph.outputs, whole.outputs);
+        assert!(outline.graph.parameters.is_empty());
+    }
+    let text = outline(&with("bert_tiny", "Softmax", "Sparsem")).unwrap();
+    let is_bound = |fill| matches!(fill, Fill::Integers { .. });
+    assert!(text.graph.inputs.iter().any(|input| is_bound(input.fill)));
+}
+
+#[test]
+fn sizes_are_asked_for_as_of_a_graph() {
+    let bytes = with("mobilenet_v2", "GlobalAveragePool", "GlobalLpPoolOther");
+    let file = File::from_bytes("own", &bytes).unwrap();
+    let error = file.outline(&[("batch".to_owned(), 8)].into()).unwrap_err();
+    assert!(matches!(error, ReadError::Dimension { .. }), "{error}");
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_behind_an_operator_that_is_not_known() {
+    let mish: Node<'_> = ("Mish", &["x"], &["y"]);
+    for (nodes, outputs, says) in [
+        (
+            vec![mish, ("Relu", &["b"], &["a"]), ("Relu", &["a"], &["b"])],
+            vec!["b"],
+            "in no order, or in a circle",
+        ),
+        (
+            vec![mish, mish],
+            vec!["y"],
+            "makes `y`, which is there already",
+        ),
+        (
+            vec![("Mish", &["x"], &["x"])],
+            vec!["x"],
+            "has the name of another value",
+        ),
+        (vec![mish], vec!["z"], "its output `z` is made by nothing"),
+        (vec![mish], vec!["y", "y"], "2 outputs, 1 of them"),
+        (vec![mish], vec![], "0 outputs"),
+    ] {
+        let bytes = model(&nodes, &outputs, &[]);
+        let error = outline(&bytes).unwrap_err();
+        assert!(matches!(error, ReadError::Malformed(_)), "{error:?}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    // Otherwise the above would say nothing.
+    let right = model(&[mish, ("Relu", &["y"], &["z"])], &["z"], &[]);
+    assert_eq!(outline(&right).unwrap().nodes, 2);
+}
+
+#[test]
+fn constants_beyond_all_measure_are_no_operator_that_is_not_known() {
+    let node = |op: &str, reads: &[usize]| hostile::Node {
+        op: hostile::OPERATORS.iter().position(|it| *it == op).unwrap(),
+        reads: reads.to_vec(),
+        ints: vec![],
+    };
+    // `v3` is `[size, size]`: 2^33 by 2^33, and 2^15 by 2^15, which no file of this size explains.
+    for size in [1_i64 << 33, 1 << 15] {
+        let bytes = hostile::model(&[node("ConstantOfShape", &[3])], size, &[4]);
+        let file = File::from_bytes("own", &bytes).unwrap();
+        let error = file.read(&BTreeMap::new()).unwrap_err();
+        assert!(matches!(error, ReadError::Excessive { .. }), "{error:?}");
+        assert_eq!(file.outline(&BTreeMap::new()).unwrap_err(), error);
+    }
+}
+
+#[test]
+fn no_file_is_named_that_was_not_looked_at() {
+    let run = |graph: &[u8]| {
+        let branches = [branch(graph)];
+        outline(&model(&[("If", &["x"], &["y"])], &["y"], &branches))
+    };
+    // An initializer of a graph in a node: external, in a file outside.
+    let mut entry = Vec::new();
+    field(1, b"location", &mut entry);
+    field(2, b"../../secret", &mut entry);
+    let mut tensor = Vec::new();
+    number_field(2, 1, &mut tensor);
+    field(8, b"w", &mut tensor);
+    field(13, &entry, &mut tensor);
+    let mut outside = Vec::new();
+    field(5, &tensor, &mut outside);
+    let error = run(&outside).unwrap_err().to_string();
+    assert!(error.contains("lie beside the model"), "{error}");
+    // The same in a constant of that graph, and one level below.
+    let mut attribute = Vec::new();
+    field(1, b"value", &mut attribute);
+    field(5, &tensor, &mut attribute);
+    let held = |attribute: &[u8]| {
+        let (mut node, mut graph) = (Vec::new(), Vec::new());
+        field(4, b"Constant", &mut node);
+        field(5, attribute, &mut node);
+        field(1, &node, &mut graph);
+        graph
+    };
+    let error = run(&held(&attribute)).unwrap_err().to_string();
+    assert!(error.contains("lie beside the model"), "{error}");
+    assert!(run(&held(&branch(&held(&attribute)))).is_err());
+    assert!(run(&held(&branch(&held(&[])))).is_ok());
+    // Without end, and cut off.
+    let mut deep = held(&[]);
+    for _ in 0..20 {
+        deep = held(&branch(&deep));
+    }
+    let error = run(&deep).unwrap_err().to_string();
+    assert!(error.contains("without end"), "{error}");
+    assert!(run(&[0x0a, 9]).is_err());
+}
+
+#[test]
+fn an_outline_is_run_from_its_file_or_not_at_all() {
+    let outline = outline(&with("bert_tiny", "Softmax", "Sparsem")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let cell = serde_json::json!({
+        "model": { "name": "own.onnx", "source": "onnx", "graph": schema::Digest::of_bytes(b"own") },
+        "dims": {}, "precision": "fp32", "mode": "inference", "optimizer": null,
+        "engine": "any/any", "host_language": "rust", "device": "cpu", "threads": 1,
+        "strategy": "single", "world_size": 1, "boundary": "step", "factors": {},
+    });
+    let mut load = Load {
+        cell: serde_json::from_value(cell).unwrap(),
+        graph: outline.graph,
+        files: Some(schema::protocol::ModelFiles {
+            weights: folder.path().join("weights"),
+            onnx: folder.path().join("own.onnx"),
+            precision: Precision::Fp32,
+        }),
+        scratch: folder.path().to_owned(),
+    };
+    let of = |load: &Load, precision| Document::of(load, precision, Extensions::default());
+    let file = folder.path().join("own.onnx");
+    assert_eq!(own_file(&load, Precision::Fp32), Some(file.as_path()));
+    assert_eq!(of(&load, Precision::Fp32), Ok(Document::File(file)));
+    let refused = |got: Result<Document, Outcome>| {
+        let outcome = got.unwrap_err();
+        assert_eq!(outcome.kind, OutcomeKind::Unsupported);
+        assert!(outcome.reason.contains("run as it is"), "{outcome:?}");
+    };
+    refused(of(&load, Precision::Fp16));
+    let unrolled = ("recurrent".to_owned(), "unrolled".to_owned());
+    load.cell.factors = BTreeMap::from([unrolled]);
+    refused(of(&load, Precision::Fp32));
+}
+
+/// Small files ask for much: whatever they say, reading them stays within a few gigabytes. Beyond them an
+/// allocation fails, and ends the test.
+#[test]
+fn what_a_small_file_says_costs_no_more_than_a_bounded_memory() {
+    let held = |status: &str| -> u64 {
+        let line = status.lines().find(|line| line.starts_with("VmSize"));
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+            .unwrap()
+    };
+    let now = held(&std::fs::read_to_string("/proc/self/status").unwrap()) << 10;
+    let (_, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
+    // Threads of other tests have their arenas of 64 MiB each.
+    setrlimit(Resource::RLIMIT_AS, (now + (3 << 30)).min(hard), hard).unwrap();
+    let sizes = prop::sample::select(vec![1_i64 << 12, 1 << 15, 1 << 20, 1 << 24, 1 << 31, -1, 0]);
+    let strategy = (prop::collection::vec(hostile::node(), 1..12), sizes);
+    let mut runner = TestRunner::default();
+    let outcome = runner.run(&strategy, |(nodes, size)| {
+        let bytes = hostile::model(&nodes, size, &[1 << 20, 4]);
+        if let Ok(file) = File::from_bytes("hostile", &bytes) {
+            let dims = BTreeMap::new();
+            let _ = file.read(&dims).map(drop);
+            let _ = file.outline(&dims).map(drop);
+        }
+        Ok(())
+    });
+    outcome.unwrap();
+}
