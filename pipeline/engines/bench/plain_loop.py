@@ -142,7 +142,7 @@ def load(request):
 
 
 def main():
-    hello = {"protocol": 4, "engine": "python", "versions": {}, "worker": None, "variants": []}
+    hello = {"protocol": 5, "engine": "python", "versions": {}, "worker": None, "variants": []}
     say({"hello": hello})
     step = None
     for line in sys.stdin:

@@ -227,7 +227,7 @@ fn pads() -> impl Strategy<Value = [u64; 4]> {
 /// How many values an operator usually reads.
 fn usual_arity(op: &Op) -> usize {
     match op {
-        Op::Conv { .. } | Op::Add | Op::Mul | Op::MatMul => 2,
+        Op::Conv { .. } | Op::Add | Op::Mul | Op::Div | Op::MatMul => 2,
         Op::Linear | Op::Gemm | Op::Gather => 2,
         Op::LayerNormalization { .. } | Op::Attention { .. } => 3,
         Op::BatchNormalization { .. } | Op::Lstm { .. } | Op::Gru { .. } => 5,
@@ -284,6 +284,10 @@ fn op() -> impl Strategy<Value = Op> {
         float().prop_map(|ratio| Op::Dropout { ratio }),
         Just(Op::Add),
         Just(Op::Mul),
+        Just(Op::Div),
+        Just(Op::Sqrt),
+        Just(Op::HardSigmoid),
+        Just(Op::HardSwish),
         Just(Op::MatMul),
         Just(Op::Linear),
         Just(Op::Gemm),

@@ -320,6 +320,9 @@ fn operators_that_the_zoo_does_not_show_agree_with_the_reference() {
         ),
         one_op(Op::Softmax { axis: -2 }, &[("x", text)], &["x"]),
         one_op(Op::Mul, &[("a", text), ("b", &[5, 1])], &["a", "b"]),
+        one_op(Op::Div, &[("a", text), ("b", &[5, 1])], &["a", "b"]),
+        one_op(Op::HardSigmoid, &[("x", text)], &["x"]),
+        one_op(Op::HardSwish, &[("x", text)], &["x"]),
         one_op(Op::Dropout { ratio: 0.5 }, &[("x", text)], &["x"]),
         one_op(Op::Reshape { shape: vec![4, 20] }, &[("x", text)], &["x"]),
     ];

@@ -215,6 +215,10 @@ pub enum Op {
     },
     /// `1 / (1 + e^−x)`.
     Sigmoid,
+    /// `min(max(x/6 + ½, 0), 1)`: ONNX's with PyTorch's slope, which is not ONNX's default.
+    HardSigmoid,
+    /// `x · min(max(x/6 + ½, 0), 1)`.
+    HardSwish,
     /// `x · sigmoid(x)`; ONNX calls it Swish from opset 24 on.
     Silu,
     /// Hyperbolic tangent.
@@ -233,6 +237,10 @@ pub enum Op {
     Add,
     /// Elementwise product with broadcasting.
     Mul,
+    /// Elementwise quotient with broadcasting.
+    Div,
+    /// Square root.
+    Sqrt,
     /// Matrix product with broadcasting over leading axes.
     MatMul,
     /// `x · weightᵀ + bias`: inputs `x […, in]`, `weight [out, in]`, optional `bias [out]`.
@@ -356,12 +364,16 @@ impl Op {
             Self::Relu => "Relu",
             Self::Clip { .. } => "Clip",
             Self::Sigmoid => "Sigmoid",
+            Self::HardSigmoid => "HardSigmoid",
+            Self::HardSwish => "HardSwish",
             Self::Silu => "Silu",
             Self::Tanh => "Tanh",
             Self::Gelu { .. } => "Gelu",
             Self::Softmax { .. } => "Softmax",
             Self::Add => "Add",
             Self::Mul => "Mul",
+            Self::Div => "Div",
+            Self::Sqrt => "Sqrt",
             Self::MatMul => "MatMul",
             Self::Linear => "Linear",
             Self::Gemm => "Gemm",

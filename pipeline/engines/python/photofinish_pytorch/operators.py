@@ -60,6 +60,10 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
             return emit.call(functional.hardtanh, x, low, high)
         case ops.Sigmoid():
             return emit.call(torch.sigmoid, x)
+        case ops.HardSigmoid():
+            return emit.call(functional.hardsigmoid, x)
+        case ops.HardSwish():
+            return emit.call(functional.hardswish, x)
         case ops.Silu():
             return emit.call(functional.silu, x)
         case ops.Tanh():
@@ -72,6 +76,10 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
             return emit.call(operator.add, x, second)
         case ops.Mul():
             return emit.call(operator.mul, x, second)
+        case ops.Div():
+            return emit.call(operator.truediv, x, second)
+        case ops.Sqrt():
+            return emit.call(torch.sqrt, x)
         case ops.MatMul():
             return emit.call(torch.matmul, x, second)
         case ops.Linear():

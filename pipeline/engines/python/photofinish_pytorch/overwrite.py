@@ -33,6 +33,7 @@ _GRADIENT_READS_OUTPUT = (
     ops.Clip,
     ops.Sigmoid,
     ops.Tanh,
+    ops.Sqrt,
     ops.Softmax,
     ops.Attention,
     ops.LSTM,

@@ -48,8 +48,14 @@ def apply(low: Lowering, op: Op, operands: list[Value]) -> Value:
             return pointwise.same("tf.tanh", low, x)
         case ops.Clip():
             return pointwise.clip(low, op, x)
+        case ops.HardSigmoid():
+            return pointwise.hard_sigmoid(low, x)
+        case ops.HardSwish():
+            return pointwise.hard_swish(low, x)
         case ops.Silu():
             return pointwise.silu(low, x)
+        case ops.Sqrt():
+            return pointwise.same("tf.sqrt", low, x)
         case ops.Gelu():
             return pointwise.gelu(low, op, x)
         case ops.Dropout():
@@ -58,6 +64,8 @@ def apply(low: Lowering, op: Op, operands: list[Value]) -> Value:
             return pointwise.binary("tf.add", low, x, second)
         case ops.Mul():
             return pointwise.binary("tf.multiply", low, x, second)
+        case ops.Div():
+            return pointwise.binary("tf.divide", low, x, second)
         case ops.Flatten(axis):
             return moves.reshape(low, x, (*x.shape[:axis], math.prod(x.shape[axis:])))
         case ops.Reshape(shape):

@@ -24,6 +24,18 @@ def clip(low: Lowering, op: Clip, x: Value) -> Value:
     return Value(low.emit.call("tf.minimum", bounded, op.max), x.form)
 
 
+def hard_sigmoid(low: Lowering, x: Value) -> Value:
+    """`min(max(x/6 + ½, 0), 1)`, as `keras.activations.hard_sigmoid` composes it."""
+    bounded = low.emit.call("tf.nn.relu6", low.emit.call("tf.add", x.traced, 3.0))
+    return Value(low.emit.call("tf.divide", bounded, 6.0), x.form)
+
+
+def hard_swish(low: Lowering, x: Value) -> Value:
+    """`x · min(max(x/6 + ½, 0), 1)`."""
+    gate = hard_sigmoid(low, x)
+    return Value(low.emit.call("tf.multiply", x.traced, gate.traced), x.form)
+
+
 def silu(low: Lowering, x: Value) -> Value:
     """`x · sigmoid(x)`."""
     gate = low.emit.call("tf.sigmoid", x.traced)

@@ -155,6 +155,16 @@ class Sigmoid(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class HardSigmoid(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class HardSwish(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class Silu(Operator):
     pass
 
@@ -188,6 +198,16 @@ class Add(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Mul(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Div(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Sqrt(Operator):
     pass
 
 
@@ -297,12 +317,16 @@ Op = (
     | Relu
     | Clip
     | Sigmoid
+    | HardSigmoid
+    | HardSwish
     | Silu
     | Tanh
     | Gelu
     | Softmax
     | Add
     | Mul
+    | Div
+    | Sqrt
     | MatMul
     | Linear
     | Gemm

@@ -15,7 +15,7 @@ def arity(op: Op) -> range:
             return range(3, 4)
         case ops.LSTM() | ops.GRU():
             return range(5, 10)
-        case ops.Add() | ops.Mul() | ops.MatMul() | ops.Gather():
+        case ops.Add() | ops.Mul() | ops.Div() | ops.MatMul() | ops.Gather():
             return range(2, 3)
         case ops.Concat():
             return range(1, 1 << 30)

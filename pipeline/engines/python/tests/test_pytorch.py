@@ -196,6 +196,20 @@ class Operators(unittest.TestCase):
             x @ number("w", [5, 4]).T,
         )
 
+    def test_every_element_by_itself(self) -> None:
+        x = number("x", [2, 3]) * 1.0
+        gate = (x / 6.0 + 0.5).clamp(0.0, 1.0)
+        cases = [("HardSigmoid", gate), ("HardSwish", x * gate), ("Sigmoid", x.sigmoid())]
+        for op, expected in cases:
+            self.same(graph([value("x", [2, 3])], [], [node(op, ["x"], "y")]), expected)
+        # Roots are taken of what is positive.
+        nodes = [
+            node("Sigmoid", ["x"], "p"),
+            node("Sqrt", ["p"], "r"),
+            node("Div", ["x", "r"], "y"),
+        ]
+        self.same(graph([value("x", [2, 3])], [], nodes), x / x.sigmoid().sqrt())
+
     def test_shapes_and_tables(self) -> None:
         table = number("t", [3, 4])
         indices = fill.integers("i", Integers(3), (2, 5))

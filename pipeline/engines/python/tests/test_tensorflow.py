@@ -343,6 +343,8 @@ class Operators(unittest.TestCase):
             ("Sigmoid", 1.0 / (1.0 + np.exp(-x))),
             ("Tanh", np.tanh(x)),
             ("Silu", x / (1.0 + np.exp(-x))),
+            ("HardSigmoid", np.clip(x / 6.0 + 0.5, 0.0, 1.0)),
+            ("HardSwish", x * np.clip(x / 6.0 + 0.5, 0.0, 1.0)),
             ({"Clip": {"min": 0.0, "max": 6.0}}, np.clip(x, 0.0, 6.0)),
             ({"Clip": {"min": -0.25, "max": 0.5}}, np.clip(x, -0.25, 0.5)),
             ({"Gelu": {"approximate": "none"}}, x * (1.0 + bell(x / math.sqrt(2.0))) / 2.0),
@@ -352,6 +354,13 @@ class Operators(unittest.TestCase):
         for op, expected in cases:
             network = graph([value("x", [2, 3, 2, 2])], [], [node(op, ["x"], "y")])
             self.same(network, expected)
+        # Roots are taken of what is positive.
+        nodes = [
+            node("Sigmoid", ["x"], "p"),
+            node("Sqrt", ["p"], "r"),
+            node("Div", ["x", "r"], "y"),
+        ]
+        self.same(graph([value("x", [2, 3, 2, 2])], [], nodes), x * np.sqrt(1.0 + np.exp(-x)))
 
     def test_operands_of_fewer_axes_meet_an_image(self) -> None:
         x = number("x", [2, 3, 4, 5])

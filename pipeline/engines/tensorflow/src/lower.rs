@@ -186,12 +186,16 @@ impl Lowering<'_> {
             Op::Relu
             | Op::Clip { .. }
             | Op::Sigmoid
+            | Op::HardSigmoid
+            | Op::HardSwish
             | Op::Silu
             | Op::Tanh
+            | Op::Sqrt
             | Op::Gelu { .. }
             | Op::Dropout { .. } => self.pointwise(node),
             Op::Add => self.binary(node, "AddV2"),
             Op::Mul => self.binary(node, "Mul"),
+            Op::Div => self.binary(node, "RealDiv"),
             Op::Flatten { .. } | Op::Reshape { .. } | Op::Squeeze { .. } => self.reshape(node),
             Op::Transpose { perm } => self.transpose(node, perm),
             Op::Expand { .. } => self.expand(node),

@@ -139,6 +139,8 @@ fn pointwise_operators() {
             clip(-0.5, 1.5),
             clip(0.0, 6.0),
             Op::Sigmoid,
+            Op::HardSigmoid,
+            Op::HardSwish,
             Op::Silu,
             Op::Tanh,
             gelu(Approximation::None),
@@ -166,7 +168,13 @@ fn sums_and_products_broadcast() {
     ] {
         check(Op::Add, &[fed("x", x), held("y", y)]);
         check(Op::Mul, &[fed("x", x), held("y", y)]);
+        check(Op::Div, &[fed("x", x), held("y", y)]);
     }
+}
+
+#[test]
+fn roots_of_positive_numbers() {
+    check(Op::Sqrt, &[buffer("x", 12)]);
 }
 
 #[test]

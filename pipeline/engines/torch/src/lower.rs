@@ -128,7 +128,7 @@ const fn arity(op: &Op) -> (usize, usize) {
         Op::BatchNormalization { .. } => (5, 5),
         Op::LayerNormalization { .. } | Op::Attention { .. } => (3, 3),
         Op::Lstm { .. } | Op::Gru { .. } => (5, 9),
-        Op::Add | Op::Mul | Op::MatMul | Op::Gather => (2, 2),
+        Op::Add | Op::Mul | Op::Div | Op::MatMul | Op::Gather => (2, 2),
         Op::Concat { .. } => (1, usize::MAX),
         _ => (1, 1),
     }
@@ -181,6 +181,8 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
             max: f64::from(*max),
         },
         Op::Sigmoid => Kernel::Sigmoid,
+        Op::HardSigmoid => Kernel::HardSigmoid,
+        Op::HardSwish => Kernel::HardSwish,
         Op::Silu => Kernel::Silu,
         Op::Tanh => Kernel::Tanh,
         Op::Gelu { approximate } => Kernel::Gelu {
@@ -192,6 +194,8 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
         Op::Softmax { axis } => Kernel::Softmax { axis: *axis },
         Op::Add => Kernel::Add,
         Op::Mul => Kernel::Mul,
+        Op::Div => Kernel::Div,
+        Op::Sqrt => Kernel::Sqrt,
         Op::MatMul => Kernel::MatMul,
         Op::Linear => Kernel::Linear,
         Op::Gemm => {

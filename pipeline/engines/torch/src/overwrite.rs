@@ -86,12 +86,16 @@ const fn owns_its_memory(op: &Op) -> bool {
         | Op::Relu
         | Op::Clip { .. }
         | Op::Sigmoid
+        | Op::HardSigmoid
+        | Op::HardSwish
         | Op::Silu
         | Op::Tanh
         | Op::Gelu { .. }
         | Op::Softmax { .. }
         | Op::Add
         | Op::Mul
+        | Op::Div
+        | Op::Sqrt
         | Op::MatMul
         | Op::Linear
         | Op::Gemm
@@ -112,6 +116,7 @@ const fn gradient_reads_output(op: &Op) -> bool {
             | Op::Clip { .. }
             | Op::Sigmoid
             | Op::Tanh
+            | Op::Sqrt
             | Op::Softmax { .. }
             | Op::Attention { .. }
             | Op::Lstm { .. }

@@ -144,6 +144,22 @@ fn pointwise_operators() {
     check(Op::Sigmoid, &x(), |a| a[0].map(sigmoid));
     check(Op::Silu, &x(), |a| a[0].map(|x| x * sigmoid(x)));
     check(Op::Tanh, &x(), |a| a[0].map(f64::tanh));
+    let wide = Fill::Uniform {
+        low: -5.0,
+        high: 5.0,
+    };
+    let positive = Fill::Uniform {
+        low: 0.5,
+        high: 2.0,
+    };
+    let filled = |fill| {
+        let [x] = x();
+        [Operand { fill, ..x }]
+    };
+    let gate = |x: f64| (x / 6.0 + 0.5).clamp(0.0, 1.0);
+    check(Op::HardSigmoid, &filled(wide), |a| a[0].map(gate));
+    check(Op::HardSwish, &filled(wide), |a| a[0].map(|x| x * gate(x)));
+    check(Op::Sqrt, &filled(positive), |a| a[0].map(f64::sqrt));
     let gelu = |approximate| Op::Gelu { approximate };
     check(gelu(Approximation::None), &x(), |a| {
         a[0].map(|x| x * 0.5 * (1.0 + erf(x / 2_f64.sqrt())))
@@ -176,6 +192,9 @@ fn sums_and_products_broadcast() {
     });
     check(Op::Mul, &operands(), |a| {
         Array::from_fn(&[2, 3, 4], |index| a[0].at(index) * other(a, index))
+    });
+    check(Op::Div, &operands(), |a| {
+        Array::from_fn(&[2, 3, 4], |index| a[0].at(index) / other(a, index))
     });
 }
 

@@ -74,12 +74,13 @@ const SOFTMAX: u64 = 5;
 /// Operations for each element that an elementwise operator or a normalisation makes.
 const fn per_element(op: &Op) -> u64 {
     match op {
-        Op::Relu | Op::Add | Op::Mul | Op::Tanh => 1,
+        Op::Relu | Op::Add | Op::Mul | Op::Div | Op::Sqrt | Op::Tanh => 1,
         // Scale and shift: the statistics are folded into both.
         Op::Clip { .. } | Op::BatchNormalization { .. } => 2,
         // Negation, exponential, sum, quotient.
-        Op::Sigmoid => 4,
-        Op::Silu => 5,
+        // Scale, shift, two bounds.
+        Op::Sigmoid | Op::HardSigmoid => 4,
+        Op::Silu | Op::HardSwish => 5,
         // x·½·(1 + erf(x/√2)).
         Op::Gelu {
             approximate: Approximation::None,

@@ -50,13 +50,16 @@ const fn arity(op: &Op) -> (usize, usize) {
             let inputs = if bidirectional { 9 } else { 5 };
             (inputs, inputs)
         }
-        Op::Add | Op::Mul | Op::MatMul | Op::Gather => (2, 2),
+        Op::Add | Op::Mul | Op::Div | Op::MatMul | Op::Gather => (2, 2),
         Op::Concat { .. } => (1, usize::MAX),
         Op::Relu
         | Op::Clip { .. }
         | Op::Sigmoid
+        | Op::HardSigmoid
+        | Op::HardSwish
         | Op::Silu
         | Op::Tanh
+        | Op::Sqrt
         | Op::Gelu { .. }
         | Op::Softmax { .. }
         | Op::MaxPool { .. }
@@ -166,7 +169,7 @@ fn shape(op: &Op, inputs: &[&[u64]]) -> Result<Shape, String> {
                 ))
             }
         }
-        (Op::Add | Op::Mul, [a, b]) => broadcast(a, b),
+        (Op::Add | Op::Mul | Op::Div, [a, b]) => broadcast(a, b),
         (Op::MatMul, [a, b]) => matmul(a, b),
         (Op::Linear, [x, weight, bias @ ..]) => {
             let [out, width] = two(weight)?;

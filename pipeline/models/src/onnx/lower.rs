@@ -94,6 +94,7 @@ fn plain<'a>(
             });
             with_operands(made(name), bounds)
         }
+        Op::HardSigmoid => made(name).float("alpha", 1.0 / 6.0).float("beta", 0.5),
         &Op::Softmax { axis } => made(name).int("axis", axis),
         &Op::Gelu { approximate } => match approximate {
             Approximation::None => made(name),

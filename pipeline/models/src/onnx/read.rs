@@ -30,6 +30,7 @@ mod moves;
 mod open;
 mod outline;
 mod outputs;
+mod products;
 mod recurrent;
 mod shapes;
 mod tensor;

@@ -172,6 +172,11 @@ def sound():
     x = m.op("BatchNormalization", x, m.weight(8), m.weight(8), m.weight(8), m.held(np.full(8, 1.5, np.float32)), epsilon=1e-3)
     a, b = m.op("Split", m.op("Conv", x, m.weight(8, 4, 3, scale=0.3), group=2, auto_pad="SAME_UPPER"), m.constant([4, 4]), outputs=2, axis=1)
     x = m.op("Mul", m.op("Clip", a, m.constant(-1.0, np.float32), m.constant(1.5, np.float32)), m.op("Tanh", b))
+    # Hard forms of a sigmoid: ONNX's own, with its default slope, and as PyTorch's exporter spells them out.
+    x = m.op("Mul", x, m.op("HardSigmoid", x))
+    bent = m.op("Clip", m.op("Add", x, m.constant(3.0, np.float32)), m.constant(0.0, np.float32), m.constant(6.0, np.float32))
+    x = m.op("Add", x, m.op("Div", m.op("Mul", x, bent), m.constant(6.0, np.float32)))
+    x = m.op("HardSwish", x) if opset >= 14 else m.op("Mul", x, m.op("HardSigmoid", x, alpha=1 / 6, beta=0.5))
     x = m.op("Neg", m.mean(x, [2], keepdims=0))
     m.save("sound", [("wave", TensorProto.FLOAT, ["N", 2, 20])], x, ["N", 4])
 
@@ -189,6 +194,74 @@ def images():
     m.save("images", [("x", TensorProto.FLOAT, [2, 3, 11, 11])], x, [2, 4])
 
 
-for make in (vision, decoder, encoder, sound, images):
+def llama():
+    """What newer language models have: normalisation by the root of the mean square, positions as rotations
+    that are computed from frequencies, gated units, keys and values that heads share."""
+    m, width, heads, size = Model(), 16, 4, 4
+
+    def norm(x):
+        square = m.op("Pow", x, m.constant(2.0, np.float32))
+        root = m.op("Sqrt", m.op("Add", m.mean(square, [-1]), m.constant(1e-6, np.float32)))
+        return m.op("Mul", m.weight(width), m.op("Mul", x, m.op("Reciprocal", root)))
+
+    def halves(x):
+        size = {"num_outputs": 2} if opset >= 18 else {}
+        return m.op("Split", x, outputs=2, axis=3, **size)
+
+    def turned(x):
+        low, high = halves(x)
+        other = m.op("Concat", m.op("Neg", high), low, axis=3)
+        return m.op("Add", m.op("Mul", x, cosines), m.op("Mul", other, sines))
+
+    def apart(x, heads):
+        shape = m.op("Concat", m.dim("input_ids", 0), m.dim("input_ids", 1), m.constant([heads, size]), axis=0)
+        return m.op("Transpose", m.op("Reshape", x, shape), perm=[0, 2, 1, 3])
+
+    def shared(x):
+        """Each head twice."""
+        x = m.axes("Unsqueeze", x, [2])
+        sizes = m.op("Concat", m.dim("input_ids", 0), m.constant([2, 2]), m.dim("input_ids", 1), m.constant([size]), axis=0)
+        shape = m.op("Concat", m.dim("input_ids", 0), m.constant([heads]), m.dim("input_ids", 1), m.constant([size]), axis=0)
+        return m.op("Reshape", m.op("Expand", x, sizes), shape)
+
+    length = m.op("Squeeze", m.dim("input_ids", 1), m.constant([0]))
+    row = m.op("Cast", m.op("Range", m.constant(0), length, m.constant(1)), to=TensorProto.FLOAT)
+    frequencies = m.held(np.array([[1.0, 0.01]], np.float32))
+    angles = m.op("MatMul", m.axes("Unsqueeze", row, [1]), frequencies)
+    angles = m.op("Concat", angles, angles, axis=1)
+    cosines, sines = m.op("Cos", angles), m.op("Sin", angles)
+    # A mask with all but the lower triangle at the least number, its first column put there once more.
+    shape = m.op("Concat", m.dim("input_ids", 1), m.dim("input_ids", 1), axis=0)
+    least = numpy_helper.from_array(np.array([-3.4028234663852886e38], np.float32))
+    mask = m.op("ConstantOfShape", shape, value=least)
+    if opset >= 14:
+        mask = m.op("Trilu", mask, m.constant(1), upper=1)
+    else:
+        later = m.op("Less", m.axes("Unsqueeze", row, [1]), m.axes("Unsqueeze", row, [0]))
+        mask = m.op("Where", later, mask, m.constant(0.0, np.float32))
+    mask = m.op("ScatterND", mask, m.constant([[0, 0], [-1, 0]]), m.constant([0.0, 0.0], np.float32))
+    x = m.op("Gather", m.weight(40, width, scale=1.0), "input_ids")
+    for _ in range(2):
+        y = norm(x)
+        q = turned(apart(m.op("MatMul", y, m.weight(width, width, scale=0.25)), heads))
+        k, v = (apart(m.op("MatMul", y, m.weight(width, 8, scale=0.25)), 2) for _ in range(2))
+        k = m.op("Transpose", shared(turned(k)), perm=[0, 1, 3, 2])
+        scores = m.op("Add", m.op("Mul", m.op("MatMul", q, k), m.constant(0.5, np.float32)), mask)
+        mixed = m.op("Transpose", m.op("MatMul", m.op("Softmax", scores, axis=-1), shared(v)), perm=[0, 2, 1, 3])
+        joined = m.op("Reshape", mixed, m.op("Concat", m.dim("input_ids", 0), m.dim("input_ids", 1), m.constant([-1]), axis=0))
+        x = m.op("Add", x, m.op("MatMul", joined, m.weight(width, width, scale=0.25)))
+        y = norm(x)
+        gate = m.op("MatMul", y, m.weight(width, 24, scale=0.25))
+        gate = m.op("Mul", m.op("Mul", gate, m.op("Sigmoid", gate)), m.op("MatMul", y, m.weight(width, 24, scale=0.25)))
+        x = m.op("Add", x, m.op("MatMul", gate, m.weight(24, width, scale=0.2)))
+    # The mean of what is seen, as embeddings of sentences are made.
+    total = m.op("ReduceSum", norm(x), m.constant([1]), keepdims=0)
+    x = m.op("Div", total, m.op("Cast", m.dim("input_ids", 1), to=TensorProto.FLOAT))
+    squares = m.op("ReduceSum", m.op("Mul", x, x), m.constant([-1]), keepdims=1)
+    x = m.op("Div", x, m.op("Sqrt", squares))
+    m.save("llama", [("input_ids", TensorProto.INT64, ["batch", "sequence_length"])], x, ["batch", width])
+
+
+for make in (vision, decoder, encoder, sound, images, llama):
     make()
 json.dump(names, sys.stdout)

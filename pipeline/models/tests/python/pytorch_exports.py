@@ -90,6 +90,84 @@ class Focus(nn.Module):
         return self.conv(torch.cat([part for row in rows for part in (row[..., ::2], row[..., 1::2])], 1))
 
 
+class Rms(nn.Module):
+    """Normalisation by the root of the mean square, as Llama and T5 have it."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(width) + 0.5)
+
+    def forward(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+
+class Llama(nn.Module):
+    """A language model with rotations for positions, gated units, keys and values that heads share."""
+
+    def __init__(self, words=50, width=32, heads=4, shared=2, layers=2):
+        super().__init__()
+        self.words, self.heads, self.shared, self.size = nn.Embedding(words, width), heads, shared, width // heads
+        self.register_buffer("frequencies", 10000.0 ** (-torch.arange(0, self.size, 2).float() / self.size))
+        self.blocks = nn.ModuleList()
+        for _ in range(layers):
+            maps = {"q": width, "k": shared * self.size, "v": shared * self.size, "o": width, "gate": 48, "up": 48}
+            parts = {name: nn.Linear(width, out, bias=False) for name, out in maps.items()}
+            norms = {"norm": Rms(width), "second_norm": Rms(width)}
+            self.blocks.append(nn.ModuleDict(parts | norms | {"down": nn.Linear(48, width, bias=False)}))
+        self.norm = Rms(width)
+
+    def turned(self, x, angles):
+        low, high = x.chunk(2, -1)
+        return x * angles.cos() + torch.cat([-high, low], -1) * angles.sin()
+
+    def forward(self, ids):
+        batch, positions = ids.shape
+        row = torch.arange(positions, device=ids.device)
+        angles = (row[:, None].float() @ self.frequencies[None]).repeat(1, 2)
+        mask = torch.full((positions, positions), torch.finfo(torch.float32).min).triu(1)
+        x = self.words(ids)
+        for part in self.blocks:
+            y = part["norm"](x)
+            apart = lambda name, heads: part[name](y).view(batch, positions, heads, self.size).transpose(1, 2)
+            q, k = self.turned(apart("q", self.heads), angles), self.turned(apart("k", self.shared), angles)
+            often = lambda x: x[:, :, None].expand(-1, -1, self.heads // self.shared, -1, -1).flatten(1, 2)
+            scores = q @ often(k).transpose(2, 3) / self.size**0.5 + mask
+            mixed = (scores.softmax(-1) @ often(apart("v", self.shared))).transpose(1, 2)
+            x = x + part["o"](mixed.reshape(batch, positions, -1))
+            y = part["second_norm"](x)
+            x = x + part["down"](functional.silu(part["gate"](y)) * part["up"](y))
+        return self.norm(x) @ self.words.weight.T
+
+
+class T5(nn.Module):
+    """An encoder that tells distances apart by buckets, and nothing else of positions."""
+
+    def __init__(self, words=50, width=32, heads=4, buckets=8):
+        super().__init__()
+        self.words, self.heads, self.buckets = nn.Embedding(words, width), heads, buckets
+        self.bias = nn.Embedding(buckets, heads)
+        self.norm, self.second_norm, self.last = Rms(width), Rms(width), Rms(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+        self.up, self.down = nn.Linear(width, 64, bias=False), nn.Linear(64, width, bias=False)
+
+    def distances(self, positions):
+        row = torch.arange(positions)
+        apart = row[None] - row[:, None]
+        half, near = self.buckets // 2, self.buckets // 4
+        far = near + (torch.log(apart.abs().clamp(min=1).float() / near) / 3.0 * near).long()
+        far = torch.min(far, torch.full_like(far, half - 1))
+        return (apart > 0).long() * half + torch.where(apart.abs() < near, apart.abs(), far)
+
+    def forward(self, ids):
+        batch, positions = ids.shape
+        bias = self.bias(self.distances(positions)).permute(2, 0, 1)[None]
+        x = self.words(ids)
+        q, k, v = self.qkv(self.norm(x)).view(batch, positions, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = ((q @ k.transpose(2, 3) + bias).softmax(-1) @ v).transpose(1, 2)
+        x = x + self.out(mixed.reshape(batch, positions, -1))
+        return self.last(x + self.down(functional.relu(self.up(self.second_norm(x)))))
+
+
 def encoder():
     """Its attention has the batch written in by the older exporter."""
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, activation="gelu")
@@ -116,6 +194,10 @@ def densenet():
     return models.DenseNet(8, (2, 2, 2), 16, num_classes=10)
 
 
+def swin():
+    return models.SwinTransformer([4, 4], 16, [2, 2], [2, 4], [4, 4], num_classes=10)
+
+
 def vit():
     network = models.VisionTransformer(32, 8, 2, 4, 32, 64, num_classes=10)
     # Zeros, until it is trained.
@@ -128,6 +210,7 @@ FEW = {
     "vit": (vit, lambda: pixels(32)),
     "focus": (Focus, lambda: pixels(16)),
     "decoder": (Decoder, lambda: words(50)),
+    "llama": (Llama, lambda: words(50)),
     "lstm": (lambda: Tagger(nn.LSTM, num_layers=2, bidirectional=True), lambda: words(30)),
     "gru_states": (lambda: Classifier(nn.GRU), wave),
 }
@@ -142,6 +225,10 @@ MORE = {
     "regnet": (lambda: models.regnet_y_400mf(num_classes=10), pixels),
     "mnasnet": (lambda: models.mnasnet0_5(num_classes=10), pixels),
     "convnext": (convnext, pixels),
+    "mobilenet_v3": (lambda: models.mobilenet_v3_small(num_classes=10), pixels),
+    "efficientnet_v2": (lambda: models.efficientnet_v2_s(num_classes=10), pixels),
+    "swin": (swin, pixels),
+    "t5": (T5, lambda: words(50)),
     "encoder": (encoder, lambda: (words(30)[0], {})),
     "lstm_one": (lambda: Tagger(nn.LSTM), lambda: words(30)),
     "lstm_states": (lambda: Classifier(nn.LSTM), wave),

@@ -139,6 +139,10 @@ def apply(op, inputs, training):
             return np.clip(x, a["min"], a["max"])
         case "Sigmoid":
             return sigmoid(x)
+        case "HardSigmoid":
+            return np.clip(x / 6 + 0.5, 0, 1)
+        case "HardSwish":
+            return x * np.clip(x / 6 + 0.5, 0, 1)
         case "Silu":
             return x / (1 + np.exp(-x))
         case "Tanh":
@@ -153,6 +157,10 @@ def apply(op, inputs, training):
             return x + inputs[1]
         case "Mul":
             return x * inputs[1]
+        case "Div":
+            return x / inputs[1]
+        case "Sqrt":
+            return np.sqrt(x)
         case "MatMul":
             return x @ inputs[1]
         case "Linear":

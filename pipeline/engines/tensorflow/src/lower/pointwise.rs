@@ -32,6 +32,12 @@ impl Lowering<'_> {
                 builder.op("Minimum", &[&bounded, &high])?
             }
             Op::Sigmoid => builder.op("Sigmoid", &[x])?,
+            Op::HardSigmoid => self.hard_sigmoid(x)?,
+            Op::HardSwish => {
+                let gate = self.hard_sigmoid(x)?;
+                self.builder.op("Mul", &[x, &gate])?
+            }
+            Op::Sqrt => builder.op("Sqrt", &[x])?,
             Op::Silu => {
                 let gate = builder.op("Sigmoid", &[x])?;
                 builder.op("Mul", &[x, &gate])?
@@ -44,6 +50,15 @@ impl Lowering<'_> {
             _ => value.output.clone(),
         };
         Ok(Value { output, ..value })
+    }
+
+    /// As `keras.activations.hard_sigmoid` composes it.
+    fn hard_sigmoid(&mut self, x: &Output) -> Made<Output> {
+        let builder = &mut self.builder;
+        let (three, six) = (builder.scalar(3.0)?, builder.scalar(6.0)?);
+        let shifted = builder.op("AddV2", &[x, &three])?;
+        let bounded = builder.op("Relu6", &[&shifted])?;
+        builder.op("RealDiv", &[&bounded, &six])
     }
 
     /// As `tf.nn.gelu` composes it.

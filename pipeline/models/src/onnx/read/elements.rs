@@ -125,13 +125,38 @@ impl Import<'_> {
         Ok((Constant::floats(shape, chosen), vanishes))
     }
 
-    pub(super) fn mean(&mut self, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
+    /// `min(max(alpha·x + beta, 0), 1)`.
+    pub(super) fn hard_sigmoid(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
+        let alpha = here.attributes.float("alpha", 0.2);
+        let beta = here.attributes.float("beta", 0.5);
+        if (alpha - 1.0 / 6.0).abs() < 1e-6 && beta == 0.5 {
+            return self.op(here, Op::HardSigmoid, &[Some(x.clone())]);
+        }
+        let (alpha, beta) = (self.scalar(alpha), self.scalar(beta));
+        let operands = [Some(x.clone()), Some(Value::Known(alpha))];
+        let scaled = self.between(here, "scaled", Work::Op(Op::Mul), &operands)?;
+        let operands = [Some(scaled), Some(Value::Known(beta))];
+        let shifted = self.between(here, "shifted", Work::Op(Op::Add), &operands)?;
+        self.op(here, Op::Clip { min: 0.0, max: 1.0 }, &[Some(shifted)])
+    }
+
+    /// The mean or the sum over axes.
+    pub(super) fn reduce(
+        &mut self,
+        here: Here<'_>,
+        inputs: &[Option<Value>],
+    ) -> Result<(), String> {
         let x = first(inputs)?;
         let shape = self.shape_of(x)?;
+        let what = if here.node.op_type == "ReduceSum" {
+            "sum"
+        } else {
+            "mean"
+        };
         let axes = match (here.attributes.ints("axes"), inputs.get(1)) {
             (Some(axes), _) => axes.to_vec(),
             (None, Some(Some(Value::Known(axes)))) => self.budget.list(axes)?,
-            _ => return Err("takes the mean of all axes, or of computed ones".to_owned()),
+            _ => return Err(format!("takes the {what} of all axes, or of computed ones")),
         };
         let mut axes: Vec<usize> = axes
             .iter()
@@ -140,6 +165,9 @@ impl Import<'_> {
         axes.sort_unstable();
         let rank = shape.len();
         let keeps = here.attributes.int("keepdims", 1) != 0;
+        if what == "sum" {
+            return self.sum(here, x, &shape, &axes, keeps);
+        }
         let work = match axes.as_slice() {
             [2, 3] if rank == 4 => Work::Op(Op::GlobalAveragePool),
             [axis] if axis + 1 == rank => Work::Mean,
@@ -159,6 +187,34 @@ impl Import<'_> {
         }
         let made = self.between(here, "mean", work, &[Some(x.clone())])?;
         self.end_mean(here, made, &shape, &axes, keeps)
+    }
+
+    /// A product with a column, or from the left with a row, of ones.
+    fn sum(
+        &mut self,
+        here: Here<'_>,
+        x: &Value,
+        shape: &[u64],
+        axes: &[usize],
+        keeps: bool,
+    ) -> Result<(), String> {
+        let rank = shape.len();
+        let &[axis] = axes else {
+            return Err(format!("takes the sum of axes {axes:?} of {rank}"));
+        };
+        let size = shape.get(axis).copied().unwrap_or(1).max(1);
+        let ones = self.budget.filled(size, 1.0)?;
+        let (op, factors) = if axis + 1 == rank {
+            let column = Value::Known(Constant::floats(vec![size, 1], ones));
+            (Op::Gemm, [Some(x.clone()), Some(column)])
+        } else if axis + 2 == rank {
+            let row = Value::Known(Constant::floats(vec![1, size], ones));
+            (Op::MatMul, [Some(row), Some(x.clone())])
+        } else {
+            return Err(format!("takes the sum of axis {axis} of {rank}"));
+        };
+        let made = self.between(here, "sum", Work::Op(op), &factors)?;
+        self.end_mean(here, made, shape, axes, keeps)
     }
 
     fn end_mean(

@@ -27,7 +27,7 @@ impl Budget {
         }
     }
 
-    fn take(&mut self, elements: u64) -> Result<(), String> {
+    pub(super) fn take(&mut self, elements: u64) -> Result<(), String> {
         match self.left.checked_sub(elements) {
             Some(left) => {
                 self.left = left;
@@ -123,6 +123,8 @@ pub(super) fn fold(
         "ConstantOfShape" => fold.constant_of_shape()?,
         "Where" => fold.choose()?,
         "Trilu" => fold.trilu()?,
+        "MatMul" if fold.is_small_product() => fold.matmul()?,
+        "ScatterND" => fold.scatter()?,
         "Split" => return fold.split().map(Some),
         "CumSum" => fold.running_sum()?,
         "ReduceProd" | "ReduceSum" | "ReduceMax" | "ReduceMin" => fold.reduce(op)?,

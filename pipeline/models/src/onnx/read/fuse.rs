@@ -1,5 +1,5 @@
-//! What exporters take apart is put together again: layer normalisation, GELU, SiLU, and the bias of
-//! a product.
+//! What exporters take apart is put together again: layer normalisation, GELU, SiLU, the hard forms of
+//! a sigmoid, and the bias of a product.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,11 +87,16 @@ impl Look<'_, '_> {
     }
 
     fn product(&self, value: &str) -> Product {
+        self.product_within(value, DEEP)
+    }
+
+    /// A product, its factors taken apart so many times.
+    fn product_within(&self, value: &str, depth: usize) -> Product {
         let mut product = Product {
             factor: 1.0,
             of: Vec::new(),
         };
-        self.multiply(value, &mut product, DEEP);
+        self.multiply(value, &mut product, depth);
         product.of.sort_unstable();
         product
     }
@@ -124,31 +129,52 @@ impl Look<'_, '_> {
 
     /// What a value that ends in a product is, if it is an activation: the operator and its operand.
     fn activation(&self, value: &str) -> Option<(Op, String)> {
-        let Some([_, _]) = self.operands(value, &Work::Op(Op::Mul)) else {
+        let is_product = [Work::Op(Op::Mul), Work::Div].map(|work| self.operands(value, &work));
+        let Some([_, _]) = is_product.into_iter().flatten().next() else {
             return None;
         };
-        let product = self.product(value);
-        let [a, b] = product.of.as_slice() else {
+        // The operand may be a product itself, and the activation one of more factors.
+        let depths = [1, 2, DEEP].into_iter();
+        depths
+            .map(|depth| self.product_within(value, depth))
+            .find_map(|product| self.activation_of(&product))
+    }
+
+    fn activation_of(&self, product: &Product) -> Option<(Op, String)> {
+        let is = |factor| near(product.factor, factor);
+        let both = match product.of.as_slice() {
+            [gate] => {
+                let x = self.hard_gate(gate).filter(|_| is(1.0 / 6.0))?;
+                return Some((Op::HardSigmoid, x.to_owned()));
+            }
+            [a, b] => [(a, b), (b, a)],
+            _ => return None,
+        };
+        both.into_iter().find_map(|(x, gate)| {
+            let own = [x.clone()];
+            let gated = |op| self.operands(gate, &Work::Op(op)) == Some(own.as_slice());
+            let op = if is(1.0) && gated(Op::Sigmoid) {
+                Op::Silu
+            } else if (is(1.0) && gated(Op::HardSigmoid))
+                || (is(1.0 / 6.0) && self.hard_gate(gate) == Some(x.as_str()))
+            {
+                Op::HardSwish
+            } else {
+                let approximate = self.gelu_gate(x, gate).filter(|_| is(0.5))?;
+                Op::Gelu { approximate }
+            };
+            Some((op, x.clone()))
+        })
+    }
+
+    /// `x` of `min(max(x + 3, 0), 6)`.
+    fn hard_gate(&self, value: &str) -> Option<&str> {
+        let clip = Op::Clip { min: 0.0, max: 6.0 };
+        let [shifted] = self.operands(value, &Work::Op(clip))? else {
             return None;
         };
-        [(a, b), (b, a)]
-            .into_iter()
-            .find_map(|(x, gate)| {
-                if near(product.factor, 1.0)
-                    && self.operands(gate, &Work::Op(Op::Sigmoid))? == [x.clone()]
-                {
-                    return Some((Op::Silu, x.clone()));
-                }
-                None
-            })
-            .or_else(|| {
-                [(a, b), (b, a)].into_iter().find_map(|(x, gate)| {
-                    let approximate = self
-                        .gelu_gate(x, gate)
-                        .filter(|_| near(product.factor, 0.5))?;
-                    Some((Op::Gelu { approximate }, x.clone()))
-                })
-            })
+        let (x, three) = self.sum(shifted)?;
+        near(three, 3.0).then_some(x)
     }
 
     /// Whether a value is `1 + erf(x/√2)`, or `1 + tanh(√(2/π)·(x + 0.044715·x³))`.
@@ -386,17 +412,30 @@ fn elementary(import: &mut Import<'_>, step: Step) -> Result<Vec<Plain>, String>
                 ])
             }
         },
-        (Work::Div, [a, b]) => {
-            let inverse = derived(import, b, |number| 1.0 / number)?;
-            let inverse = inverse.ok_or("divides by what is computed")?;
-            one(Op::Mul, vec![a.clone(), inverse])
-        }
+        (Work::Div, [a, b]) => match derived(import, b, |number| 1.0 / number)? {
+            Some(inverse) => one(Op::Mul, vec![a.clone(), inverse]),
+            None => one(Op::Div, vec![a.clone(), b.clone()]),
+        },
+        (Work::Sqrt, [x]) => one(Op::Sqrt, vec![x.clone()]),
         (Work::Pow(2.0), [x]) => one(Op::Mul, vec![x.clone(), x.clone()]),
         (Work::Pow(3.0), [x]) => {
             let square = import.fresh(&format!("{output}.square"));
             Ok(vec![
                 (Op::Mul, vec![x.clone(), x.clone()], square.clone()),
                 (Op::Mul, vec![square, x.clone()], output),
+            ])
+        }
+        (Work::Pow(0.5), [x]) => one(Op::Sqrt, vec![x.clone()]),
+        (Work::Pow(power), [x]) if power == -0.5 || power == -1.0 => {
+            let one = Value::Known(import.scalar(1.0));
+            let one = import.operand(&one, Role::Constant)?;
+            if power == -1.0 {
+                return Ok(vec![(Op::Div, vec![one, x.clone()], output)]);
+            }
+            let root = import.fresh(&format!("{output}.root"));
+            Ok(vec![
+                (Op::Sqrt, vec![x.clone()], root.clone()),
+                (Op::Div, vec![one, root], output),
             ])
         }
         (Work::Pow(power), _) => Err(format!("raises to the power {power}")),
@@ -408,9 +447,7 @@ fn elementary(import: &mut Import<'_>, step: Step) -> Result<Vec<Plain>, String>
             let column = import.operand(&Value::Known(column), Role::Constant)?;
             one(Op::Gemm, vec![x.clone(), column])
         }
-        (Work::Sqrt | Work::Erf, _) => {
-            Err("the graph has no such operator outside of a normalisation or a GELU".to_owned())
-        }
+        (Work::Erf, _) => Err("the graph has no such operator outside of a GELU".to_owned()),
         _ => Err("reads another number of values".to_owned()),
     }
 }

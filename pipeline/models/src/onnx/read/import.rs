@@ -252,9 +252,11 @@ impl<'a> Import<'a> {
             "MatMul" => linear::matmul(self, here, inputs),
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Concat" | "Slice"
             | "Gather" | "Expand" | "Split" | "Pad" => moves::node(self, here, inputs),
-            "ReduceMean" => self.mean(here, inputs),
+            "ReduceMean" | "ReduceSum" => self.reduce(here, inputs),
             "Relu" => self.op(here, Op::Relu, inputs),
             "Sigmoid" => self.op(here, Op::Sigmoid, inputs),
+            "HardSigmoid" => self.hard_sigmoid(here, x),
+            "HardSwish" => self.op(here, Op::HardSwish, inputs),
             "Tanh" => self.op(here, Op::Tanh, inputs),
             "Add" => self.op(here, Op::Add, inputs),
             "Mul" => self.op(here, Op::Mul, inputs),
@@ -274,6 +276,10 @@ impl<'a> Import<'a> {
             "Sub" => self.work(here, Work::Sub, inputs),
             "Div" => self.work(here, Work::Div, inputs),
             "Sqrt" => self.work(here, Work::Sqrt, inputs),
+            "Reciprocal" => {
+                let one = Value::Known(self.scalar(1.0));
+                self.work(here, Work::Div, &[Some(one), Some(x.clone())])
+            }
             "Erf" => self.work(here, Work::Erf, inputs),
             "Pow" => {
                 let power = match inputs.get(1) {
