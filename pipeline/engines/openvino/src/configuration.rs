@@ -21,6 +21,8 @@ const FACTORS: [&str; 2] = [ATTENTION, RECURRENT];
 pub(crate) struct Configuration {
     /// Threads of one call.
     pub(crate) threads: u32,
+    /// What operators compute in, where they can: OpenVINO's `INFERENCE_PRECISION_HINT`.
+    pub(crate) arithmetic: &'static str,
     /// Whether attention is one operator, rather than composed.
     pub(crate) fuses_attention: bool,
 }
@@ -44,14 +46,19 @@ impl Configuration {
                 cell.device
             )));
         }
-        if cell.precision != Precision::Fp32 {
-            return Err(unsupported(format!(
-                "OpenVINO is not run in {} here; fp32 is",
-                cell.precision
-            )));
-        }
+        let arithmetic = match cell.precision {
+            Precision::Fp32 => "f32",
+            Precision::Bf16 => "bf16",
+            Precision::Fp16 => "f16",
+            other => {
+                return Err(unsupported(format!(
+                    "OpenVINO is not run in {other} here; fp32, bf16 and fp16 are"
+                )));
+            }
+        };
         Ok(Self {
             threads: worker::threads(cell)?,
+            arithmetic,
             fuses_attention: fuses_attention(&cell.factors)?,
         })
     }

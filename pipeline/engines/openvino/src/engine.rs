@@ -9,7 +9,7 @@ use std::{
 
 use models::onnx::{self, Document, Extensions};
 use openvino::Core;
-use schema::{Outcome, protocol::Load};
+use schema::{Outcome, Precision, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
 
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
     session::Inference,
     tensors,
 };
+
+/// What weights, inputs and outputs are in, whatever operators compute in.
+const STORED: Precision = Precision::Fp32;
 
 /// OpenVINO, before it has a network.
 #[derive(Debug, Default)]
@@ -83,7 +86,7 @@ impl Engine for OpenVino {
         let extensions = Extensions {
             multi_head_attention: configuration.fuses_attention,
         };
-        let document = Document::of(load, cell.precision, extensions)?;
+        let document = Document::of(load, STORED, extensions)?;
         let mut core = Core::new().map_err(|error| unavailable(error.to_string()))?;
         network::check_plugin(&core)?;
         let model = network::read(&mut core, &document, &load.graph)?;
@@ -92,10 +95,7 @@ impl Engine for OpenVino {
         let ready = Instant::now();
         let threads = network::threads(&compiled);
         let mut settings = network::settings(&compiled);
-        settings.extend(own_settings(
-            &configuration,
-            onnx::own_file(load, cell.precision),
-        ));
+        settings.extend(own_settings(&configuration, onnx::own_file(load, STORED)));
         let session = Inference::new(compiled, &load.graph, inputs)?;
         let report = LoadReport {
             fill_ns: nanoseconds(filled - start),
@@ -133,6 +133,7 @@ fn own_settings(
     };
     let own = [
         ("attention, where there is any", attention),
+        ("weights, inputs and outputs", "fp32"),
         ("inputs", "set once"),
         ("plugin", "CPU"),
     ];

@@ -91,15 +91,34 @@ pub(crate) fn compile(
     let threads = configuration.threads.to_string();
     let properties = [
         // Otherwise a CPU that has bf16 computes in bf16, unasked.
-        (RwPropertyKey::HintInferencePrecision, "f32"),
+        (
+            RwPropertyKey::HintInferencePrecision,
+            configuration.arithmetic,
+        ),
         (RwPropertyKey::HintPerformanceMode, "LATENCY"),
         (RwPropertyKey::InferenceNumThreads, threads.as_str()),
         (RwPropertyKey::NumStreams, "1"),
     ];
     core.set_properties(&DEVICE, properties)
         .map_err(|error| failed("properties", &error))?;
-    core.compile_model(model, DEVICE)
-        .map_err(|error| failed("compiling the model", &error))
+    let compiled = core
+        .compile_model(model, DEVICE)
+        .map_err(|error| failed("compiling the model", &error))?;
+    check_arithmetic(&compiled, configuration.arithmetic)?;
+    Ok(compiled)
+}
+
+/// Refuses to run under the name of one precision what OpenVINO computes in another: where the CPU has
+/// no such instructions, the hint is passed over.
+fn check_arithmetic(compiled: &CompiledModel, asked: &str) -> Result<(), Outcome> {
+    let key = RwPropertyKey::HintInferencePrecision;
+    let found = property(compiled, key).map_err(|error| failed("inference precision", &error))?;
+    if found == asked {
+        return Ok(());
+    }
+    Err(unsupported(format!(
+        "OpenVINO computes in {found} on this CPU, and {asked} was asked for"
+    )))
 }
 
 /// Checks that the CPU plugin is there.

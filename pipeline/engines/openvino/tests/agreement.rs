@@ -16,7 +16,8 @@ use models::rewrite::{ATTENTION, FUSED, RECURRENT, Rewriting, UNROLLED};
 use openvino_library::openvino;
 use outputs::{Array, cell, onnx_outputs, outputs, relative_l2};
 use photofinish_worker_openvino::OpenVino;
-use schema::Graph;
+use schema::{Graph, OutcomeKind, Precision, protocol::Load};
+use worker::Engine as _;
 use zoo::{agreements, small};
 
 fn openvino_outputs(graph: &Graph, factors: &[(&str, &str)]) -> Vec<Array> {
@@ -69,5 +70,44 @@ fn fused_attention_agrees() {
         let expected = onnx_outputs(&graph, library());
         let actual = openvino_outputs(&graph, &[(ATTENTION, FUSED)]);
         close(&actual, &expected, name);
+    }
+}
+
+/// What OpenVINO says it computes in is checked, so that a CPU without bf16 is not measured in fp32
+/// under its name; where it has bf16, the outputs show it.
+#[test]
+fn a_narrow_precision_is_computed_in_or_refused() {
+    let graph = small("resnet18");
+    let expected = onnx_outputs(&graph, library());
+    let narrow = [Precision::Bf16, Precision::Fp16];
+    for precision in narrow {
+        let mut cell = cell(&graph, "openvino", "cpu");
+        cell.precision = precision;
+        let load = Load {
+            cell,
+            graph: graph.clone(),
+            files: None,
+            scratch: std::env::temp_dir(),
+        };
+        match OpenVino::at(openvino()).load(&load) {
+            Ok((mut session, report)) => {
+                let word = match precision {
+                    Precision::Bf16 => "bf16",
+                    _ => "f16",
+                };
+                assert_eq!(report.settings["inference precision"], word);
+                let actual = outputs::arrays(&session.parity(1).unwrap().tensors);
+                let error = relative_l2(&actual[0], &expected[0]);
+                let roundoff = precision.unit_roundoff();
+                assert!(
+                    error > roundoff / 10.0 && error < 0.1,
+                    "{precision}: {error:e}"
+                );
+            }
+            Err(outcome) => {
+                assert_eq!(outcome.kind, OutcomeKind::Unsupported, "{outcome:?}");
+                assert!(outcome.reason.contains("on this CPU"), "{outcome:?}");
+            }
+        }
     }
 }
