@@ -14,16 +14,21 @@ pub(crate) const ENGINE: &str = "tensorflow";
 /// The factor that decides whether weights are constants of the graph.
 const WEIGHTS: &str = "weights";
 
+/// The factor that decides whether weights stay in fp32 while operators compute in bf16.
+const MIXED_PRECISION: &str = "mixed_precision";
+
 /// Every factor. That recurrent layers are spelt out is seen to in the graph that comes.
-const FACTORS: [&str; 2] = [RECURRENT, WEIGHTS];
+const FACTORS: [&str; 3] = [MIXED_PRECISION, RECURRENT, WEIGHTS];
 
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Configuration {
     /// What XLA compiles.
     pub(crate) compilation: Compilation,
-    /// Element type of weights and activations.
+    /// Element type of weights, inputs and outputs; of activations, too, unless precision is mixed.
     pub(crate) float: Float,
+    /// Whether TensorFlow has operators compute in bf16 where it thinks that safe.
+    pub(crate) mixes_precision: bool,
     /// Threads of one operator.
     pub(crate) threads: i32,
     /// Where the weights are.
@@ -81,9 +86,15 @@ impl Configuration {
             )));
         }
         let threads = worker::threads(cell)?;
+        let mixes_precision = mixes_precision(cell, compilation)?;
         Ok(Self {
             compilation,
-            float: float(cell.precision)?,
+            float: if mixes_precision {
+                Float::F32
+            } else {
+                float(cell.precision)?
+            },
+            mixes_precision,
             threads,
             weights: weights(cell)?,
             optimizer: optimizer(cell)?,
@@ -114,10 +125,44 @@ fn float(precision: Precision) -> Result<Float, Outcome> {
         Precision::Tf32 => Err(unsupported(
             "tf32 is an arithmetic of NVIDIA GPUs; the device is cpu",
         )),
-        Precision::Bf16 | Precision::Fp16 => Err(unsupported(format!(
+        Precision::Bf16 => Err(unsupported(format!(
+            "{ENGINE}/graph is run in bf16 by mixed precision alone: give `{MIXED_PRECISION}: on`"
+        ))),
+        Precision::Fp16 => Err(unsupported(format!(
             "{ENGINE} is not run in {precision} here"
         ))),
     }
+}
+
+/// Whether precision is mixed, which only a processor with bf16 can be asked for: elsewhere TensorFlow
+/// would go on in fp32.
+fn mixes_precision(cell: &Cell, compilation: Compilation) -> Result<bool, Outcome> {
+    match cell.factors.get(MIXED_PRECISION).map(String::as_str) {
+        None | Some("off") => return Ok(false),
+        Some("on") => {}
+        Some(other) => {
+            return Err(unsupported(format!(
+                "{MIXED_PRECISION} is `{other}`; known: `off`, `on`"
+            )));
+        }
+    }
+    if cell.precision != Precision::Bf16 {
+        return Err(unsupported(format!(
+            "mixed precision computes in bf16, and {} is asked for: give `precision: bf16`",
+            cell.precision
+        )));
+    }
+    if compilation != Compilation::None {
+        return Err(unsupported(
+            "precision is mixed by Grappler, before XLA sees the graph; `tensorflow/graph` is run so",
+        ));
+    }
+    if !std::arch::is_x86_feature_detected!("avx512bf16") {
+        return Err(unsupported(
+            "this processor has no instructions for bf16 (AVX512_BF16), and TensorFlow would compute in fp32",
+        ));
+    }
+    Ok(true)
 }
 
 fn weights(cell: &Cell) -> Result<Weights, Outcome> {
@@ -195,6 +240,32 @@ pub(crate) mod tests {
         assert_eq!(outcome.kind, OutcomeKind::Unsupported);
         cell.factors.insert(WEIGHTS.to_owned(), "thawed".to_owned());
         assert!(weights(&cell).unwrap_err().reason.contains("thawed"));
+    }
+
+    #[test]
+    fn precision_is_mixed_in_bf16_alone() {
+        let mut cell = cell();
+        let refused = |cell: &Cell| Configuration::of(cell).unwrap_err().reason;
+        cell.factors
+            .insert(MIXED_PRECISION.to_owned(), "on".to_owned());
+        assert!(refused(&cell).contains("give `precision: bf16`"));
+        cell.precision = Precision::Bf16;
+        match Configuration::of(&cell) {
+            Ok(configuration) => {
+                assert!(configuration.mixes_precision);
+                assert_eq!(configuration.float, Float::F32);
+            }
+            Err(outcome) => assert!(outcome.reason.contains("AVX512_BF16"), "{outcome:?}"),
+        }
+        cell.engine.variant = "xla".to_owned();
+        assert!(refused(&cell).contains("Grappler"));
+        cell.engine.variant = "graph".to_owned();
+        cell.factors
+            .insert(MIXED_PRECISION.to_owned(), "off".to_owned());
+        assert!(refused(&cell).contains("give `mixed_precision: on`"));
+        cell.factors
+            .insert(MIXED_PRECISION.to_owned(), "half".to_owned());
+        assert!(refused(&cell).contains("`half`"));
     }
 
     #[test]

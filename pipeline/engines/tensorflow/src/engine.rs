@@ -89,6 +89,11 @@ fn settings(configuration: &Configuration, weights: &str) -> BTreeMap<String, St
         Float::F32 => "float",
         Float::F64 => "double",
     };
+    let element = if configuration.mixes_precision {
+        "float; operators in bfloat16 where Grappler thinks that safe"
+    } else {
+        element
+    };
     let xla = match configuration.compilation {
         Compilation::None => "off",
         Compilation::Whole => "the whole step, compiled in the first",

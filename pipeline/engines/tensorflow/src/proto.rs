@@ -5,6 +5,9 @@ use prost::Message;
 
 use crate::configuration::{Compilation, Configuration};
 
+/// `RewriterConfig.Toggle`.
+const ON: i32 = 1;
+
 /// `OptimizerOptions.GlobalJitLevel`.
 const JIT_OFF: i32 = -1;
 const JIT_ON: i32 = 2;
@@ -25,6 +28,14 @@ struct ConfigProto {
 struct GraphOptions {
     #[prost(message, optional, tag = "3")]
     optimizer_options: Option<OptimizerOptions>,
+    #[prost(message, optional, tag = "10")]
+    rewrite_options: Option<RewriterConfig>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RewriterConfig {
+    #[prost(int32, tag = "31")]
+    auto_mixed_precision_onednn_bfloat16: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -46,6 +57,9 @@ pub(crate) fn session(configuration: &Configuration) -> Vec<u8> {
             optimizer_options: Some(OptimizerOptions {
                 global_jit_level: if clusters { JIT_ON } else { JIT_OFF },
                 cpu_global_jit: clusters,
+            }),
+            rewrite_options: configuration.mixes_precision.then_some(RewriterConfig {
+                auto_mixed_precision_onednn_bfloat16: ON,
             }),
         }),
     }
@@ -84,5 +98,25 @@ mod tests {
         off.push(1);
         assert_eq!(encoded("graph"), off);
         assert_eq!(encoded("xla"), off);
+    }
+
+    #[test]
+    fn mixed_precision_is_a_switch_of_the_rewriter() {
+        let mut configuration = Configuration::of(&cell()).unwrap();
+        let plain = session(&configuration);
+        configuration.mixes_precision = true;
+        let mixed = session(&configuration);
+        // Behind what was there, which is as long as its length says.
+        let options = plain
+            .iter()
+            .rposition(|&byte| byte == (10 << 3 | 2))
+            .unwrap();
+        assert_eq!(mixed[..=options], plain[..=options]);
+        assert_eq!(mixed[options + 1], plain[options + 1] + 5);
+        let tail = [10 << 3 | 2, 3, 0xf8, 0x01, 1];
+        assert_eq!(
+            mixed[options + 2..],
+            [&plain[options + 2..], &tail].concat()
+        );
     }
 }

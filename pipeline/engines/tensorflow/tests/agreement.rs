@@ -11,7 +11,7 @@ mod zoo;
 use common::{onnx_outputs, outputs, relative_l2};
 use library::library;
 use models::rewrite::{RECURRENT, Rewriting, UNROLLED};
-use schema::Precision;
+use schema::{OutcomeKind, Precision};
 use zoo::{agreements, small};
 
 fn agree(name: &str) {
@@ -36,4 +36,29 @@ fn agree(name: &str) {
 agreements! { agree:
     resnet18 resnet50 resnet152 vgg16 mobilenet_v2 efficientnet_b4 inception_v3 vit_b16
     bert_tiny bert_base distilbert_base gpt2 transformer_base lstm_lm deepspeech2
+}
+
+/// Where the processor has bf16, the outputs show that it was used; elsewhere the cell is refused, and
+/// not computed in fp32 under another name.
+#[test]
+fn mixed_precision_computes_in_bf16_or_is_refused() {
+    let graph = small("resnet18");
+    let expected = onnx_outputs(&graph, library());
+    let mut cell = common::cell(&graph, Precision::Bf16, None);
+    let on = ("mixed_precision".to_owned(), "on".to_owned());
+    cell.factors.extend([on]);
+    match common::load(&graph, cell) {
+        Ok((mut session, report)) => {
+            session.step().unwrap();
+            let actual = common::arrays(&session.parity(1).unwrap().tensors);
+            let error = relative_l2(&actual[0], &expected[0]);
+            let roundoff = Precision::Bf16.unit_roundoff();
+            assert!(error > roundoff / 10.0 && error < 0.1, "{error:e}");
+            assert!(report.settings["element type"].contains("bfloat16"));
+        }
+        Err(outcome) => {
+            assert_eq!(outcome.kind, OutcomeKind::Unsupported, "{outcome:?}");
+            assert!(outcome.reason.contains("AVX512_BF16"), "{outcome:?}");
+        }
+    }
 }
