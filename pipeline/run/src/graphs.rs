@@ -165,7 +165,7 @@ fn from_file(
         graph: reading.graph,
         files: Some(ModelFiles {
             weights: weights.to_owned(),
-            onnx,
+            onnx: Some(onnx),
             precision: file.precision(),
         }),
     })

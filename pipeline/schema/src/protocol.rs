@@ -97,23 +97,26 @@ pub struct Load {
     pub cell: Cell,
     /// The network.
     pub graph: Graph,
-    /// What a model of the user's comes with; a network of the zoo needs no file, and the message
-    /// then lacks the field.
+    /// What a model of the user's comes with, or a network whose numbers were computed beforehand.
+    /// Other networks of the zoo need no file, and the message then lacks the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<ModelFiles>,
     /// A folder of the worker's own for temporary files; it exists and is empty.
     pub scratch: PathBuf,
 }
 
-/// The files of a model that the user brought. They are there to be read, and by the supervisor's
-/// word alone: no manifest and no graph names a path to a worker.
+/// The files of a model that the user brought, or whose numbers were computed beforehand. They are
+/// there to be read, and by the supervisor's word alone: no manifest and no graph names a path to a
+/// worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelFiles {
     /// The numbers of the parameters whose fill is `stored`.
     pub weights: PathBuf,
-    /// The user's file as it is, for engines that read ONNX themselves.
-    pub onnx: PathBuf,
+    /// The user's file as it is, for engines that read ONNX themselves; absent where there is none,
+    /// or where the graph is no longer that of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub onnx: Option<PathBuf>,
     /// What floats are in that file: a cell of another precision takes the graph.
     pub precision: Precision,
 }

@@ -114,9 +114,9 @@ fn float(precision: Precision) -> Result<Float, Outcome> {
         Precision::Tf32 => Err(unsupported(
             "tf32 is an arithmetic of NVIDIA GPUs; the device is cpu",
         )),
-        Precision::Bf16 | Precision::Fp16 => Err(unsupported(format!(
-            "{ENGINE} is not run in {precision} here"
-        ))),
+        Precision::Bf16 | Precision::Fp16 | Precision::Int8Dynamic | Precision::Int8Static => Err(
+            unsupported(format!("{ENGINE} is not run in {precision} here")),
+        ),
     }
 }
 

@@ -91,7 +91,7 @@ pub fn own_file(load: &Load, precision: Precision) -> Option<&Path> {
     let form = load.cell.factors.get(rewrite::RECURRENT);
     let is_as_it_is =
         files.precision == precision && form.is_none_or(|form| form != rewrite::UNROLLED);
-    is_as_it_is.then_some(files.onnx.as_path())
+    files.onnx.as_deref().filter(|_| is_as_it_is)
 }
 
 /// Writes `graph` as ONNX: in memory, or to `scratch` where it is too large for one message.
@@ -132,7 +132,8 @@ fn weight_bytes(graph: &Graph, precision: Precision) -> u64 {
         ElementType::Int64 => 8,
         ElementType::Float => match precision {
             Precision::Fp64 => 8,
-            Precision::Fp32 | Precision::Tf32 => 4,
+            // What is left in floats, and at most that much for what is not.
+            Precision::Fp32 | Precision::Tf32 | Precision::Int8Dynamic | Precision::Int8Static => 4,
             Precision::Bf16 | Precision::Fp16 => 2,
         },
     };
