@@ -1,5 +1,6 @@
 //! Quantised networks before ONNX Runtime, whose kernels for integers must compute what numpy
-//! computes on the same grids, and beside its own quantiser.
+//! computes on the same grids, and beside its own quantiser. The long form (`PHOTOFINISH_TEST_FULL`)
+//! has more networks.
 
 mod support;
 
@@ -21,6 +22,11 @@ use support::{
     python,
 };
 use tempfile::TempDir;
+
+/// Whether the long form is asked for.
+fn is_full() -> bool {
+    std::env::var_os("PHOTOFINISH_TEST_FULL").is_some()
+}
 
 /// The network as ONNX Runtime's cells have it.
 fn network(name: &str, batch: u64) -> Graph {
@@ -106,15 +112,21 @@ fn count(operators: &BTreeMap<String, u64>, wanted: &[&str]) -> u64 {
 
 #[test]
 fn onnx_runtime_computes_on_the_grids_that_the_graph_says() {
-    for (name, form) in [
+    // A transformer in the symmetric form is for TensorRT alone: ONNX Runtime gets lost among its own
+    // rewritings there (a zero point without a sign for integers with one).
+    let mut forms = vec![
         ("resnet18", Form::Asymmetric),
-        ("resnet18", Form::Symmetric),
-        ("resnet18", Form::Dynamic),
-        ("mobilenet_v2", Form::Asymmetric),
         ("bert_tiny", Form::Asymmetric),
-        ("bert_tiny", Form::Symmetric),
         ("bert_tiny", Form::Dynamic),
-    ] {
+    ];
+    if is_full() {
+        forms.extend([
+            ("resnet18", Form::Symmetric),
+            ("resnet18", Form::Dynamic),
+            ("mobilenet_v2", Form::Asymmetric),
+        ]);
+    }
+    for (name, form) in forms {
         let quantised = Quantised::of(&network(name, 2), form);
         let file = quantised.save("quantised.onnx");
         let recipe = quantised.folder.path().join("recipe.py");
@@ -131,7 +143,11 @@ fn onnx_runtime_computes_on_the_grids_that_the_graph_says() {
 
 #[test]
 fn convolutions_are_as_near_as_those_of_onnx_runtime_s_own_quantiser() {
-    for (name, convolutions) in [("resnet18", 20), ("mobilenet_v2", 52)] {
+    let mut networks = vec![("resnet18", 20)];
+    if is_full() {
+        networks.push(("mobilenet_v2", 52));
+    }
+    for (name, convolutions) in networks {
         let graph = network(name, 2);
         let [ours, dynamic, own, own_dynamic] = beside_its_own(&graph);
         assert!(
@@ -173,15 +189,10 @@ fn transformers_are_as_near_as_those_of_onnx_runtime_s_own_quantiser() {
 
 #[test]
 fn all_products_are_on_grids() {
-    let mut names = vec!["resnet18", "mobilenet_v2", "efficientnet_b4", "bert_tiny"];
-    if std::env::var_os("PHOTOFINISH_TEST_FULL").is_some() {
-        names.extend([
-            "inception_v3",
-            "vit_b16",
-            "gpt2",
-            "transformer_base",
-            "lstm_lm",
-        ]);
+    let mut names = vec!["mobilenet_v2", "bert_tiny"];
+    if is_full() {
+        names.extend(["resnet18", "efficientnet_b4", "inception_v3", "vit_b16"]);
+        names.extend(["gpt2", "transformer_base", "lstm_lm"]);
     }
     for name in names {
         let mut graph = network(name, 1);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use schema::{
-    Cell, Digest, Outcome, OutcomeKind,
+    Cell, Digest, Outcome, OutcomeKind, plan,
     protocol::{
         Hello, Load, Loaded, Measure, Memory, Parity, ParityOutputs, Reply, Request, Samples,
         WarmUp, WarmUpDone,
@@ -16,11 +16,7 @@ use schema::{
 };
 use worker::host::{Ended, Host, Limits};
 
-use crate::{
-    clock::nanoseconds,
-    context::{Context, Setting},
-    graphs::Prepared,
-};
+use crate::{clock::nanoseconds, context::Context, graphs::Prepared};
 
 /// How long a worker may take to leave.
 const LEAVE: Duration = Duration::from_secs(5);
@@ -42,7 +38,7 @@ impl Worker {
     /// its surroundings is done to no other.
     pub(crate) fn start(
         context: &Context<'_>,
-        setting: &Setting<'_>,
+        measure: &plan::Measure,
         cell: &Cell,
         memory_bytes: Option<u64>,
         folder: &Path,
@@ -61,7 +57,7 @@ impl Worker {
         Ok(Self {
             host: Host::start(&command, &limits, context.interrupt)?,
             began,
-            left: Duration::from_nanos(setting.header.measure.timeout_ns),
+            left: Duration::from_nanos(measure.timeout_ns),
             scratch,
             built_from: context.workers.built_from(&cell.engine),
         })

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use models::{quantise, rewrite};
 use schema::{
-    Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, Outcome, OutcomeKind, Precision,
-    Strategy,
+    Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, ModelSource, Outcome, OutcomeKind,
+    Precision, Strategy,
     record::{Parity, Reference},
 };
 
@@ -85,7 +86,9 @@ fn judge_cell(
     let own_file = match setting.graphs.get(cell) {
         Ok(Prepared {
             files: Some(files), ..
-        }) => Some(on_own_file(context, cell, files.precision)),
+        }) if cell.model.source == ModelSource::Onnx => {
+            Some(on_own_file(context, cell, files.precision))
+        }
         _ => None,
     };
     for witness in [&reference, &eager] {
@@ -195,8 +198,10 @@ fn on_own_file(context: &Context<'_>, cell: &Cell, precision: Precision) -> Cell
         engine: "onnxruntime".to_owned(),
         variant: "cpu".to_owned(),
     };
+    let mut factors = context.workers.factors(&engine);
+    factors.retain(|factor, _| quantise::concerns(factor, precision));
     Cell {
-        factors: context.workers.factors(&engine),
+        factors,
         engine,
         precision,
         device: Device::Cpu,
@@ -216,22 +221,37 @@ fn exact(context: &Context<'_>, setting: &Setting<'_>, cell: &Cell) -> Cell {
         .iter()
         .map(|planned| planned.cell.threads)
         .max();
-    Cell {
+    let plain = Cell {
         precision: Precision::Fp64,
         device: Device::Cpu,
         threads: threads.unwrap_or(cell.threads),
-        ..eager(context, cell)
-    }
+        ..cell.clone()
+    };
+    eager(context, &plain)
 }
 
-/// PyTorch eager at the cell's precision on the cell's device, every switch at its default.
-fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
+/// PyTorch eager at the cell's precision on the cell's device, every switch at its default. A
+/// network that is quantised is the cell's own, in the same form and on the same grids: what is
+/// computed in integers there is simulated in floats here.
+pub(crate) fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
     let engine = EngineVariant {
         engine: "pytorch".to_owned(),
         variant: "eager".to_owned(),
     };
     let mut factors = context.workers.factors(&engine);
     factors.retain(|factor, _| models::zoo::is_concerned(&cell.model.name, factor));
+    if cell.precision.is_int8() {
+        for factor in [
+            rewrite::ATTENTION,
+            rewrite::RECURRENT,
+            quantise::CALIBRATION,
+        ] {
+            match cell.factors.get(factor) {
+                Some(value) => drop(factors.insert(factor.to_owned(), value.clone())),
+                None => drop(factors.remove(factor)),
+            }
+        }
+    }
     Cell {
         factors,
         engine,
@@ -244,6 +264,6 @@ fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
 }
 
 /// For example `pytorch/eager fp64 on cpu`.
-fn name(cell: &Cell) -> String {
+pub(crate) fn name(cell: &Cell) -> String {
     format!("{} {} on {}", cell.engine, cell.precision, cell.device)
 }

@@ -6,6 +6,7 @@ import torch
 
 from photofinish_worker import ask
 from photofinish_worker.messages import Cell, Mode, Optimizer, Precision
+from photofinish_worker.outcome import unsupported
 
 ENGINE = "pytorch"
 EAGER = "python-eager"

@@ -125,7 +125,7 @@ class ModelFiles:
     weights: str
     """The numbers of the parameters whose fill is `Stored`."""
     onnx: str | None
-    """The user's file as it is; absent where there is none, or the graph is no longer the file's."""
+    """The user's file as it is; absent where the graph is not, or no longer, that of a file."""
     precision: Precision
     """What floats are in that file."""
 

@@ -65,11 +65,12 @@ fn kind(cell: &Cell) -> Result<Kind, Outcome> {
     match cell.precision {
         Precision::Fp64 => Ok(Kind::Double),
         Precision::Fp32 => Ok(Kind::Float),
-        // A simulation, for parity alone: grids in floats.
+        // A simulation, for parity alone: grids in floats, and in double precision, since sums of
+        // integers are exact.
         Precision::Int8Dynamic | Precision::Int8Static if cell.mode == Mode::Training => {
             Err(unsupported(format!("{} is for inference", cell.precision)))
         }
-        Precision::Int8Dynamic | Precision::Int8Static => Ok(Kind::Float),
+        Precision::Int8Dynamic | Precision::Int8Static => Ok(Kind::Double),
         Precision::Bf16 => Ok(Kind::BFloat16),
         Precision::Fp16 => Ok(Kind::Half),
         Precision::Tf32 if cell.device.is_cpu() => Err(unsupported(
