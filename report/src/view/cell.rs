@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schema::tables::{CellRow, JobTable, LaunchRow, Speed};
+use schema::{
+    Precision,
+    tables::{CellRow, JobTable, LaunchRow, Speed},
+};
 use serde::Serialize;
 
 use super::{
@@ -100,6 +103,8 @@ struct ParityView {
     passed: bool,
     facts: Vec<Fact>,
     losses: Vec<[String; 3]>,
+    /// Whether the network is on grids of integers, which random weights say little about.
+    is_int8: bool,
 }
 
 /// Where the cell was measured.
@@ -173,7 +178,10 @@ impl CellPage {
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
             memory: configuration::memory(row),
-            parity: row.parity.as_ref().map(parity),
+            parity: row
+                .parity
+                .as_ref()
+                .map(|found| parity(found, row.cell.precision)),
             configuration: configuration::resolved(row),
             settings: configuration::reported(row),
             versions: row
@@ -358,7 +366,7 @@ fn phases(row: &CellRow) -> Vec<Phase> {
         .collect()
 }
 
-fn parity(parity: &schema::record::Parity) -> ParityView {
+fn parity(parity: &schema::record::Parity, precision: Precision) -> ParityView {
     let losses = parity
         .losses
         .iter()
@@ -385,6 +393,12 @@ fn parity(parity: &schema::record::Parity) -> ParityView {
         ),
         fact("Tensor", &parity.tensor),
     ];
+    if let Some(top1) = parity.top1 {
+        facts.push(fact(
+            "Top-1 agreement with the reference",
+            words::top1(top1),
+        ));
+    }
     if !parity.losses.is_empty() {
         facts.push(fact("Tensors and losses judged", parity.judged.to_string()));
     }
@@ -399,6 +413,7 @@ fn parity(parity: &schema::record::Parity) -> ParityView {
         passed: parity.worst_share <= 1.0,
         facts,
         losses: losses.collect(),
+        is_int8: precision.is_int8(),
     }
 }
 
