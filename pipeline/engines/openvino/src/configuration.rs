@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use models::rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT};
+use models::{
+    quantise::{self, CALIBRATION},
+    rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT},
+};
 use schema::{Cell, Device, Mode, Outcome, Precision};
 
 use crate::failure::unsupported;
@@ -13,8 +16,9 @@ pub(crate) const ENGINE: &str = "openvino";
 /// The variant of this worker.
 pub(crate) const VARIANT: &str = "cpu";
 
-/// Every factor. Whether recurrent layers are spelt out is decided in the graph that comes.
-const FACTORS: [&str; 2] = [ATTENTION, RECURRENT];
+/// Every factor. Whether recurrent layers are spelt out, and on which grids, is decided in the graph
+/// that comes.
+const FACTORS: [&str; 3] = [ATTENTION, CALIBRATION, RECURRENT];
 
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,12 +48,13 @@ impl Configuration {
                 cell.device
             )));
         }
-        if cell.precision != Precision::Fp32 {
+        if !matches!(cell.precision, Precision::Fp32 | Precision::Int8Static) {
             return Err(unsupported(format!(
-                "OpenVINO is not run in {} here; fp32 is",
+                "OpenVINO is not run in {} here; fp32 and int8-static are",
                 cell.precision
             )));
         }
+        quantise::check(cell).map_err(unsupported)?;
         Ok(Self {
             threads: worker::threads(cell)?,
             fuses_attention: fuses_attention(&cell.factors)?,

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use models::onnx::{self, Document, Extensions};
+use models::{
+    onnx::{self, Document, Extensions},
+    quantise,
+};
 use openvino::Core;
 use schema::{Outcome, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
@@ -96,6 +99,7 @@ impl Engine for OpenVino {
             &configuration,
             onnx::own_file(load, cell.precision),
         ));
+        settings.extend(quantise::settings(cell, &load.graph));
         let session = Inference::new(compiled, &load.graph, inputs)?;
         let report = LoadReport {
             fill_ns: nanoseconds(filled - start),
