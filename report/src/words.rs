@@ -2,6 +2,7 @@
 
 use schema::{
     Boundary, Measure, OutcomeKind,
+    record::Top1,
     tables::{Judgement, Verdict},
 };
 use serde::Serialize;
@@ -36,6 +37,13 @@ pub(crate) fn value(axis: &str, value: &str) -> String {
         "true" | "false" | "on" | "off" | "none" | "auto" | "default" => format!("{axis} {value}"),
         _ => value.to_owned(),
     }
+}
+
+/// How many rows choose as the reference's.
+pub(crate) fn top1(top1: Top1) -> String {
+    let rows = if top1.rows == 1 { "row" } else { "rows" };
+    let (agreeing, all) = (units::count(top1.agreeing), units::count(top1.rows));
+    format!("{agreeing} of {all} {rows}")
 }
 
 /// A word with the class and the icon that go with it.

@@ -3,7 +3,7 @@
 mod fixture;
 mod support;
 
-use schema::{Mode, OutcomeKind, Tables, tables::CellRow};
+use schema::{Mode, OutcomeKind, Precision, Tables, record::Top1, tables::CellRow};
 
 use fixture::realistic;
 use support::folder::Site;
@@ -127,6 +127,42 @@ fn an_error_that_nothing_vouches_for_is_no_agreement() {
     let site = Site::of(&tables).page("parity.html");
     assert!(site.contains("parity unverified"), "{site}");
     assert!(site.contains("The outputs of 0 of 3 cells agree"), "{site}");
+}
+
+#[test]
+fn in_integers_rows_are_counted_and_random_weights_are_told_of() {
+    let mut tables = three();
+    tables.cells.truncate(1);
+    let note = "what trained weights would lose";
+    assert!(!Site::of(&tables).page("parity.html").contains(note));
+    let row = &mut tables.cells[0];
+    row.cell.precision = Precision::Int8Static;
+    let parity = row.parity.as_mut().expect("a cell with an error");
+    parity.top1 = Some(Top1 {
+        agreeing: 7,
+        rows: 8,
+    });
+    let (job, id) = (row.job.clone(), row.id.clone());
+    let site = Site::of(&tables);
+    for page in [
+        "parity.html".to_owned(),
+        format!("jobs/{job}.html"),
+        format!("cells/{job}/{id}.html"),
+    ] {
+        let text = site.page(&page);
+        assert!(text.contains("7 of 8 rows"), "{page}: {text}");
+        assert!(
+            page.starts_with("jobs") || text.contains(note),
+            "{page}: {text}"
+        );
+    }
+    let row = &mut tables.cells[0];
+    let parity = row.parity.as_mut().expect("a cell with an error");
+    parity.top1 = Some(Top1 {
+        agreeing: 1,
+        rows: 1,
+    });
+    assert!(entry(&tables).contains("1 of 1 row<"));
 }
 
 #[test]

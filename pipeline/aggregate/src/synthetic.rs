@@ -369,6 +369,7 @@ fn parity() -> Parity {
         unjudged: 0,
         losses: Vec::new(),
         reference_losses: Vec::new(),
+        top1: None,
     }
 }
 

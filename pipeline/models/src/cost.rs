@@ -216,6 +216,7 @@ impl<'a> Sizes<'a> {
             Precision::Fp64 => 8,
             Precision::Fp32 | Precision::Tf32 => 4,
             Precision::Bf16 | Precision::Fp16 => 2,
+            Precision::Int8Dynamic | Precision::Int8Static => 1,
         };
         let bytes = types.iter().map(|value| {
             let element_bytes = match value.element {

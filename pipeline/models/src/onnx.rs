@@ -8,11 +8,13 @@
 //! A linear map of a matrix is `Gemm`; of anything else `MatMul`, the weight transposed where it
 //! lies as `[out, in]`, and `Add`. A table that is also the weight of such a product is written both
 //! ways, as exporters that fold constants do. The parameters of a recurrent layer are written in
-//! ONNX's order, joined, under names of their own.
+//! ONNX's order, joined, under names of their own. What is on a grid of integers is written as
+//! integers.
 
 mod document;
 mod lower;
 mod proto;
+mod quantised;
 mod read;
 mod recurrent;
 mod weights;
@@ -33,6 +35,7 @@ pub use document::{Document, OPSET, own_file};
 pub use read::{File, Outline, ReadError, Reading};
 
 use proto::{DataType, GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use quantised::OnGrid;
 use weights::Weights;
 
 /// The opsets that can be written.
@@ -132,6 +135,12 @@ struct Writer<'a> {
     masks: BTreeMap<u64, String>,
     /// Constant operands by their integers.
     integers: BTreeMap<Vec<u64>, String>,
+    /// Values on grids that are written when they are read.
+    on_grid: BTreeMap<&'a str, OnGrid<'a>>,
+    /// The names of those of them that were written as floats, and whether transposed.
+    dequantised: BTreeMap<(&'a str, bool), String>,
+    /// Weights that were written as integers alone, and whether transposed.
+    integer_weights: BTreeMap<(&'a str, bool), String>,
 }
 
 impl<'a> Writer<'a> {
@@ -154,12 +163,18 @@ impl<'a> Writer<'a> {
             aliases: BTreeMap::new(),
             masks: BTreeMap::new(),
             integers: BTreeMap::new(),
+            on_grid: BTreeMap::new(),
+            dequantised: BTreeMap::new(),
+            integer_weights: BTreeMap::new(),
         })
     }
 
     /// The name by which ONNX knows a value of the graph; writes it down if it is a weight.
     fn read(&mut self, name: &'a str) -> String {
         let name = self.aliases.get(name).copied().unwrap_or(name);
+        if let Some(name) = quantised::floats(self, name) {
+            return name;
+        }
         self.weights.used(name);
         name.to_owned()
     }

@@ -10,7 +10,7 @@
 
 mod attention;
 mod recurrent;
-mod sheet;
+pub(crate) mod sheet;
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use std::{
     rc::Rc,
 };
 
-use models::rewrite;
+use models::{quantise, rewrite};
 use schema::{
     Boundary, Cell, Device, EngineVariant, HostLanguage, Mode, Model, Optimizer, Outcome,
     OutcomeKind, Precision, Strategy, VariantDescription, manifest::OptimizerChoice,
@@ -141,6 +141,9 @@ fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
             AxisKind::Factor if rewrite::is_about_operators(&axis.name) => {
                 ("a model whose engine has it, too,", "factor")
             }
+            AxisKind::Factor if axis.name == quantise::CALIBRATION => {
+                ("an engine in precision `int8-static`", "factor")
+            }
             AxisKind::Factor => ("an engine", "factor"),
             _ => continue,
         };
@@ -220,11 +223,12 @@ impl Draft {
             optimizer: shared.optimizer,
             factors: BTreeMap::new(),
         };
-        // The model and the engine first: they decide which other axes apply.
+        // The model, the engine and the precision first: they decide which other axes apply.
         for (axis, index) in axes.iter().zip(point) {
             match axis.values.get(*index as usize) {
                 Some((_, Typed::Model(model))) => draft.model.clone_from(model),
                 Some((_, Typed::Engine(engine))) => draft.engine.clone_from(engine),
+                Some((_, Typed::Precision(precision))) => draft.precision = *precision,
                 _ => {}
             }
         }
@@ -234,7 +238,7 @@ impl Draft {
                 AxisKind::Dimension => draft.model.has_dimension(&axis.name),
                 AxisKind::Factor => {
                     variant.is_some_and(|variant| variant.factors.contains_key(&axis.name))
-                        && draft.model.is_concerned(&axis.name)
+                        && draft.is_concerned(&axis.name)
                 }
                 _ => true,
             };
@@ -245,7 +249,7 @@ impl Draft {
             }
         }
         for (factor, description) in variant.into_iter().flat_map(|variant| &variant.factors) {
-            let is_concerned = draft.model.is_concerned(factor);
+            let is_concerned = draft.is_concerned(factor);
             if let Some(default) = description.values.first().filter(|_| is_concerned) {
                 draft
                     .factors
@@ -254,6 +258,11 @@ impl Draft {
             }
         }
         draft
+    }
+
+    /// Whether a factor has a part in the model at the precision.
+    fn is_concerned(&self, factor: &str) -> bool {
+        self.model.is_concerned(factor) && quantise::concerns(factor, self.precision)
     }
 
     fn set(&mut self, axis: &str, value: &Typed) {

@@ -41,6 +41,7 @@ fn rates(cell: &Cell, machine: &Fingerprint) -> Rates {
             // Without instructions for it, arithmetic in half precision converts back and forth.
             let scale = match cell.precision {
                 Precision::Fp64 => 0.5,
+                Precision::Int8Static => 2.0,
                 _ if half && !has("amx_bf16") => 0.25,
                 _ => 1.0,
             };
@@ -65,6 +66,7 @@ const fn width(precision: Precision) -> u64 {
         Precision::Fp64 => 8,
         Precision::Fp32 | Precision::Tf32 => 4,
         Precision::Bf16 | Precision::Fp16 => 2,
+        Precision::Int8Dynamic | Precision::Int8Static => 1,
     }
 }
 

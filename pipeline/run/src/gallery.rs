@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Cell, CellId, Outcome, OutcomeKind, protocol};
+use schema::{Cell, CellId, Outcome, OutcomeKind, plan, protocol};
 use tempfile::TempDir;
 
 use crate::{
     Event, Phase,
     context::{Context, Setting},
     error::Stop,
+    graphs::{Graphs, Prepared},
     launch::Worker,
     tensors::Outputs,
 };
@@ -27,8 +28,8 @@ pub(crate) struct Gallery {
 }
 
 /// Outputs, and the folder of the launch that wrote them; removed together.
-struct Exhibit {
-    outputs: Outputs,
+pub(crate) struct Exhibit {
+    pub(crate) outputs: Outputs,
     _folder: TempDir,
 }
 
@@ -80,47 +81,85 @@ impl Gallery {
         setting: &Setting<'_>,
         cell: &Cell,
     ) -> Result<Result<Exhibit, Outcome>, Stop> {
-        context.check_interrupt()?;
-        context.tell(&Event::Launch {
-            cell,
-            phase: Phase::Parity,
-        });
-        let memory_bytes = setting.header.measure.memory_limit_bytes.or_else(|| {
-            let available = telemetry::load().available_memory_bytes / 10 * 9;
-            (available > 0).then_some(available)
-        });
-        let folder = context.store.scratch()?;
-        let mut worker = match Worker::start(context, setting, cell, memory_bytes, folder.path()) {
-            Ok(worker) => worker,
+        let network = match setting.graphs.get(cell) {
+            Ok(network) => network,
             Err(outcome) => return fail(context, cell, outcome, "").map(Err),
         };
-        let path = folder.path().join("outputs");
-        let request = protocol::Parity {
-            path: path.clone(),
-            steps: STEPS,
-        };
-        let answer = outputs(&mut worker, setting, cell, request);
-        // What a worker does after its answer is judged when it is measured.
-        let ended = match &answer {
-            Ok(_) => worker.leave(),
-            Err(_) => worker.kill(),
-        };
-        self.logs.insert(cell.id(), ended.log.clone());
-        context.check_interrupt()?;
-        let outputs = answer.and_then(|answer| {
-            Outputs::new(path, answer.tensors, answer.losses).map_err(|reason| {
-                let reason = format!("its outputs cannot be read: {reason}");
-                Outcome::new(OutcomeKind::Crashed, reason)
-            })
-        });
-        match outputs {
-            Ok(outputs) => Ok(Ok(Exhibit {
-                outputs,
-                _folder: folder,
-            })),
-            Err(outcome) => fail(context, cell, outcome, &ended.log).map(Err),
+        let measure = &setting.header.measure;
+        let launched = launch(
+            context,
+            measure,
+            cell,
+            (network, setting.graphs),
+            Phase::Parity,
+        )?;
+        if let Some(log) = launched.log {
+            self.logs.insert(cell.id(), log);
         }
+        Ok(launched.exhibit)
     }
+}
+
+/// What a launch for outputs came to.
+pub(crate) struct Launched {
+    pub(crate) exhibit: Result<Exhibit, Outcome>,
+    /// None where no worker could be started.
+    log: Option<String>,
+}
+
+/// Launches a cell on a network for the outputs alone.
+pub(crate) fn launch(
+    context: &mut Context<'_>,
+    measure: &plan::Measure,
+    cell: &Cell,
+    (network, graphs): (&Prepared, &Graphs),
+    phase: Phase,
+) -> Result<Launched, Stop> {
+    context.check_interrupt()?;
+    context.tell(&Event::Launch { cell, phase });
+    let memory_bytes = measure.memory_limit_bytes.or_else(|| {
+        let available = telemetry::load().available_memory_bytes / 10 * 9;
+        (available > 0).then_some(available)
+    });
+    let folder = context.store.scratch()?;
+    let mut worker = match Worker::start(context, measure, cell, memory_bytes, folder.path()) {
+        Ok(worker) => worker,
+        Err(outcome) => {
+            return Ok(Launched {
+                exhibit: Err(fail(context, cell, outcome, "")?),
+                log: None,
+            });
+        }
+    };
+    let path = folder.path().join("outputs");
+    let request = protocol::Parity {
+        path: path.clone(),
+        steps: STEPS,
+    };
+    let answer = outputs(&mut worker, cell, (network, graphs), request);
+    // What a worker does after its answer is judged when it is measured.
+    let ended = match &answer {
+        Ok(_) => worker.leave(),
+        Err(_) => worker.kill(),
+    };
+    context.check_interrupt()?;
+    let outputs = answer.and_then(|answer| {
+        Outputs::new(path, answer.tensors, answer.losses).map_err(|reason| {
+            let reason = format!("its outputs cannot be read: {reason}");
+            Outcome::new(OutcomeKind::Crashed, reason)
+        })
+    });
+    let exhibit = match outputs {
+        Ok(outputs) => Ok(Exhibit {
+            outputs,
+            _folder: folder,
+        }),
+        Err(outcome) => Err(fail(context, cell, outcome, &ended.log)?),
+    };
+    Ok(Launched {
+        exhibit,
+        log: Some(ended.log),
+    })
 }
 
 fn fail(
@@ -140,11 +179,11 @@ fn fail(
 
 fn outputs(
     worker: &mut Worker,
-    setting: &Setting<'_>,
     cell: &Cell,
+    (network, graphs): (&Prepared, &Graphs),
     request: protocol::Parity,
 ) -> Result<protocol::ParityOutputs, Outcome> {
     worker.hello(cell)?;
-    worker.load(cell, setting.graphs)?;
+    worker.load(cell, network, graphs)?;
     worker.parity(request)
 }

@@ -5,11 +5,12 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{BufWriter, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use models::{
     onnx,
+    quantise::{Form, calibrate::Method},
     rewrite::{self, Rewriting},
 };
 use schema::{
@@ -21,14 +22,32 @@ use tempfile::TempDir;
 
 use crate::{context::Context, error::Stop};
 
-/// A network at its sizes, and what is spelt out of it.
-type Key = (Digest, Rewriting);
+/// A network at its sizes, what is spelt out of it, and how it is quantised.
+type Key = (Digest, Rewriting, Option<Quantisation>);
+
+/// How a network is quantised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Quantisation {
+    pub(crate) form: Form,
+    pub(crate) method: Method,
+}
+
+impl Quantisation {
+    /// What a cell asks for; `None` where it is not one of integers.
+    pub(crate) fn asked_by(cell: &Cell) -> Option<Self> {
+        Form::of(cell).map(|form| Self {
+            form,
+            method: Method::asked_by(&cell.factors),
+        })
+    }
+}
 
 /// The graphs of a heat's cells, and the files that were made of them, which are removed with them.
 pub(crate) struct Graphs {
     prepared: BTreeMap<Key, Result<Prepared, Outcome>>,
-    /// What was written as ONNX, by precision.
-    onnx: RefCell<BTreeMap<(Key, Precision), Result<ModelFiles, Outcome>>>,
+    /// What was written as ONNX, by what was written and in which precision.
+    onnx: RefCell<BTreeMap<(Digest, Precision), Result<ModelFiles, Outcome>>>,
+    /// What is put down for workers; removed in the end.
     folder: Option<TempDir>,
 }
 
@@ -44,9 +63,13 @@ impl Graphs {
         manifests: &[ManifestSource],
         cells: &[PlannedCell],
     ) -> Result<Self, Stop> {
-        let has_file = |planned: &PlannedCell| planned.cell.model.source == ModelSource::Onnx;
-        let takes_onnx = |planned: &PlannedCell| context.workers.takes_onnx(&planned.cell.engine);
-        let folder = match cells.iter().any(|it| has_file(it) || takes_onnx(it)) {
+        let has_file = |planned: &PlannedCell| {
+            let cell = &planned.cell;
+            cell.model.source == ModelSource::Onnx
+                || cell.precision.is_int8()
+                || context.workers.takes_onnx(&cell.engine)
+        };
+        let folder = match cells.iter().any(has_file) {
             true => Some(context.store.scratch()?),
             false => None,
         };
@@ -62,9 +85,33 @@ impl Graphs {
         })
     }
 
+    /// The network of a cell before it is quantised, where that is still to be done, and a name for
+    /// the file of what that makes.
+    pub(crate) fn unquantised(&self, cell: &Cell) -> Option<(&Prepared, PathBuf)> {
+        Quantisation::asked_by(cell)?;
+        if self.prepared.contains_key(&key(cell)) {
+            return None;
+        }
+        let floats = (network(cell), asked(cell), None);
+        let network = self.prepared.get(&floats)?.as_ref().ok()?;
+        let name = format!("quantised-{}", self.prepared.len());
+        Some((network, self.folder.as_ref()?.path().join(name)))
+    }
+
+    /// Keeps the network of a cell as it was quantised, or why it was not.
+    pub(crate) fn keep(&mut self, cell: &Cell, made: Result<Prepared, Outcome>) {
+        self.prepared.insert(key(cell), made);
+    }
+
     /// The network of a cell, or of the reference for a cell.
     pub(crate) fn get(&self, cell: &Cell) -> Result<&Prepared, Outcome> {
-        match self.prepared.get(&(network(cell), asked(cell))) {
+        let floats = (network(cell), asked(cell), None);
+        let found = self.prepared.get(&key(cell));
+        match found.or_else(|| self.prepared.get(&floats)) {
+            Some(Ok(_)) if found.is_none() => Err(Outcome::new(
+                OutcomeKind::Unsupported,
+                "the heat has the model in floats alone",
+            )),
             Some(Ok(prepared)) => Ok(prepared),
             Some(Err(outcome)) => Err(outcome.clone()),
             None => Err(Outcome::new(
@@ -78,10 +125,10 @@ impl Graphs {
     /// it is asked for the first time, which is before anything is measured.
     pub(crate) fn onnx(&self, load: &Load) -> Result<ModelFiles, Outcome> {
         let mut written = self.onnx.borrow_mut();
-        let key = (network(&load.cell), asked(&load.cell));
+        let network = Digest::of_value(&(&load.graph, &load.files));
         let number = written.len();
         let files = written
-            .entry((key, load.cell.precision))
+            .entry((network, load.cell.precision))
             .or_insert_with(|| self.write(load, number));
         files.clone()
     }
@@ -106,7 +153,7 @@ fn prepare(
     let mut prepared = BTreeMap::new();
     for PlannedCell { cell, .. } in cells {
         // The reference runs the network as the model has it.
-        let own = (network(cell), Rewriting::default());
+        let own = (network(cell), Rewriting::default(), None);
         if !prepared.contains_key(&own) {
             let made = match (cell.model.source, folder) {
                 (ModelSource::Onnx, Some(folder)) => {
@@ -118,7 +165,7 @@ fn prepare(
             prepared.insert(own, made);
         }
         let rewriting = asked(cell);
-        let asked = (own.0, rewriting);
+        let asked = (own.0, rewriting, None);
         if !prepared.contains_key(&asked)
             && let Some(own) = prepared.get(&own)
         {
@@ -132,6 +179,10 @@ fn prepare(
 
 fn network(cell: &Cell) -> Digest {
     Digest::of_value(&(&cell.model, &cell.dims, cell.mode))
+}
+
+fn key(cell: &Cell) -> Key {
+    (network(cell), asked(cell), Quantisation::asked_by(cell))
 }
 
 /// What is spelt out for a cell. The reader of users' files makes no attention that could be,
@@ -201,7 +252,7 @@ fn from_file(
         graph,
         files: Some(ModelFiles {
             weights: weights.to_owned(),
-            onnx,
+            onnx: Some(onnx),
             precision: file.precision(),
         }),
     })
@@ -329,7 +380,7 @@ mod tests {
         let cells = std::slice::from_ref(&planned);
         let prepared = prepare(&[manifest], cells, Some(scratch.path()));
         let get = |rewriting| {
-            let key = (network(&planned.cell), rewriting);
+            let key = (network(&planned.cell), rewriting, None);
             prepared.get(&key).unwrap().as_ref().unwrap()
         };
         let [own, long] = [Rewriting::default(), asked(&planned.cell)].map(get);

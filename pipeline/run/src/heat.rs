@@ -10,7 +10,7 @@ use schema::{
 use store::{Fresh, Journal, now};
 
 use crate::{
-    Event, block,
+    Event, block, calibration,
     context::{Context, Setting},
     error::Stop,
     estimate::Estimate,
@@ -51,11 +51,7 @@ pub(crate) fn measure(
 ) -> Result<Sealed, Stop> {
     let mut journal = open(context, assignment)?;
     let header = journal.header().clone();
-    let graphs = Graphs::of(context, assignment.manifests, &header.cells)?;
-    let setting = Setting {
-        header: &header,
-        graphs: &graphs,
-    };
+    let mut graphs = Graphs::of(context, assignment.manifests, &header.cells)?;
     let pace = Pace::new(&journal, assignment, estimate);
     context.tell(&Event::HeatStarted {
         group: &header.group,
@@ -65,6 +61,11 @@ pub(crate) fn measure(
         blocks: header.measure.blocks,
         left: pace.left(&journal),
     });
+    calibration::quantise(context, &header, &mut graphs)?;
+    let setting = Setting {
+        header: &header,
+        graphs: &graphs,
+    };
     let reference = match journal.reference() {
         Some(reference) => reference.clone(),
         None => {

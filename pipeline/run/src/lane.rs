@@ -96,7 +96,13 @@ impl<'a> Lane<'a> {
             phase: Phase::Start,
         });
         let folder = context.store.scratch()?;
-        let started = Worker::start(context, setting, cell, memory_bytes, folder.path());
+        let started = Worker::start(
+            context,
+            &setting.header.measure,
+            cell,
+            memory_bytes,
+            folder.path(),
+        );
         self.folder = Some(folder);
         match started {
             Ok(worker) => self.worker = Some(worker),
@@ -111,7 +117,8 @@ impl<'a> Lane<'a> {
             cell,
             phase: Phase::Load,
         });
-        let load = |worker: &mut Worker| worker.load(cell, setting.graphs);
+        let network = setting.graphs.get(cell);
+        let load = |worker: &mut Worker| worker.load(cell, network?, setting.graphs);
         let Some(loaded) = self.attempt(context, load)? else {
             return Ok(());
         };

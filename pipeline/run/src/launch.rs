@@ -8,7 +8,7 @@ use std::{
 };
 
 use schema::{
-    Cell, Digest, Outcome, OutcomeKind,
+    Cell, Digest, Outcome, OutcomeKind, plan,
     protocol::{
         Hello, Load, Loaded, Measure, Memory, Parity, ParityOutputs, Reply, Request, Samples,
         WarmUp, WarmUpDone,
@@ -18,8 +18,8 @@ use worker::host::{Ended, Host, Limits};
 
 use crate::{
     clock::nanoseconds,
-    context::{Context, Setting},
-    graphs::Graphs,
+    context::Context,
+    graphs::{Graphs, Prepared},
 };
 
 /// How long a worker may take to leave.
@@ -44,7 +44,7 @@ impl Worker {
     /// its surroundings is done to no other.
     pub(crate) fn start(
         context: &Context<'_>,
-        setting: &Setting<'_>,
+        measure: &plan::Measure,
         cell: &Cell,
         memory_bytes: Option<u64>,
         folder: &Path,
@@ -63,7 +63,7 @@ impl Worker {
         Ok(Self {
             host: Host::start(&command, &limits, context.interrupt)?,
             began,
-            left: Duration::from_nanos(setting.header.measure.timeout_ns),
+            left: Duration::from_nanos(measure.timeout_ns),
             scratch,
             built_from: context.workers.built_from(&cell.engine),
             takes_onnx: context.workers.takes_onnx(&cell.engine),
@@ -95,8 +95,13 @@ impl Worker {
         Ok((hello, start_ns))
     }
 
-    pub(crate) fn load(&mut self, cell: &Cell, graphs: &Graphs) -> Result<Loaded, Outcome> {
-        let network = graphs.get(cell)?;
+    /// Has it load a network. An engine that is given ONNX finds it in a file, which `graphs` keeps.
+    pub(crate) fn load(
+        &mut self,
+        cell: &Cell,
+        network: &Prepared,
+        graphs: &Graphs,
+    ) -> Result<Loaded, Outcome> {
         let mut load = Load {
             cell: cell.clone(),
             graph: network.graph.clone(),

@@ -1,7 +1,8 @@
 //! Plan to run records: takes the heats of a plan in order, measures those that the store lacks,
 //! and survives whatever a worker does.
 //!
-//! A heat is measured so: first parity, once; then blocks. In each block
+//! A heat is measured so: first calibration of what is quantised and parity, once; then blocks. In
+//! each block
 //! every cell is launched afresh, in random order, warmed up and stopped; then its rounds are
 //! interleaved with those of the others; then it leaves. A block is kept as soon as it is complete,
 //! so that an interrupted heat loses at most the block in flight. A worker that fails costs its
@@ -10,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod calibration;
 mod canary;
 mod clock;
 mod context;
@@ -28,6 +30,7 @@ mod reference;
 mod sweep;
 mod tally;
 mod tensors;
+mod top1;
 mod workers;
 
 /// Version of the procedure by which a heat is measured: what is warmed up, discarded, interleaved

@@ -101,6 +101,8 @@ pub enum Phase {
     Start,
     /// It builds the network.
     Load,
+    /// It runs for the ranges of its values, from which grids of integers are made.
+    Calibration,
     /// It runs for its outputs, to be compared.
     Parity,
     /// It runs until the step time is steady.

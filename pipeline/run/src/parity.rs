@@ -2,11 +2,18 @@
 
 use schema::{Outcome, OutcomeKind, Precision, record::Parity};
 
-use crate::tensors::{self, Distance, Flaw, Growth, Outputs};
+use crate::{
+    tensors::{self, Distance, Flaw, Growth, Outputs},
+    top1,
+};
 
 /// A cell may be this much further from the reference than PyTorch eager at the same precision. A
 /// wrong graph or a silent loss of precision is off by hundreds.
 const ALLOWANCE: f64 = 10.0;
+
+/// In 8-bit integers eager simulates the very network on the same grids: what an engine computes is
+/// off by what the grids are, and beyond that by what falls on the other side of a step.
+const INT8_ALLOWANCE: f64 = 2.0;
 
 /// No bound is above this, whatever the precision: outputs that have nothing to do with the
 /// reference's are off by about 1.
@@ -98,9 +105,16 @@ pub(crate) fn judge(
         let reason = "rounding alone moves all its gradients and updates too far".to_owned();
         return unverified(exhibits.eager_name, reason);
     }
-    let Some(parity) = worst(exhibits, &cell, &eager, roundoff) else {
+    let allowance = match precision.is_int8() {
+        true => INT8_ALLOWANCE,
+        false => ALLOWANCE,
+    };
+    let Some(mut parity) = worst(exhibits, &cell, &eager, roundoff, allowance) else {
         return unverified(exhibits.reference_name, "there is no tensor".to_owned());
     };
+    if precision.is_int8() {
+        parity.top1 = top1::agreement(exhibits.reference, exhibits.cell);
+    }
     let outcome = (parity.worst_share > 1.0).then(|| {
         let reason = format!(
             "`{}` is off by {:.2e} (relative L2 error); {} is off by {:.2e}, which allows {:.2e}",
@@ -160,6 +174,7 @@ fn worst(
     cell: &[Distance],
     eager: &[Distance],
     roundoff: f64,
+    allowance: f64,
 ) -> Option<Parity> {
     let (judged, unjudged): (Vec<_>, Vec<_>) = cell
         .iter()
@@ -172,7 +187,7 @@ fn worst(
     };
     let shares = judged.iter().map(|(cell, eager)| {
         let eager_error = usual.rounding(eager).max(least);
-        let bound = (ALLOWANCE * eager_error.max(roundoff)).min(LARGEST_BOUND);
+        let bound = (allowance * eager_error.max(roundoff)).min(LARGEST_BOUND);
         (cell, eager_error, bound, (cell.error / bound).min(f64::MAX))
     });
     let (cell, eager_error, bound, worst_share) =
@@ -188,6 +203,7 @@ fn worst(
         unjudged: unjudged.len() as u64,
         losses: exhibits.cell.losses.clone(),
         reference_losses: exhibits.reference.losses.clone(),
+        top1: None,
     })
 }
 

@@ -10,9 +10,10 @@
 
 use std::collections::BTreeMap;
 
+use models::{quantise, rewrite};
 use schema::{
-    Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, Outcome, OutcomeKind, Precision,
-    Strategy,
+    Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, ModelSource, Outcome, OutcomeKind,
+    Precision, Strategy,
     record::{Parity, Reference},
 };
 
@@ -150,7 +151,7 @@ impl Standards {
             Ok(Prepared {
                 graph,
                 files: Some(files),
-            }) => {
+            }) if cell.model.source == ModelSource::Onnx => {
                 let own_file = on_own_file(context, cell, files.precision);
                 if graph.is_outline() {
                     return Self {
@@ -255,8 +256,10 @@ fn on_own_file(context: &Context<'_>, cell: &Cell, precision: Precision) -> Cell
         engine: "onnxruntime".to_owned(),
         variant: "cpu".to_owned(),
     };
+    let mut factors = context.workers.factors(&engine);
+    factors.retain(|factor, _| quantise::concerns(factor, precision));
     Cell {
-        factors: context.workers.factors(&engine),
+        factors,
         engine,
         precision,
         device: Device::Cpu,
@@ -277,12 +280,13 @@ fn unoptimised(mut cell: Cell) -> Cell {
 
 /// PyTorch eager in fp64 on the CPU, with as many threads as any cell of the heat may use.
 fn exact(context: &Context<'_>, setting: &Setting<'_>, cell: &Cell) -> Cell {
-    Cell {
+    let plain = Cell {
         precision: Precision::Fp64,
         device: Device::Cpu,
         threads: most_threads(setting, cell),
-        ..eager(context, cell)
-    }
+        ..cell.clone()
+    };
+    eager(context, &plain)
 }
 
 fn most_threads(setting: &Setting<'_>, cell: &Cell) -> u32 {
@@ -291,14 +295,28 @@ fn most_threads(setting: &Setting<'_>, cell: &Cell) -> u32 {
     most.unwrap_or(cell.threads)
 }
 
-/// PyTorch eager at the cell's precision on the cell's device, every switch at its default.
-fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
+/// PyTorch eager at the cell's precision on the cell's device, every switch at its default. A
+/// network that is quantised is the cell's own, in the same form and on the same grids: what is
+/// computed in integers there is simulated in floats here.
+pub(crate) fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
     let engine = EngineVariant {
         engine: "pytorch".to_owned(),
         variant: "eager".to_owned(),
     };
     let mut factors = context.workers.factors(&engine);
     factors.retain(|factor, _| models::zoo::is_concerned(&cell.model.name, factor));
+    if cell.precision.is_int8() {
+        for factor in [
+            rewrite::ATTENTION,
+            rewrite::RECURRENT,
+            quantise::CALIBRATION,
+        ] {
+            match cell.factors.get(factor) {
+                Some(value) => drop(factors.insert(factor.to_owned(), value.clone())),
+                None => drop(factors.remove(factor)),
+            }
+        }
+    }
     Cell {
         factors,
         engine,
@@ -311,7 +329,7 @@ fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
 }
 
 /// For example `pytorch/eager fp64 on cpu`.
-fn name(cell: &Cell) -> String {
+pub(crate) fn name(cell: &Cell) -> String {
     let (factor, level) = UNOPTIMISED;
     let is_plain = cell.factors.get(factor).is_some_and(|set| set == level);
     let how = if is_plain { ", optimization off" } else { "" };

@@ -136,6 +136,38 @@ impl Outputs {
         open(&outputs)?;
         Ok(outputs)
     }
+
+    /// Quantity, name and shape of each tensor.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (Quantity, &str, &[u64])> {
+        let tensors = self.tensors.iter();
+        tensors.map(|tensor| {
+            (
+                tensor.quantity,
+                tensor.name.as_str(),
+                tensor.shape.as_slice(),
+            )
+        })
+    }
+
+    /// Shows the numbers of the output called `name`, a piece at a time.
+    pub(crate) fn read(
+        &self,
+        name: &str,
+        see: &mut (impl FnMut(&[f64]) -> Result<(), String> + ?Sized),
+    ) -> Result<(), String> {
+        let is_asked = |tensor: &&Placed| tensor.key() == (Quantity::Output, name);
+        let tensor = self.tensors.iter().find(is_asked);
+        let tensor = tensor.ok_or_else(|| "is not among the outputs".to_owned())?;
+        let mut file = open(self)?;
+        let mut pieces = Pieces::new(&mut file, tensor)?;
+        loop {
+            let piece = pieces.next_piece()?;
+            if piece.is_empty() {
+                return Ok(());
+            }
+            see(piece)?;
+        }
+    }
 }
 
 /// The relative L2 distance of every tensor and of every loss of `candidate` from `reference`, in

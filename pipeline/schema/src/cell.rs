@@ -180,11 +180,18 @@ words! {
         Bf16 = "bf16",
         /// IEEE binary16.
         Fp16 = "fp16",
+        /// Products of 8-bit integers, each activation's grid found in every step; the rest is
+        /// binary32.
+        Int8Dynamic = "int8-dynamic",
+        /// Products of 8-bit integers, and what lies between them, on grids found beforehand by
+        /// calibration; the rest is binary32.
+        Int8Static = "int8-static",
     }
 }
 
 impl Precision {
-    /// Unit roundoff ε of the precision's arithmetic: half the distance from 1 to the next number.
+    /// Unit roundoff ε of the precision's arithmetic: half the distance from 1 to the next number;
+    /// for 8-bit integers half a step of a grid of 256, as a share of what the grid spans.
     #[must_use]
     pub const fn unit_roundoff(self) -> f64 {
         match self {
@@ -192,7 +199,14 @@ impl Precision {
             Self::Fp32 => 1.0 / (1_u64 << 24) as f64,
             Self::Tf32 | Self::Fp16 => 1.0 / (1_u64 << 11) as f64,
             Self::Bf16 => 1.0 / (1_u64 << 8) as f64,
+            Self::Int8Dynamic | Self::Int8Static => 1.0 / (1_u64 << 9) as f64,
         }
+    }
+
+    /// Whether products are computed in 8-bit integers.
+    #[must_use]
+    pub const fn is_int8(self) -> bool {
+        matches!(self, Self::Int8Dynamic | Self::Int8Static)
     }
 }
 

@@ -174,6 +174,32 @@ pub enum Approximation {
     Tanh,
 }
 
+/// The integers of a grid: what [`Op::QuantizeDequantize`] rounds to.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum GridElement {
+    /// −128 to 127.
+    Int8,
+    /// 0 to 255.
+    Uint8,
+    /// 32 bits with a sign: biases, which are added to sums of products.
+    Int32,
+}
+
+impl GridElement {
+    /// The smallest and the largest integer.
+    #[must_use]
+    pub const fn bounds(self) -> (i64, i64) {
+        match self {
+            Self::Int8 => (i8::MIN as i64, i8::MAX as i64),
+            Self::Uint8 => (0, u8::MAX as i64),
+            Self::Int32 => (i32::MIN as i64, i32::MAX as i64),
+        }
+    }
+}
+
 /// An operator with its attributes. Names and meanings are those of ONNX unless stated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -345,6 +371,24 @@ pub enum Op {
         /// Axis.
         axis: u64,
     },
+    /// Rounds to a grid of integers: ONNX's QuantizeLinear with DequantizeLinear behind it. Inputs
+    /// `x`, `scale` (one number, or one for each place of `axis`);
+    /// `scale · (clamp(round(x / scale) + zero_point) − zero_point)`, halves rounded to the even
+    /// integer. An engine that computes in integers computes on the grids, where operands and
+    /// results of an operator have them; others get the same numbers by way of floats.
+    QuantizeDequantize {
+        /// The axis along which scales differ; absent where there is one scale for all.
+        axis: Option<u64>,
+        /// The integer that stands for 0.
+        zero_point: i64,
+        /// What integers there are.
+        element: GridElement,
+    },
+    /// Rounds to the grid of 0 to 255 that just holds the value's own numbers and 0: ONNX's
+    /// DynamicQuantizeLinear with DequantizeLinear behind it. With `low = min(0, min(x))` and
+    /// `high = max(0, max(x))` the scale is `(high − low) / 255`, the zero point
+    /// `clamp(round(−low / scale))`.
+    DynamicQuantizeDequantize,
     /// Zeroes elements with this probability while training, scaling the rest; the identity in
     /// inference and wherever parity is checked.
     Dropout {
@@ -391,6 +435,8 @@ impl Op {
             Self::Slice { .. } => "Slice",
             Self::Gather => "Gather",
             Self::Squeeze { .. } => "Squeeze",
+            Self::QuantizeDequantize { .. } => "QuantizeDequantize",
+            Self::DynamicQuantizeDequantize => "DynamicQuantizeDequantize",
             Self::Dropout { .. } => "Dropout",
         }
     }

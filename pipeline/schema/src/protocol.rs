@@ -98,25 +98,28 @@ pub struct Load {
     /// The network; of a file of the user's that no graph can say, an outline
     /// ([`Graph::is_outline`]).
     pub graph: Graph,
-    /// What a model of the user's comes with, and every network for an engine that is given ONNX. A
-    /// network of the zoo needs no file otherwise, and the message then lacks the field.
+    /// What a model of the user's comes with, or a network whose numbers were computed beforehand;
+    /// and every network for an engine that is given ONNX. A network of the zoo needs no file
+    /// otherwise, and the message then lacks the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<ModelFiles>,
     /// A folder of the worker's own for temporary files; it exists and is empty.
     pub scratch: PathBuf,
 }
 
-/// The files of a model that the user brought, or of what the supervisor wrote for an engine that is
-/// given ONNX. They are there to be read, and by the supervisor's word alone: no manifest and no
-/// graph names a path to a worker.
+/// The files of a model that the user brought, of one whose numbers were computed beforehand, or of
+/// what the supervisor wrote for an engine that is given ONNX. They are there to be read, and by the
+/// supervisor's word alone: no manifest and no graph names a path to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelFiles {
     /// The numbers of the parameters whose fill is `stored`; empty where none is.
     pub weights: PathBuf,
-    /// The user's file as it is, for engines that read ONNX themselves. For one that is given ONNX:
-    /// that file if it has the cell's precision, the graph with its weights otherwise.
-    pub onnx: PathBuf,
+    /// The user's file as it is, for engines that read ONNX themselves; absent where there is none,
+    /// or where the graph is no longer that of the file. For an engine that is given ONNX: that file
+    /// if it has the cell's precision, the graph with its weights otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub onnx: Option<PathBuf>,
     /// What floats are in that file: a cell of another precision takes the graph.
     pub precision: Precision,
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Version of the heat document.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A complete heat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -148,6 +148,20 @@ pub struct Parity {
     pub losses: Vec<f64>,
     /// Training: losses of the reference.
     pub reference_losses: Vec<f64>,
+    /// Precisions of integers: whether outputs choose as the reference's do; absent elsewhere, and
+    /// where no output has rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top1: Option<Top1>,
+}
+
+/// Rows of outputs, along the last axis, whose largest number is where the reference has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Top1 {
+    /// Those that are.
+    pub agreeing: u64,
+    /// All of them.
+    pub rows: u64,
 }
 
 /// One interleaved pass over all cells.

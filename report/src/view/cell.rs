@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schema::tables::{CellRow, JobTable, LaunchRow, Speed};
+use schema::{
+    Precision,
+    tables::{CellRow, JobTable, LaunchRow, Speed},
+};
 use serde::Serialize;
 
 use super::{
@@ -100,6 +103,8 @@ struct ParityView {
     passed: bool,
     facts: Vec<Fact>,
     losses: Vec<[String; 3]>,
+    /// Whether the network is on grids of integers, which random weights say little about.
+    is_int8: bool,
 }
 
 /// Where the cell was measured.
@@ -176,7 +181,7 @@ impl CellPage {
             parity: row
                 .parity
                 .as_ref()
-                .map(|found| parity(found, row.is_outline())),
+                .map(|found| parity(found, row.cell.precision, row.is_outline())),
             configuration: configuration::resolved(row),
             settings: configuration::reported(row),
             versions: row
@@ -363,7 +368,7 @@ fn phases(row: &CellRow) -> Vec<Phase> {
         .collect()
 }
 
-fn parity(parity: &schema::record::Parity, is_outline: bool) -> ParityView {
+fn parity(parity: &schema::record::Parity, precision: Precision, is_outline: bool) -> ParityView {
     let losses = parity
         .losses
         .iter()
@@ -394,6 +399,12 @@ fn parity(parity: &schema::record::Parity, is_outline: bool) -> ParityView {
         ),
         fact("Tensor", &parity.tensor),
     ];
+    if let Some(top1) = parity.top1 {
+        facts.push(fact(
+            "Top-1 agreement with the reference",
+            words::top1(top1),
+        ));
+    }
     if !parity.losses.is_empty() {
         facts.push(fact("Tensors and losses judged", parity.judged.to_string()));
     }
@@ -408,6 +419,7 @@ fn parity(parity: &schema::record::Parity, is_outline: bool) -> ParityView {
         passed: parity.worst_share <= 1.0,
         facts,
         losses: losses.collect(),
+        is_int8: precision.is_int8(),
     }
 }
 

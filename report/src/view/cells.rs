@@ -25,6 +25,8 @@ pub(crate) struct Line {
     pub(crate) p95_value: Option<u64>,
     pub(crate) parity: String,
     pub(crate) parity_value: Option<f64>,
+    /// Precisions of integers: how many rows choose as the reference's.
+    pub(crate) top1: Option<String>,
     pub(crate) memory: String,
     pub(crate) memory_value: Option<u64>,
     pub(crate) badge: Badge,
@@ -37,6 +39,7 @@ pub(crate) struct Line {
 pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
     let speed = row.speed.as_ref();
     let p95 = speed.and_then(|speed| percentile(&speed.percentiles_ns, 95));
+    let top1 = row.parity.as_ref().and_then(|parity| parity.top1);
     let parity = row.parity.as_ref().map(|parity| parity.error);
     let memory = row.memory.as_ref().map(peak_bytes);
     let or_nothing = |text: Option<String>| text.unwrap_or_else(|| units::NOTHING.to_owned());
@@ -58,6 +61,7 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
         p95_value: p95,
         parity: or_nothing(parity.map(units::error)),
         parity_value: parity.filter(|value| value.is_finite()),
+        top1: top1.map(words::top1),
         memory: or_nothing(memory.map(units::bytes)),
         memory_value: memory,
         badge: words::outcome(row.outcome.kind),

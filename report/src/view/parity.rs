@@ -22,6 +22,8 @@ pub(crate) struct ParityPage {
 #[derive(Debug, Serialize)]
 struct Matrix {
     mode: &'static str,
+    /// Whether a column is of a precision of integers.
+    has_int8: bool,
     columns: Vec<Column>,
     rows: Vec<Row>,
     /// How many of the cells were compared and agree, in words.
@@ -52,6 +54,8 @@ struct Entry {
     error: Option<String>,
     /// Its error beside the largest that passes, in words.
     share: Option<String>,
+    /// Precisions of integers: how many rows choose as the reference's.
+    top1: Option<String>,
     badge: Badge,
     /// Which cell speaks, and what became of the others; empty where there is but one.
     note: String,
@@ -105,6 +109,7 @@ fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
     let agree = rows.iter().filter(|row| standing(row) == Standing::Agrees);
     Some(Matrix {
         mode: mode.word(),
+        has_int8: columns.iter().any(|(_, precision)| precision.is_int8()),
         summary: summary(agree.count(), rows.len()),
         rows: models
             .into_iter()
@@ -179,6 +184,7 @@ fn entry(rows: &[&CellRow]) -> Option<Entry> {
         href: format!("cells/{}/{}.html", worst.job, worst.id),
         error: parity.map(|parity| units::error(parity.error)),
         share: parity.map(|parity| share_of_bound(parity.worst_share)),
+        top1: parity.and_then(|parity| parity.top1).map(words::top1),
         badge: match standing(worst) {
             Standing::Disagrees => DISAGREES,
             Standing::Agrees => AGREES,

@@ -93,7 +93,7 @@ fn interval(interval: Option<&Interval>) -> [String; 5] {
     ]
 }
 
-const CELLS: [&str; 62] = [
+const CELLS: [&str; 64] = [
     "job",
     "cell",
     "group",
@@ -145,6 +145,8 @@ const CELLS: [&str; 62] = [
     "parity_worst_share",
     "parity_judged",
     "parity_unjudged",
+    "top1_agreeing",
+    "top1_rows",
     "peak_resident_bytes",
     "peak_device_bytes",
     "start_ns",
@@ -221,6 +223,7 @@ fn figures(speed: Option<&Speed>) -> Vec<String> {
 
 fn costs(row: &CellRow) -> Vec<String> {
     let parity = row.parity.as_ref();
+    let top1 = parity.and_then(|parity| parity.top1);
     let memory = row.memory.as_ref();
     let loaded = row.loaded.as_ref();
     vec![
@@ -230,6 +233,8 @@ fn costs(row: &CellRow) -> Vec<String> {
         decimal(parity.map(|parity| parity.worst_share)),
         number(parity.map(|parity| parity.judged)),
         number(parity.map(|parity| parity.unjudged)),
+        number(top1.map(|top1| top1.agreeing)),
+        number(top1.map(|top1| top1.rows)),
         number(memory.map(|memory| memory.peak_resident_bytes)),
         number(memory.and_then(|memory| memory.peak_device_bytes)),
         number(row.start_ns),

@@ -66,6 +66,7 @@ impl SweepProgress {
         self.line.phase = match phase {
             Phase::Start => "starting".to_owned(),
             Phase::Load => "loading".to_owned(),
+            Phase::Calibration => "finding ranges".to_owned(),
             Phase::Parity => "comparing outputs".to_owned(),
             Phase::WarmUp => "warming up".to_owned(),
             Phase::Measure { round, of } => format!("round {} of {of}", round.saturating_add(1)),

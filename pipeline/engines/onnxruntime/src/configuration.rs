@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use models::rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT};
+use models::{
+    quantise::{self, CALIBRATION},
+    rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT},
+};
 use ort::session::builder::GraphOptimizationLevel;
 use schema::{Cell, Mode, Outcome, Precision};
 
@@ -17,8 +20,9 @@ const OPTIMIZATION: &str = "optimization";
 /// The factor that decides whether idle threads spin.
 const SPIN: &str = "spin";
 
-/// Every factor. Whether recurrent layers are spelt out is decided in the graph that comes.
-const FACTORS: [&str; 4] = [ATTENTION, OPTIMIZATION, RECURRENT, SPIN];
+/// Every factor. Whether recurrent layers are spelt out, and on which grids, is decided in the graph
+/// that comes.
+const FACTORS: [&str; 5] = [ATTENTION, CALIBRATION, OPTIMIZATION, RECURRENT, SPIN];
 
 /// A cell, understood.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,6 +90,7 @@ impl Configuration {
         let provider = Provider::of(&cell.engine.variant, cell.device)?;
         provider.accepts(cell.precision)?;
         let threads = worker::threads(cell)?;
+        quantise::check(cell).map_err(unsupported)?;
         Ok(Self {
             provider,
             precision: cell.precision,

@@ -3,11 +3,14 @@
 use std::{
     cell::OnceCell,
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
-use models::onnx::{self, Document, Extensions};
+use models::{
+    onnx::{self, Document, Extensions},
+    quantise,
+};
 use schema::{Outcome, Precision, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
 
@@ -93,11 +96,7 @@ impl Engine for OnnxRuntime {
             compile_ns: nanoseconds(compiled - written),
             threads: None,
             spin: spin(&configuration).to_owned(),
-            settings: settings(
-                &configuration,
-                onnx::own_file(load, configuration.precision),
-                load.graph.is_outline(),
-            ),
+            settings: settings(&configuration, load),
         };
         Ok((Box::new(session), report))
     }
@@ -119,13 +118,14 @@ const fn spin(configuration: &Configuration) -> &'static str {
     }
 }
 
-fn settings(
-    configuration: &Configuration,
-    own_file: Option<&Path>,
-    is_outline: bool,
-) -> BTreeMap<String, String> {
+fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, String> {
+    let own_file = onnx::own_file(load, configuration.precision);
+    let mut settings = quantise::settings(&load.cell, &load.graph);
     let arithmetic = match (configuration.provider, configuration.precision) {
         (Provider::Cpu, Precision::Fp16) => "stored as fp16, computed in fp32".to_owned(),
+        (_, Precision::Int8Dynamic | Precision::Int8Static) => {
+            "int8 where the network is on grids, fp32 elsewhere".to_owned()
+        }
         (_, precision) => precision.to_string(),
     };
     let attention = if configuration.fuses_attention {
@@ -133,12 +133,12 @@ fn settings(
     } else {
         "composed of products and a softmax"
     };
-    let bound = if is_outline {
+    let bound = if load.graph.is_outline() {
         "inputs bound once, outputs placed anew by each step"
     } else {
         "bound once"
     };
-    BTreeMap::from([
+    settings.extend([
         (
             "attention, where there is any".to_owned(),
             attention.to_owned(),
@@ -165,5 +165,6 @@ fn settings(
             Some(_) => ("model".to_owned(), "the user's file as it is".to_owned()),
             None => ("opset".to_owned(), onnx::OPSET.to_string()),
         },
-    ])
+    ]);
+    settings
 }

@@ -57,6 +57,12 @@ impl Provider {
             (Self::Cpu, Precision::Tf32) => Err(unsupported(
                 "tf32 is an arithmetic of NVIDIA GPUs; the device is cpu",
             )),
+            (Self::Cuda(_) | Self::TensorRt(_), Precision::Int8Dynamic | Precision::Int8Static) => {
+                Err(unsupported(format!(
+                    "{} is not run in {precision} here",
+                    self.title()
+                )))
+            }
             (Self::TensorRt(_), Precision::Fp64 | Precision::Tf32) => Err(unsupported(format!(
                 "TensorRT is not run in {precision} here"
             ))),
@@ -165,5 +171,11 @@ mod tests {
         assert!(Provider::Cpu.accepts(Precision::Bf16).is_err());
         assert!(Provider::Cpu.accepts(Precision::Tf32).is_err());
         assert!(Provider::Cuda(0).accepts(Precision::Tf32).is_ok());
+        assert!(Provider::Cpu.accepts(Precision::Int8Static).is_ok());
+        assert!(
+            Provider::TensorRt(0)
+                .accepts(Precision::Int8Static)
+                .is_err()
+        );
     }
 }

@@ -19,7 +19,11 @@ pub(crate) const fn element(element: ElementType, precision: Precision) -> Tenso
     match (element, precision) {
         (ElementType::Int64, _) => TensorElementType::Int64,
         (ElementType::Float, Precision::Fp64) => TensorElementType::Float64,
-        (ElementType::Float, Precision::Fp32 | Precision::Tf32) => TensorElementType::Float32,
+        // Integers are between inputs and outputs alone.
+        (
+            ElementType::Float,
+            Precision::Fp32 | Precision::Tf32 | Precision::Int8Dynamic | Precision::Int8Static,
+        ) => TensorElementType::Float32,
         (ElementType::Float, Precision::Fp16) => TensorElementType::Float16,
         (ElementType::Float, Precision::Bf16) => TensorElementType::Bfloat16,
     }
@@ -59,7 +63,7 @@ pub(crate) fn input(input: &Input, precision: Precision) -> Result<DynValue, Out
 
 fn floats(sizes: Vec<i64>, numbers: Vec<f32>, precision: Precision) -> ort::Result<DynValue> {
     match precision {
-        Precision::Fp32 | Precision::Tf32 => {
+        Precision::Fp32 | Precision::Tf32 | Precision::Int8Dynamic | Precision::Int8Static => {
             Tensor::from_array((sizes, numbers)).map(Tensor::into_dyn)
         }
         Precision::Fp64 => {

@@ -175,7 +175,7 @@ fn refusal(change: impl FnOnce(&mut Cell)) -> Outcome {
 #[test]
 fn what_is_not_run_is_unsupported_by_name() {
     type Change = fn(&mut Cell);
-    let cases: [(Change, &str); 8] = [
+    let cases: [(Change, &str); 10] = [
         (
             |cell| cell.engine.engine = "pytorch".to_owned(),
             "pytorch/cpu",
@@ -189,6 +189,17 @@ fn what_is_not_run_is_unsupported_by_name() {
         (
             |cell| cell.factors = BTreeMap::from([("layout".into(), "nchw".into())]),
             "layout",
+        ),
+        (
+            |cell| cell.factors = BTreeMap::from([("calibration".into(), "minmax".into())]),
+            "no part in fp32",
+        ),
+        (
+            |cell| {
+                cell.precision = Precision::Int8Static;
+                cell.factors = BTreeMap::from([("calibration".into(), "entropy".into())]);
+            },
+            "`entropy`; known: `minmax`",
         ),
     ];
     for (change, named) in cases {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use models::rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT};
+use models::{
+    quantise::{self, CALIBRATION},
+    rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT},
+};
 use schema::{Cell, Device, Mode, Outcome, Precision};
 
 use crate::failure::unsupported;
@@ -13,8 +16,9 @@ pub(crate) const ENGINE: &str = "openvino";
 /// The variant of this worker.
 pub(crate) const VARIANT: &str = "cpu";
 
-/// Every factor. Whether recurrent layers are spelt out is decided in the graph that comes.
-const FACTORS: [&str; 2] = [ATTENTION, RECURRENT];
+/// Every factor. Whether recurrent layers are spelt out, and on which grids, is decided in the graph
+/// that comes.
+const FACTORS: [&str; 3] = [ATTENTION, CALIBRATION, RECURRENT];
 
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,15 +51,17 @@ impl Configuration {
             )));
         }
         let arithmetic = match cell.precision {
-            Precision::Fp32 => "f32",
+            // In integers where the network is on grids.
+            Precision::Fp32 | Precision::Int8Static => "f32",
             Precision::Bf16 => "bf16",
             Precision::Fp16 => "f16",
             other => {
                 return Err(unsupported(format!(
-                    "OpenVINO is not run in {other} here; fp32, bf16 and fp16 are"
+                    "OpenVINO is not run in {other} here; fp32, bf16, fp16 and int8-static are"
                 )));
             }
         };
+        quantise::check(cell).map_err(unsupported)?;
         Ok(Self {
             threads: worker::threads(cell)?,
             arithmetic,

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use models::onnx::{self, Document, Extensions};
+use models::{
+    onnx::{self, Document, Extensions},
+    quantise,
+};
 use openvino::Core;
 use schema::{Outcome, Precision, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
@@ -96,6 +99,7 @@ impl Engine for OpenVino {
         let threads = network::threads(&compiled);
         let mut settings = network::settings(&compiled);
         settings.extend(own_settings(&configuration, onnx::own_file(load, STORED)));
+        settings.extend(quantise::settings(cell, &load.graph));
         let session = Inference::new(compiled, &load.graph, inputs)?;
         let report = LoadReport {
             fill_ns: nanoseconds(filled - start),

@@ -113,7 +113,7 @@ fn run(
         graph: brought.graph.clone(),
         files: Some(ModelFiles {
             weights: path("numbers"),
-            onnx: path("model.onnx"),
+            onnx: Some(path("model.onnx")),
             precision: brought.precision,
         }),
         scratch: scratch.path().to_owned(),

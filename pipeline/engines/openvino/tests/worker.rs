@@ -181,7 +181,7 @@ fn load(graph: &Graph, cell: Cell) -> Result<(Box<dyn Session>, LoadReport), Out
 #[test]
 fn what_is_not_run_is_unsupported_by_name() {
     type Change = fn(&mut Cell);
-    let cases: [(Change, &str); 10] = [
+    let cases: [(Change, &str); 11] = [
         (
             |cell| cell.engine.engine = "pytorch".to_owned(),
             "pytorch/cpu",
@@ -192,6 +192,10 @@ fn what_is_not_run_is_unsupported_by_name() {
         ),
         (|cell| cell.mode = Mode::Training, "train"),
         (|cell| cell.precision = Precision::Fp16, "fp16"),
+        (
+            |cell| cell.precision = Precision::Int8Dynamic,
+            "int8-dynamic",
+        ),
         (|cell| cell.precision = Precision::Fp64, "fp64"),
         (|cell| cell.device = Device::Cuda(0), "cuda:0"),
         (|cell| cell.boundary = Boundary::Device, "device"),

@@ -6,6 +6,7 @@ import torch
 
 from photofinish_worker import ask
 from photofinish_worker.messages import Cell, HostLanguage, Mode, Optimizer, Precision
+from photofinish_worker.outcome import unsupported
 
 ENGINE = "pytorch"
 EAGER = "python-eager"
@@ -93,6 +94,8 @@ def understand_common(
     ask.variant(cell, engine, variants)
     ask.check_drive(cell)
     ask.check_factors(cell, known_factors)
+    if cell.precision not in _ELEMENTS:
+        raise unsupported(f"{engine} is not run in {cell.precision} here")
     return Common(
         element=_ELEMENTS[cell.precision],
         tf32=cell.precision is Precision.TF32,

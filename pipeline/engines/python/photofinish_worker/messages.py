@@ -24,6 +24,8 @@ class Precision(StrEnum):
     TF32 = "tf32"
     BF16 = "bf16"
     FP16 = "fp16"
+    INT8_DYNAMIC = "int8-dynamic"
+    INT8_STATIC = "int8-static"
 
 
 class Mode(StrEnum):
@@ -117,12 +119,13 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The files of a model that the user brought, to be read."""
+    """The files of a model that the user brought, or whose numbers were computed beforehand, to be
+    read."""
 
     weights: str
     """The numbers of the parameters whose fill is `Stored`."""
-    onnx: str
-    """The user's file as it is."""
+    onnx: str | None
+    """The user's file as it is; absent where the graph is not, or no longer, that of a file."""
     precision: Precision
     """What floats are in that file."""
 

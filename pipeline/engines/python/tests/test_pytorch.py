@@ -467,6 +467,7 @@ class Cells(unittest.TestCase):
             ({"boundary": "device"}, "boundary `device`"),
             ({"threads": 0}, "threads cannot be 0"),
             ({"precision": "tf32"}, "tf32"),
+            ({"precision": "int8-static"}, "not run in int8-static"),
             ({"mode": "training"}, "needs an optimizer"),
             ({"factors": {"spin": "off"}}, "factor `spin` is not known"),
             ({"factors": {"compile_mode": "fast"}}, "compile_mode is `fast`"),

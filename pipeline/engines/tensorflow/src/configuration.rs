@@ -128,9 +128,9 @@ fn float(precision: Precision) -> Result<Float, Outcome> {
         Precision::Bf16 => Err(unsupported(format!(
             "{ENGINE}/graph is run in bf16 by mixed precision alone: give `{MIXED_PRECISION}: on`"
         ))),
-        Precision::Fp16 => Err(unsupported(format!(
-            "{ENGINE} is not run in {precision} here"
-        ))),
+        Precision::Fp16 | Precision::Int8Dynamic | Precision::Int8Static => Err(unsupported(
+            format!("{ENGINE} is not run in {precision} here"),
+        )),
     }
 }
 

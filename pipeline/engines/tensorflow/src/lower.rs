@@ -181,6 +181,11 @@ impl Lowering<'_> {
                 "TensorFlow has no such kernel for processors; give `recurrent: unrolled`"
                     .to_owned(),
             )),
+            Op::QuantizeDequantize { .. } | Op::DynamicQuantizeDequantize => {
+                Err(Fault::Unsupported(
+                    "networks on grids of integers are not run on TensorFlow here".to_owned(),
+                ))
+            }
             Op::Gather => self.gather(node),
             Op::Softmax { axis } => self.softmax(node, *axis),
             Op::Relu

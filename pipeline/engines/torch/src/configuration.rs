@@ -1,6 +1,6 @@
 //! What a cell asks of PyTorch, checked and in its words.
 
-use models::rewrite;
+use models::{quantise, rewrite};
 use schema::{Cell, Mode, Optimizer, Outcome, Precision};
 use tch::Kind;
 
@@ -21,8 +21,14 @@ pub(crate) const VARIANTS: [&str; 2] = [EAGER, AOT];
 /// The factor that decides how images lie in memory.
 const LAYOUT: &str = "layout";
 
-/// Every factor. What is fused and what is spelt out is decided in the graph that comes.
-const FACTORS: [&str; 3] = [rewrite::ATTENTION, LAYOUT, rewrite::RECURRENT];
+/// Every factor. What is fused, what is spelt out and what is rounded is decided in the graph that
+/// comes.
+const FACTORS: [&str; 4] = [
+    rewrite::ATTENTION,
+    quantise::CALIBRATION,
+    LAYOUT,
+    rewrite::RECURRENT,
+];
 
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,6 +59,7 @@ impl Configuration {
             )));
         }
         worker::check_drive(cell)?;
+        quantise::check(cell).map_err(unsupported)?;
         let threads = worker::threads(cell)?;
         Ok(Self {
             compiled: variant == AOT,
@@ -69,6 +76,12 @@ fn kind(cell: &Cell) -> Result<Kind, Outcome> {
     match cell.precision {
         Precision::Fp64 => Ok(Kind::Double),
         Precision::Fp32 => Ok(Kind::Float),
+        // A simulation, for parity alone: grids in floats, and in double precision, since sums of
+        // integers are exact.
+        Precision::Int8Dynamic | Precision::Int8Static if cell.mode == Mode::Training => {
+            Err(unsupported(format!("{} is for inference", cell.precision)))
+        }
+        Precision::Int8Dynamic | Precision::Int8Static => Ok(Kind::Double),
         Precision::Bf16 => Ok(Kind::BFloat16),
         Precision::Fp16 => Ok(Kind::Half),
         Precision::Tf32 if cell.device.is_cpu() => Err(unsupported(

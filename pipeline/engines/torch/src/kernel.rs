@@ -108,6 +108,16 @@ pub(crate) enum Kernel {
     Dropout {
         ratio: f64,
     },
+    /// To a grid of integers.
+    Round {
+        /// The shape of the scale that broadcasts.
+        scale: Box<[i64]>,
+        zero_point: f64,
+        /// The smallest and the largest integer.
+        bounds: [f64; 2],
+    },
+    /// To the grid of 0 to 255 that holds the numbers of this step.
+    RoundToOwnGrid,
 }
 
 /// Scaled dot-product attention over `[batch, position, heads·size]`.
@@ -238,6 +248,17 @@ impl Kernel {
             Self::Gather => Tensor::f_embedding(x, operands.at(1)?, -1, false, false),
             Self::Squeeze { axis } => x.f_squeeze_dim(*axis),
             Self::Dropout { ratio } => x.f_dropout(*ratio, pass == Pass::Training),
+            Self::Round {
+                scale,
+                zero_point,
+                bounds,
+            } => round(
+                x,
+                &operands.at(1)?.f_reshape(&**scale)?,
+                *zero_point,
+                *bounds,
+            ),
+            Self::RoundToOwnGrid => round_to_own_grid(x),
         };
         Ok(output?)
     }
@@ -258,6 +279,43 @@ impl Kernel {
         }
         Ok(())
     }
+}
+
+/// `scale · (clamp(round(x / scale) + zero_point) − zero_point)`, in floats: PyTorch rounds halves
+/// to the even integer, as ONNX does.
+fn round(
+    x: &Tensor,
+    scale: &Tensor,
+    zero_point: f64,
+    [least, most]: [f64; 2],
+) -> Result<Tensor, TchError> {
+    x.f_div(scale)?
+        .f_round_()?
+        .f_clamp_(least - zero_point, most - zero_point)?
+        .f_mul_(scale)
+}
+
+/// ONNX's DynamicQuantizeLinear, and back.
+fn round_to_own_grid(x: &Tensor) -> Result<Tensor, TchError> {
+    let low = x.f_min()?.f_clamp_max(0.0)?;
+    let scale = x
+        .f_max()?
+        .f_clamp_min(0.0)?
+        .f_sub(&low)?
+        .f_div_scalar(255.0)?;
+    // Nothing but zeros: any scale will do.
+    let scale = scale.f_where_self(&scale.f_gt(0.0)?, &scale.f_ones_like()?)?;
+    let zero_point = low
+        .f_neg()?
+        .f_div(&scale)?
+        .f_round_()?
+        .f_clamp_(0.0, 255.0)?;
+    x.f_div(&scale)?
+        .f_round_()?
+        .f_add_(&zero_point)?
+        .f_clamp_(0.0, 255.0)?
+        .f_sub_(&zero_point)?
+        .f_mul_(&scale)
 }
 
 /// Lays the border around `x` first, where the operator's own padding cannot express it.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use models::infer::ValueType;
 use schema::{
     Graph, Mode, Outcome,
-    graph::{Approximation, Loss, Node, Op},
+    graph::{Approximation, GridElement, Loss, Node, Op},
 };
 
 use crate::{
@@ -128,7 +128,9 @@ const fn arity(op: &Op) -> (usize, usize) {
         Op::BatchNormalization { .. } => (5, 5),
         Op::LayerNormalization { .. } | Op::Attention { .. } => (3, 3),
         Op::Lstm { .. } | Op::Gru { .. } => (5, 9),
-        Op::Add | Op::Mul | Op::Div | Op::MatMul | Op::Gather => (2, 2),
+        Op::Add | Op::Mul | Op::Div | Op::MatMul | Op::Gather | Op::QuantizeDequantize { .. } => {
+            (2, 2)
+        }
         Op::Concat { .. } => (1, usize::MAX),
         _ => (1, 1),
     }
@@ -264,6 +266,16 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
         },
         Op::Gather => Kernel::Gather,
         Op::Squeeze { axis } => Kernel::Squeeze { axis: wide(axis)? },
+        &Op::QuantizeDequantize {
+            axis,
+            zero_point,
+            element,
+        } => Kernel::Round {
+            scale: scale_shape(node, axis, types)?,
+            zero_point: zero_point as f64,
+            bounds: bounds(element),
+        },
+        Op::DynamicQuantizeDequantize => Kernel::RoundToOwnGrid,
         Op::Dropout { ratio } => Kernel::Dropout {
             ratio: decimal(*ratio),
         },
@@ -278,6 +290,27 @@ fn decimal(number: f32) -> f64 {
         .to_string()
         .parse()
         .unwrap_or_else(|_| f64::from(number))
+}
+
+/// The smallest and the largest integer of a grid; PyTorch's numbers are floats.
+const fn bounds(element: GridElement) -> [f64; 2] {
+    let (least, most) = element.bounds();
+    [least as f64, most as f64]
+}
+
+/// The shape in which scales along an axis broadcast to the value.
+fn scale_shape(
+    node: &Node,
+    axis: Option<u64>,
+    types: &BTreeMap<String, ValueType>,
+) -> Result<Box<[i64]>, Outcome> {
+    let Some(axis) = axis else {
+        return Ok(Box::default());
+    };
+    let behind = shape(node, node.inputs.first(), types)?
+        .iter()
+        .skip(1 + axis as usize);
+    Ok(std::iter::once(-1).chain(behind.map(|_| 1)).collect())
 }
 
 fn shape<'a>(

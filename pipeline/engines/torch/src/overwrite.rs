@@ -103,6 +103,8 @@ const fn owns_its_memory(op: &Op) -> bool {
         | Op::AveragePool { .. }
         | Op::GlobalAveragePool
         | Op::Concat { .. }
+        | Op::QuantizeDequantize { .. }
+        | Op::DynamicQuantizeDequantize
         | Op::Gather => true,
     }
 }

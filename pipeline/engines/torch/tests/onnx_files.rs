@@ -54,7 +54,7 @@ fn read(folder: tempfile::TempDir) -> Brought {
         graph: reading.graph,
         files: ModelFiles {
             weights,
-            onnx: file.path().to_owned(),
+            onnx: Some(file.path().to_owned()),
             precision: file.precision(),
         },
         folder,

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Array, Operand, assert_close, operand, outputs, single};
-use schema::graph::{Approximation, ElementType, Fill, Op, Role};
+use schema::graph::{Approximation, ElementType, Fill, GridElement, Op, Role};
 
 /// Runs one node and hands the operands' numbers to `expected`.
 fn check(op: Op, operands: &[Operand], expected: impl Fn(&[Array]) -> Array) {
@@ -434,4 +434,75 @@ fn shapes_and_places() {
     check(Op::Gather, &[operand("table", &[5, 4]), indices], |a| {
         Array::from_fn(&[2, 3, 4], |i| a[0].at(&[a[1].at(&i[..2]) as usize, i[2]]))
     });
+}
+
+/// `x` on the grid, element by element.
+fn on_grid(x: f64, scale: f64, zero_point: f64, [least, most]: [f64; 2]) -> f64 {
+    let integer = ((x / scale).round_ties_even() + zero_point).clamp(least, most);
+    scale * (integer - zero_point)
+}
+
+#[test]
+fn grids_of_integers() {
+    let constant = |name, shape: &[usize], value| Operand {
+        fill: Fill::Constant { value },
+        ..operand(name, shape)
+    };
+    let round = |axis, zero_point, element| Op::QuantizeDequantize {
+        axis,
+        zero_point,
+        element,
+    };
+    // Numbers of -2 to 2: the ends of the first grid are cut off, and a half is hit by the second.
+    for (scale, zero_point, element, bounds) in [
+        (0.01, 100, GridElement::Uint8, [0.0, 255.0]),
+        (0.25, 0, GridElement::Int8, [-128.0, 127.0]),
+        (
+            0.001,
+            0,
+            GridElement::Int32,
+            [-2.0_f64.powi(31), 2.0_f64.powi(31)],
+        ),
+    ] {
+        let operands = [operand("x", &[3, 5]), constant("scale", &[], scale)];
+        check(round(None, zero_point, element), &operands, |a| {
+            let scale = a[1].data[0];
+            a[0].map(|x| on_grid(x, scale, zero_point as f64, bounds))
+        });
+    }
+    let positive = Fill::Uniform {
+        low: 0.001,
+        high: 0.1,
+    };
+    for axis in 0..3 {
+        let shape = [4, 2, 3];
+        let scales = Operand {
+            fill: positive,
+            ..operand("scale", &[shape[axis]])
+        };
+        let operands = [operand("x", &shape), scales];
+        check(
+            round(Some(axis as u64), 0, GridElement::Int8),
+            &operands,
+            |a| {
+                Array::from_fn(&shape, |i| {
+                    on_grid(a[0].at(i), a[1].at(&[i[axis]]), 0.0, [-128.0, 127.0])
+                })
+            },
+        );
+    }
+    for (low, high) in [(-2.0, 2.0), (0.5, 2.0), (-2.0, -0.5)] {
+        let x = Operand {
+            fill: Fill::Uniform { low, high },
+            ..operand("x", &[4, 50])
+        };
+        check(Op::DynamicQuantizeDequantize, &[x], |a| {
+            let low = a[0].data.iter().copied().fold(0.0, f64::min);
+            let scale = (a[0].data.iter().copied().fold(0.0, f64::max) - low) / 255.0;
+            let zero_point = (-low / scale).round_ties_even();
+            a[0].map(|x| on_grid(x, scale, zero_point, [0.0, 255.0]))
+        });
+    }
+    let zeros = [constant("x", &[2, 3], 0.0)];
+    check(Op::DynamicQuantizeDequantize, &zeros, |a| a[0].clone());
 }

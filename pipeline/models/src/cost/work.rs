@@ -92,6 +92,10 @@ const fn per_element(op: &Op) -> u64 {
         Op::Softmax { .. } => SOFTMAX,
         // Mean (1), variance (3), difference, quotient, scale, shift.
         Op::LayerNormalization { .. } => 8,
+        // Quotient, rounding, zero point, two bounds, zero point, product.
+        Op::QuantizeDequantize { .. } => 7,
+        // Likewise, with the smallest and the largest number.
+        Op::DynamicQuantizeDequantize => 9,
         _ => 0,
     }
 }

@@ -50,7 +50,9 @@ const fn arity(op: &Op) -> (usize, usize) {
             let inputs = if bidirectional { 9 } else { 5 };
             (inputs, inputs)
         }
-        Op::Add | Op::Mul | Op::Div | Op::MatMul | Op::Gather => (2, 2),
+        Op::Add | Op::Mul | Op::Div | Op::MatMul | Op::Gather | Op::QuantizeDequantize { .. } => {
+            (2, 2)
+        }
         Op::Concat { .. } => (1, usize::MAX),
         Op::Relu
         | Op::Clip { .. }
@@ -71,6 +73,7 @@ const fn arity(op: &Op) -> (usize, usize) {
         | Op::Slice { .. }
         | Op::Squeeze { .. }
         | Op::Expand { .. }
+        | Op::DynamicQuantizeDequantize
         | Op::Dropout { .. } => (1, 1),
     }
 }
@@ -130,6 +133,20 @@ fn check_attributes(op: &Op) -> Result<(), String> {
         Op::Dropout { ratio } if !(0.0..1.0).contains(&ratio) => {
             Err(format!("ratio {ratio} must be at least 0 and below 1"))
         }
+        Op::QuantizeDequantize {
+            zero_point,
+            element,
+            ..
+        } => {
+            let (least, most) = element.bounds();
+            if (least..=most).contains(&zero_point) {
+                Ok(())
+            } else {
+                Err(format!(
+                    "the zero point {zero_point} is none of the integers {least} to {most}"
+                ))
+            }
+        }
         _ => Ok(()),
     }
 }
@@ -170,6 +187,23 @@ fn shape(op: &Op, inputs: &[&[u64]]) -> Result<Shape, String> {
             }
         }
         (Op::Add | Op::Mul | Op::Div, [a, b]) => broadcast(a, b),
+        (&Op::QuantizeDequantize { axis, .. }, [x, scale]) => {
+            let wanted = match axis {
+                None => Vec::new(),
+                Some(axis) => {
+                    let size = usize::try_from(axis).ok().and_then(|axis| x.get(axis));
+                    vec![
+                        *size
+                            .ok_or_else(|| format!("axis {axis} does not exist in shape {x:?}"))?,
+                    ]
+                }
+            };
+            if **scale == wanted {
+                Ok(x.to_vec())
+            } else {
+                Err(format!("scale {scale:?} must have shape {wanted:?}"))
+            }
+        }
         (Op::MatMul, [a, b]) => matmul(a, b),
         (Op::Linear, [x, weight, bias @ ..]) => {
             let [out, width] = two(weight)?;

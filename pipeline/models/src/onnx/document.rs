@@ -99,7 +99,7 @@ impl Document {
         };
         Ok(ModelFiles {
             weights,
-            onnx,
+            onnx: Some(onnx),
             precision,
         })
     }
@@ -135,7 +135,7 @@ pub fn own_file(load: &Load, precision: Precision) -> Option<&Path> {
     let form = load.cell.factors.get(rewrite::RECURRENT);
     let is_as_it_is =
         files.precision == precision && form.is_none_or(|form| form != rewrite::UNROLLED);
-    is_as_it_is.then_some(files.onnx.as_path())
+    files.onnx.as_deref().filter(|_| is_as_it_is)
 }
 
 /// Writes `graph` as ONNX: in memory, or to `scratch` where it is too large for one message.
@@ -176,7 +176,8 @@ fn weight_bytes(graph: &Graph, precision: Precision) -> u64 {
         ElementType::Int64 => 8,
         ElementType::Float => match precision {
             Precision::Fp64 => 8,
-            Precision::Fp32 | Precision::Tf32 => 4,
+            // What is left in floats, and at most that much for what is not.
+            Precision::Fp32 | Precision::Tf32 | Precision::Int8Dynamic | Precision::Int8Static => 4,
             Precision::Bf16 | Precision::Fp16 => 2,
         },
     };
@@ -268,7 +269,7 @@ mod tests {
             let files = Document::files(&load(precision, None), folder.path()).unwrap();
             assert_eq!(files.precision, precision);
             assert!(fs::read(&files.weights).unwrap().is_empty());
-            let model = fs::read(&files.onnx).unwrap();
+            let model = fs::read(files.onnx.unwrap()).unwrap();
             assert!(ModelProto::decode(model.as_slice()).is_ok());
             model.len()
         };
@@ -279,7 +280,7 @@ mod tests {
         fs::write(&weights, []).unwrap();
         let own = |precision| ModelFiles {
             weights: weights.clone(),
-            onnx: "/own/model.onnx".into(),
+            onnx: Some("/own/model.onnx".into()),
             precision,
         };
         for (floats, is_own) in [(Precision::Fp32, true), (Precision::Fp16, false)] {

@@ -5,7 +5,7 @@ use schema::graph::{Approximation, Node, Op};
 use super::{
     Writer,
     proto::{DataType, NodeProto},
-    recurrent,
+    quantised, recurrent,
 };
 
 /// Most elements of a mask that is written out.
@@ -20,6 +20,9 @@ pub(super) fn node<'a>(writer: &mut Writer<'a>, node: &'a Node) -> Result<(), St
     if let Op::Dropout { .. } = node.op {
         writer.alias(output, first);
         return Ok(());
+    }
+    if let Some(operands) = quantised::dynamic_operands(writer, node) {
+        return quantised::dynamic_product(writer, node, operands, output);
     }
     match &node.op {
         Op::Gelu { approximate } if writer.opset < 20 => {
@@ -45,6 +48,12 @@ pub(super) fn node<'a>(writer: &mut Writer<'a>, node: &'a Node) -> Result<(), St
             return Attention::new(writer, node, heads, causal)?.write(writer, node, output);
         }
         Op::Lstm { .. } | Op::Gru { .. } => return recurrent::write(writer, node, output),
+        &Op::QuantizeDequantize {
+            axis,
+            zero_point,
+            element,
+        } => return quantised::round(writer, node, (axis, zero_point, element), output),
+        Op::DynamicQuantizeDequantize => return quantised::round_in_steps(writer, node, output),
         _ => {}
     }
     let inputs = inputs(writer, node);
@@ -310,7 +319,7 @@ fn linear<'a>(writer: &mut Writer<'a>, node: &'a Node, output: &str) -> Result<(
     let x = writer.read(x);
     let ready = match node.op {
         Op::Gemm => Some(writer.read(weight)),
-        _ => writer.weights.transposed(weight),
+        _ => quantised::transposed(writer, weight).or_else(|| writer.weights.transposed(weight)),
     };
     let turned = match ready {
         Some(turned) => turned,

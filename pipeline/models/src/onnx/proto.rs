@@ -14,6 +14,9 @@ pub(super) const MICROSOFT: &str = "com.microsoft";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DataType {
     Float = 1,
+    Uint8 = 2,
+    Int8 = 3,
+    Int32 = 6,
     Int64 = 7,
     Float16 = 10,
     Double = 11,
@@ -25,7 +28,10 @@ impl DataType {
     pub(super) const fn of(precision: Precision) -> Self {
         match precision {
             Precision::Fp64 => Self::Double,
-            Precision::Fp32 | Precision::Tf32 => Self::Float,
+            // What is not in integers.
+            Precision::Fp32 | Precision::Tf32 | Precision::Int8Dynamic | Precision::Int8Static => {
+                Self::Float
+            }
             Precision::Bf16 => Self::BFloat16,
             Precision::Fp16 => Self::Float16,
         }
@@ -35,8 +41,9 @@ impl DataType {
     pub(super) const fn bytes(self) -> u64 {
         match self {
             Self::Double | Self::Int64 => 8,
-            Self::Float => 4,
+            Self::Float | Self::Int32 => 4,
             Self::Float16 | Self::BFloat16 => 2,
+            Self::Uint8 | Self::Int8 => 1,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use half::{bf16, f16};
 use schema::{
     Graph,
-    graph::{ElementType, Parameter},
+    graph::{ElementType, GridElement, Parameter},
 };
 
 use super::{
@@ -175,7 +175,7 @@ impl<'a> Weights<'a> {
             DataType::Double => encode(values, |value| f64::from(value).to_le_bytes()),
             DataType::Float16 => encode(values, |value| f16::from_f32(value).to_le_bytes()),
             DataType::BFloat16 => encode(values, |value| bf16::from_f32(value).to_le_bytes()),
-            DataType::Float | DataType::Int64 => encode(values, f32::to_le_bytes),
+            _ => encode(values, f32::to_le_bytes),
         };
         self.tensor(name, self.element, shape, bytes);
     }
@@ -188,6 +188,31 @@ impl<'a> Weights<'a> {
             shape,
             encode(values, i64::to_le_bytes),
         );
+    }
+
+    /// Writes integers of a grid.
+    pub(super) fn grid(
+        &mut self,
+        name: String,
+        shape: &[u64],
+        element: GridElement,
+        values: &[i64],
+    ) {
+        let (element, bytes) = match element {
+            GridElement::Int8 => (DataType::Int8, encode(values, |v| (v as i8).to_le_bytes())),
+            GridElement::Uint8 => (DataType::Uint8, encode(values, |v| [v as u8])),
+            GridElement::Int32 => (
+                DataType::Int32,
+                encode(values, |v| (v as i32).to_le_bytes()),
+            ),
+        };
+        self.tensor(name, element, shape, bytes);
+    }
+
+    /// The numbers of a parameter, whatever form they are written in.
+    pub(super) fn numbers_of(&mut self, parameter: &Parameter) -> Vec<f32> {
+        let numbers = self.numbers.floats(parameter);
+        self.had(numbers)
     }
 
     fn tensor(&mut self, name: String, element: DataType, shape: &[u64], bytes: Vec<u8>) {

@@ -15,18 +15,39 @@ pub(super) struct Sheet {
     pub(super) parameters: Vec<Parameter>,
     /// Constants by the names that were wished for: all that wish the same share one.
     constants: BTreeMap<String, String>,
-    taken: BTreeSet<String>,
+    names: Names,
+}
+
+/// Names that are given away once.
+pub(crate) struct Names(BTreeSet<String>);
+
+impl Names {
+    /// No name of a value or a node will be given away again.
+    pub(crate) fn new<'a>(values: impl Iterator<Item = &'a String>, nodes: &'a [Node]) -> Self {
+        let names = nodes.iter().map(|node| &node.name);
+        Self(values.chain(names).cloned().collect())
+    }
+
+    /// The name that is wanted, or one like it.
+    pub(crate) fn fresh(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let mut count = 1;
+        while !self.0.insert(name.clone()) {
+            count += 1;
+            name = format!("{wanted}.{count}");
+        }
+        name
+    }
 }
 
 impl Sheet {
     /// An empty sheet on which no name of a value or a node is given away again.
     pub(super) fn new<'a>(values: impl Iterator<Item = &'a String>, nodes: &'a [Node]) -> Self {
-        let names = nodes.iter().map(|node| &node.name);
         Self {
             nodes: Vec::new(),
             parameters: Vec::new(),
             constants: BTreeMap::new(),
-            taken: values.chain(names).cloned().collect(),
+            names: Names::new(values, nodes),
         }
     }
 
@@ -44,7 +65,7 @@ impl Sheet {
 
     /// An operator whose value bears its name.
     pub(super) fn node(&mut self, wanted: &str, op: Op, inputs: &[&str]) -> String {
-        let name = self.fresh(wanted);
+        let name = self.names.fresh(wanted);
         self.push(name.clone(), op, inputs, vec![name.clone()]);
         name
     }
@@ -59,7 +80,7 @@ impl Sheet {
         if let Some(name) = self.constants.get(wanted) {
             return name.clone();
         }
-        let name = self.fresh(wanted);
+        let name = self.names.fresh(wanted);
         self.constants.insert(wanted.to_owned(), name.clone());
         self.parameters.push(Parameter {
             name: name.clone(),
@@ -78,15 +99,5 @@ impl Sheet {
             outputs,
             in_place: false,
         });
-    }
-
-    fn fresh(&mut self, wanted: &str) -> String {
-        let mut name = wanted.to_owned();
-        let mut count = 1;
-        while !self.taken.insert(name.clone()) {
-            count += 1;
-            name = format!("{wanted}.{count}");
-        }
-        name
     }
 }

@@ -201,6 +201,17 @@ def apply(op, inputs, training):
             return x.squeeze(a["axis"])
         case "Dropout":
             return x
+        case "QuantizeDequantize":
+            scale = inputs[1]
+            if a["axis"] is not None:
+                scale = scale.reshape(-1, *[1] * (x.ndim - 1 - a["axis"]))
+            least, most = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}[a["element"]]
+            return scale * (np.clip(np.rint(x / scale) + a["zero_point"], least, most) - a["zero_point"])
+        case "DynamicQuantizeDequantize":
+            low, high = min(0.0, x.min()), max(0.0, x.max())
+            scale = (high - low) / 255 or 1.0
+            zero = np.clip(np.rint(-low / scale), 0, 255)
+            return scale * (np.clip(np.rint(x / scale) + zero, 0, 255) - zero)
     raise ValueError(name)
 
 

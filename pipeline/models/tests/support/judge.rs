@@ -61,10 +61,7 @@ pub(crate) fn reference(graph: &Graph, written: &[WriteOptions]) -> Findings {
 
 /// Runs the graph in numpy, and in ONNX Runtime these files, which may hold other forms of it.
 pub(crate) fn held_against(graph: &Graph, models: &[PathBuf], folder: &Path) -> Findings {
-    let json = folder.join("graph.json");
-    fs::write(&json, serde_json::to_vec(graph).expect("graphs serialize")).expect("a folder");
-    let recipe = folder.join("recipe.py");
-    fs::write(&recipe, documented_recipe()).expect("a folder");
+    let [json, recipe] = described(graph, folder);
     let arguments: Vec<&Path> = [&json, &recipe]
         .into_iter()
         .chain(models)
@@ -72,6 +69,15 @@ pub(crate) fn held_against(graph: &Graph, models: &[PathBuf], folder: &Path) -> 
         .collect();
     let printed = python::run("reference.py", &arguments);
     serde_json::from_str(&printed).expect("findings")
+}
+
+/// Files that hold the graph and the recipe for its numbers.
+pub(crate) fn described(graph: &Graph, folder: &Path) -> [PathBuf; 2] {
+    let json = folder.join("graph.json");
+    fs::write(&json, serde_json::to_vec(graph).expect("graphs serialize")).expect("a folder");
+    let recipe = folder.join("recipe.py");
+    fs::write(&recipe, documented_recipe()).expect("a folder");
+    [json, recipe]
 }
 
 /// The numpy recipe from the documentation of `fill`, so that it is held to its word.

@@ -1,0 +1,145 @@
+//! Quantisation: a network whose products are computed in 8-bit integers.
+//!
+//! [`apply`] rounds operands and results of products to grids of 256 integers, by operators of the
+//! graph ([`Op::QuantizeDequantize`]): the graph says in floats what an engine may compute in
+//! integers, and one that has none simulates it to the last bit of the grids. What is rounded
+//! follows ONNX Runtime's own quantiser, so that its kernels for integers apply:
+//!
+//! * Products are convolutions, linear maps by a weight, and products of matrices. Their weights are
+//!   of 8 bits with a sign, symmetric, one scale for each output; batch normalisation is folded into
+//!   a convolution's weights first.
+//! * [`Form::Asymmetric`], for CPUs: activations are of 8 bits without a sign, with a zero point; a
+//!   `Relu` or `Clip` behind a product is what the grid's ends do; biases are integers of 32 bits with
+//!   the scale of the sums that they are added to.
+//! * [`Form::Symmetric`], as TensorRT wants it: activations are of 8 bits with a sign, zero is zero,
+//!   `Relu` and biases stay as they are.
+//! * What lies between products joins them on the grids: sums of two activations, joins, pools,
+//!   shapes and orders of axes. The latter and the largest of a window keep the grid that they read.
+//! * [`Form::Dynamic`]: products by a weight alone, each activation's grid found in every step.
+//!   Nothing else is rounded, and no calibration is needed.
+//!
+//! Inputs of products get grids, and outputs where a quantised operator reads them, those of
+//! convolutions always: ONNX Runtime has no convolution from integers to floats. Outputs of the
+//! network stay floats.
+//!
+//! Grids come from ranges, and those from [`calibrate`].
+
+pub mod calibrate;
+mod census;
+mod choose;
+mod grid;
+mod rewrite;
+mod tidy;
+
+use std::{collections::BTreeMap, io::Write};
+
+use schema::{Cell, Graph, Precision, graph::Op};
+
+use crate::{ModelError, Numbers};
+pub use census::{Census, census, settings};
+pub use grid::Range;
+pub(crate) use grid::integers;
+
+/// The factor that decides how ranges are found: [`MINMAX`] or [`PERCENTILE`].
+pub const CALIBRATION: &str = "calibration";
+
+/// The value of [`CALIBRATION`] that takes the smallest and the largest number seen.
+pub const MINMAX: &str = "minmax";
+
+/// The value of [`CALIBRATION`] that leaves out one number in 10,000.
+pub const PERCENTILE: &str = "percentile";
+
+/// How many generated inputs ranges are found with. None of them is the input of parity.
+pub const CALIBRATION_INPUTS: u32 = 4;
+
+/// Whether a factor has a part in a cell of this precision.
+#[must_use]
+pub fn concerns(factor: &str, precision: Precision) -> bool {
+    factor != CALIBRATION || precision == Precision::Int8Static
+}
+
+/// Checks what a cell says of calibration. It was done with the graph that a worker is given; a
+/// worker has nothing else to do about it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(cell: &Cell) -> Result<(), String> {
+    match cell.factors.get(CALIBRATION).map(String::as_str) {
+        None => Ok(()),
+        Some(_) if !concerns(CALIBRATION, cell.precision) => {
+            Err(format!("`{CALIBRATION}` has no part in {}", cell.precision))
+        }
+        Some(MINMAX | PERCENTILE) => Ok(()),
+        Some(other) => Err(format!(
+            "{CALIBRATION} is `{other}`; known: `{MINMAX}`, `{PERCENTILE}`"
+        )),
+    }
+}
+
+/// What is rounded, and to which integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// Weights alone beforehand; activations of 8 bits without a sign in every step.
+    Dynamic,
+    /// Activations of 8 bits without a sign, with a zero point; biases of 32 bits.
+    Asymmetric,
+    /// Activations of 8 bits with a sign, zero in the middle; biases as floats.
+    Symmetric,
+}
+
+impl Form {
+    /// What a cell asks for; `None` where its precision is not one of integers.
+    #[must_use]
+    pub const fn of(cell: &Cell) -> Option<Self> {
+        match cell.precision {
+            Precision::Int8Dynamic => Some(Self::Dynamic),
+            Precision::Int8Static => Some(Self::Asymmetric),
+            _ => None,
+        }
+    }
+}
+
+/// Where numbers that quantisation makes are put down: behind those that are there.
+pub struct Sink<'a> {
+    /// The file of weights, which [`Numbers`] will read.
+    pub out: &'a mut dyn Write,
+    /// How many bytes it holds.
+    pub bytes: u64,
+}
+
+/// The values whose ranges [`apply`] needs, in the order of the graph; none for [`Form::Dynamic`].
+/// Each is an input or made by a node of `graph`.
+///
+/// # Errors
+/// A graph that [`crate::infer::shapes`] refuses.
+pub fn wanted(graph: &Graph, form: Form) -> Result<Vec<String>, ModelError> {
+    if form == Form::Dynamic {
+        crate::infer::shapes(graph)?;
+        return Ok(Vec::new());
+    }
+    let tidy = tidy::Tidy::of(graph)?;
+    Ok(choose::Choice::of(&tidy.graph)?.sources())
+}
+
+/// The network on grids. Inputs and outputs keep their names, and so do values that other operators
+/// still make; the loss is left out. Weights that were folded and scales of weights are put down in
+/// `sink`, and the graph says where: behind those that `numbers` reads.
+///
+/// # Errors
+/// A graph that [`crate::infer::shapes`] refuses; a range that is missing or not finite; weights
+/// that are not finite, cannot be had or not be put down.
+pub fn apply<'a>(
+    graph: &Graph,
+    form: Form,
+    ranges: &BTreeMap<String, Range>,
+    numbers: &'a Numbers,
+    sink: Sink<'a>,
+) -> Result<Graph, ModelError> {
+    let tidy = tidy::Tidy::of(graph)?;
+    rewrite::Rewriter::new(tidy, form, numbers, sink)?.rewrite(ranges)
+}
+
+/// Whether an operator is a product: what is worth computing in integers.
+const fn is_product(op: &Op) -> bool {
+    matches!(op, Op::Conv { .. } | Op::Linear | Op::Gemm | Op::MatMul)
+}
