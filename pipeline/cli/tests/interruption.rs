@@ -5,6 +5,7 @@ mod common;
 
 use std::{
     fs,
+    path::PathBuf,
     process::{Child, Command, Output},
     thread,
     time::{Duration, Instant},
@@ -34,23 +35,11 @@ fn an_interrupted_bench_leaves_130_and_no_process_and_goes_on() {
         .env("PHOTOFINISH_TEST_MARK", &mark)
         .spawn()
         .unwrap();
-    let began = Instant::now();
-    let some_block = || {
-        user.path("store/heats").is_dir()
-            && user.files("store/heats").iter().any(|(path, _)| {
-                path.file_name()
-                    .unwrap()
-                    .to_string_lossy()
-                    .starts_with("00002-")
-            })
-    };
-    while !some_block() {
-        assert!(
-            began.elapsed() < Duration::from_secs(120),
-            "no block was measured"
-        );
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_for("a block", || {
+        names(user.path("store/heats"))
+            .iter()
+            .any(|name| name.starts_with("00002-"))
+    });
     let interrupted = Command::new("kill")
         .args(["-INT", &child.id().to_string()])
         .status()
@@ -109,16 +98,37 @@ fn interrupt(child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// How many files below the store end, or begin, so.
-fn count(user: &User, is_it: impl Fn(&str) -> bool) -> usize {
-    if !user.path("store/heats").is_dir() {
-        return 0;
+/// The names of all below a folder from which files may go at any time.
+fn names(folder: PathBuf) -> Vec<String> {
+    let (mut names, mut folders) = (Vec::new(), vec![folder]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            }
+        }
     }
-    let files = user.files("store/heats");
-    let names = files
+    names
+}
+
+fn sealed(names: &[String]) -> usize {
+    names
         .iter()
-        .map(|(path, _)| path.file_name().unwrap().to_string_lossy());
-    names.filter(|name| is_it(name)).count()
+        .filter(|name| name.ends_with(".heat.zst"))
+        .count()
+}
+
+/// Whether so many heats are sealed, and a group with `before` of them has the first block of one
+/// more. (The blocks of a heat that was just sealed may still lie there.)
+fn has_begun(user: &User, all: usize, before: usize) -> bool {
+    let heats = user.path("store/heats");
+    let groups = || fs::read_dir(&heats).into_iter().flatten().flatten();
+    sealed(&names(heats.clone())) == all
+        && groups().any(|group| {
+            let names = names(group.path());
+            sealed(&names) == before && names.iter().any(|name| name.starts_with("00002-"))
+        })
 }
 
 #[test]
@@ -134,10 +144,7 @@ fn an_interrupted_run_never_takes_the_place_of_a_whole_one() {
     // At once, and after one of two groups.
     for sealed in [2, 3] {
         let child = fresh().unwrap();
-        wait_for("a block", || {
-            count(&user, |name| name.ends_with(".heat.zst")) == sealed
-                && count(&user, |name| name.starts_with("00002-")) > 0
-        });
+        wait_for("a block", || has_begun(&user, sealed, 1));
         let output = interrupt(child);
         assert_eq!(output.status.code(), Some(130), "{}", text(&output));
         // The plan says what going on will do.
@@ -169,10 +176,7 @@ fn an_interrupted_run_is_shown_where_there_is_no_other() {
     let user = User::new();
     user.manifest(&SMALL.replace("round: 5ms", "round: 400ms"));
     let child = user.command(&BENCH).spawn().unwrap();
-    wait_for("a block of the second group", || {
-        count(&user, |name| name.ends_with(".heat.zst")) == 1
-            && count(&user, |name| name.starts_with("00002-")) > 0
-    });
+    wait_for("a block of the second group", || has_begun(&user, 1, 0));
     let output = interrupt(child);
     assert_eq!(output.status.code(), Some(130), "{}", text(&output));
     let report = user.run(&["report", "--store", "store", "--out", "site"]);
