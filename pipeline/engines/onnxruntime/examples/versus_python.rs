@@ -43,8 +43,9 @@ use worker::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Longest wait for one answer.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Longest wait for one answer: AOTInductor takes a minute or two to compile, and more on a machine that
+/// has other work.
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Steps that open a round and are not counted: caches and thread pools wake up.
 const DISCARD: u64 = 2;
