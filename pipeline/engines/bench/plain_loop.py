@@ -92,7 +92,7 @@ def torch_step(batch, threads):
     return step, torch.__version__
 
 
-def aot_step(batch, threads, folder, graph):
+def aot_step(threads, folder, graph):
     import pathlib
 
     import torch
@@ -109,7 +109,8 @@ def aot_step(batch, threads, folder, graph):
         weight = torch.rand(shapes[names[name]])
         weights[name] = weight * len(weight) / weight.numel()
     model.load_constants(weights, check_full_update=True)
-    images = torch.rand(batch, 3, 224, 224)
+    (fed,) = graph["inputs"]
+    images = torch.rand(fed["shape"])
 
     def step():
         with torch.inference_mode():
@@ -182,7 +183,7 @@ def load(request):
     if kind == "torch":
         step, version = torch_step(batch, threads)
     elif kind == "aot":
-        step, version = aot_step(batch, threads, file, request["graph"])
+        step, version = aot_step(threads, file, request["graph"])
     elif kind == "onnxruntime":
         step, version = onnxruntime_step(batch, threads, file)
     else:

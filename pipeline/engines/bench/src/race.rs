@@ -14,8 +14,9 @@ use worker::{
 
 use crate::{Result, contest::words};
 
-/// Longest wait for one answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+/// Longest wait for one answer: AOTInductor takes a minute or two to compile, and more on a machine
+/// that has other work.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Steps that open a round and are not counted: caches and thread pools wake up.
 const DISCARD: u64 = 2;

@@ -15,7 +15,7 @@ use std::{
 use common::{Array, SGD, arrays, cell, load};
 use models::sample;
 use schema::{
-    Graph, Optimizer, Outcome, OutcomeKind, Precision,
+    Graph, Mode, Optimizer, Outcome, OutcomeKind, Precision,
     protocol::{FileElement, Load, Loaded, Measure, Parity, Reply, Request},
 };
 use worker::{
@@ -317,7 +317,7 @@ fn without_a_cxx_compiler_it_is_unavailable() {
     );
 }
 
-/// Networks of the zoo: convolutions with running statistics, attention with dropout, a fused LSTM.
+/// Networks of the zoo: convolutions with running statistics, attention with dropout.
 #[test]
 fn the_zoo_agrees_with_eager() {
     if env::var_os(FULL).is_none() {
@@ -364,7 +364,11 @@ fn the_zoo_agrees_with_eager() {
         ),
     ] {
         let dims = dims.iter().map(|&(name, size)| (name.to_owned(), size));
-        let graph = models::zoo::build(name, &dims.collect()).unwrap();
+        let mode = match of.1 {
+            None => Mode::Inference,
+            Some(_) => Mode::Training,
+        };
+        let graph = models::zoo::build_for(name, &dims.collect(), mode).unwrap();
         let cache = tempfile::tempdir().unwrap();
         let told = launch(&graph, of, cache.path(), Some(&compiler)).unwrap();
         assert_like_eager(&told, &graph, of, bound);
