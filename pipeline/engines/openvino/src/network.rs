@@ -108,8 +108,8 @@ pub(crate) fn compile(
     Ok(compiled)
 }
 
-/// Refuses to run under the name of one precision what OpenVINO computes in another: where the CPU has
-/// no such instructions, the hint is passed over.
+/// Refuses to run under the name of one precision what OpenVINO computes in another, as it does where
+/// the CPU has no such instructions.
 fn check_arithmetic(compiled: &CompiledModel, asked: &str) -> Result<(), Outcome> {
     let key = RwPropertyKey::HintInferencePrecision;
     let found = property(compiled, key).map_err(|error| failed("inference precision", &error))?;

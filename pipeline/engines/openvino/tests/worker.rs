@@ -191,11 +191,11 @@ fn what_is_not_run_is_unsupported_by_name() {
             "openvino/gpu",
         ),
         (|cell| cell.mode = Mode::Training, "train"),
-        (|cell| cell.precision = Precision::Fp16, "fp16"),
         (
             |cell| cell.precision = Precision::Int8Dynamic,
             "int8-dynamic",
         ),
+        (|cell| cell.precision = Precision::Tf32, "tf32"),
         (|cell| cell.precision = Precision::Fp64, "fp64"),
         (|cell| cell.device = Device::Cuda(0), "cuda:0"),
         (|cell| cell.boundary = Boundary::Device, "device"),

@@ -74,6 +74,14 @@ const fn truth(holds: bool) -> f32 {
     if holds { 1.0 } else { 0.0 }
 }
 
+/// The number of a list of one.
+const fn only<T: Copy>(numbers: &[T]) -> Option<T> {
+    match numbers {
+        &[number] => Some(number),
+        _ => None,
+    }
+}
+
 impl Fold<'_> {
     pub(super) fn cast(&mut self) -> Result<Constant, String> {
         let x = self.at(0)?;
@@ -119,6 +127,39 @@ impl Fold<'_> {
                     return Err("computes with integers above 2^24 as floats".to_owned());
                 }
                 Data::Integers(numbers.into_iter().map(|x| map(x as f32) as i64).collect())
+            }
+        };
+        Ok(Constant::new(x.kind, x.shape.clone(), data))
+    }
+
+    /// Numbers within bounds, either of which may be left open.
+    pub(super) fn clip(&mut self) -> Result<Constant, String> {
+        let x = self.at(0)?;
+        let [low, high] = [1, 2].map(|at| match self.optional(at) {
+            Some(bound) => self.budget.data(bound).map(Some),
+            None => Ok(None),
+        });
+        let wrong = "has bounds that are no numbers of its kind";
+        let data = match (self.budget.data(x)?, low?, high?) {
+            (Data::Floats(numbers), low, high) => {
+                let bound = |bound: Option<Data>, open| match bound {
+                    None => Some(open),
+                    Some(Data::Floats(bound)) => only(&bound),
+                    Some(Data::Integers(_)) => None,
+                };
+                let low = bound(low, f32::MIN).ok_or(wrong)?;
+                let high = bound(high, f32::MAX).ok_or(wrong)?;
+                Data::Floats(numbers.into_iter().map(|x| x.max(low).min(high)).collect())
+            }
+            (Data::Integers(numbers), low, high) => {
+                let bound = |bound: Option<Data>, open| match bound {
+                    None => Some(open),
+                    Some(Data::Integers(bound)) => only(&bound),
+                    Some(Data::Floats(_)) => None,
+                };
+                let low = bound(low, i64::MIN).ok_or(wrong)?;
+                let high = bound(high, i64::MAX).ok_or(wrong)?;
+                Data::Integers(numbers.into_iter().map(|x| x.max(low).min(high)).collect())
             }
         };
         Ok(Constant::new(x.kind, x.shape.clone(), data))

@@ -123,6 +123,7 @@ pub(super) fn fold(
         "ConstantOfShape" => fold.constant_of_shape()?,
         "Where" => fold.choose()?,
         "Trilu" => fold.trilu()?,
+        "Clip" => fold.clip()?,
         "MatMul" if fold.is_small_product() => fold.matmul()?,
         "ScatterND" => fold.scatter()?,
         "Split" => return fold.split().map(Some),

@@ -92,15 +92,15 @@ impl Fold<'_> {
         let starts: Vec<u64> = starts
             .chunks(named.len().max(1))
             .map(|index| {
-                let parts = index.iter().zip(named).zip(&steps);
-                parts.fold(Ok(0), |sum: Result<u64, String>, ((&at, &size), &step)| {
+                let mut parts = index.iter().zip(named).zip(&steps);
+                parts.try_fold(0_u64, |sum, ((&at, &size), &step)| {
                     let at = if at < 0 {
                         at.saturating_add(size as i64)
                     } else {
                         at
                     };
                     let at = u64::try_from(at).ok().filter(|&at| at < size);
-                    Ok(sum? + at.ok_or_else(wrong)? * step)
+                    Ok::<u64, String>(sum + at.ok_or_else(wrong)? * step)
                 })
             })
             .collect::<Result<_, _>>()?;
