@@ -2,6 +2,8 @@
 //! computes on the same grids, and beside its own quantiser. The long form (`PHOTOFINISH_TEST_FULL`)
 //! has more networks.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 mod support;
 
 use std::{
