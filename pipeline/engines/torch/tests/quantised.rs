@@ -127,7 +127,6 @@ fn agree(name: &str, sizes: &[(&str, u64)]) {
             weights(),
         );
         let (cost, apart) = (distance(&simulated, &exact), distance(&made, &simulated));
-        println!("{name} {form:?}: grids cost {cost:.4}, engines are {apart:.5} apart");
         assert!((0.001..0.2).contains(&cost), "{name} {form:?}: {cost}");
         assert!(apart < cost, "{name} {form:?}: {apart} {cost}");
         let products = &report.settings["products in integers"];
