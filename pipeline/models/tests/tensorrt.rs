@@ -8,7 +8,9 @@ mod support;
 use std::{collections::BTreeMap, env, fs, path::Path};
 
 use photofinish_models::{
-    onnx::{self, WriteOptions},
+    Numbers,
+    onnx::{self, Extensions, WriteOptions},
+    quantise::{self, Form, Range, Sink},
     rewrite::{self, Rewriting},
     zoo,
 };
@@ -22,7 +24,7 @@ const FULL: &str = "PHOTOFINISH_TEST_FULL";
 const TARGET: &str = "SM89";
 
 /// What engines are built in.
-const PRECISIONS: [Precision; 2] = [Precision::Fp32, Precision::Fp16];
+const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Fp16, Precision::Int8Static];
 
 /// An engine, or why there is none.
 #[derive(Debug, serde::Deserialize)]
@@ -32,7 +34,8 @@ enum Answer {
     Refused { kind: String, reason: String },
 }
 
-/// The network as ONNX with its weights.
+/// The network as ONNX with its weights; in integers, on grids as TensorRT wants them. What they are
+/// found from does not matter here.
 fn written(graph: &Graph, precision: Precision) -> Vec<u8> {
     let options = WriteOptions {
         opset: onnx::OPSET,
@@ -40,7 +43,37 @@ fn written(graph: &Graph, precision: Precision) -> Vec<u8> {
         external: None,
         threshold: 0,
     };
-    onnx::write(graph, &options).unwrap().model
+    if precision != Precision::Int8Static {
+        return onnx::write(graph, &options).unwrap().model;
+    }
+    let forms = [
+        (rewrite::ATTENTION, "plain"),
+        (rewrite::RECURRENT, rewrite::UNROLLED),
+    ];
+    let graph = spelt_out(graph, &forms);
+    let range = Range {
+        low: -3.0,
+        high: 3.0,
+    };
+    let wanted = quantise::wanted(&graph, Form::Symmetric).unwrap();
+    let ranges = wanted.into_iter().map(|value| (value, range)).collect();
+    let weights = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let sink = Sink {
+        out: &mut weights.as_file(),
+        bytes: 0,
+    };
+    let none = Numbers::default();
+    let graph = quantise::apply(&graph, Form::Symmetric, &ranges, &none, sink).unwrap();
+    let numbers = Numbers::open(Some(weights.path())).unwrap();
+    let made = onnx::write_with(&graph, &options, Extensions::default(), &numbers);
+    made.unwrap().model
+}
+
+fn spelt_out(graph: &Graph, forms: &[(&str, &str)]) -> Graph {
+    let forms = forms.iter();
+    let factors = forms.map(|&(factor, form)| (factor.to_owned(), form.to_owned()));
+    let rewriting = Rewriting::asked_by(&factors.collect());
+    rewriting.apply(graph.clone()).unwrap()
 }
 
 fn build(graph: &Graph, model: &[u8]) -> Answer {
@@ -57,7 +90,11 @@ fn build(graph: &Graph, model: &[u8]) -> Answer {
 
 /// What is wrong with the engine: there is none, or it does not hold the network's weights.
 fn fault(graph: &Graph, precision: Precision) -> Option<String> {
-    let width = if precision == Precision::Fp16 { 2 } else { 4 };
+    let width = match precision {
+        Precision::Int8Static => 1,
+        Precision::Fp16 => 2,
+        _ => 4,
+    };
     let parameters = graph.parameters.iter();
     let numbers: u64 = parameters.map(|it| it.shape.iter().product::<u64>()).sum();
     let least = numbers * width * 9 / 10;
@@ -91,15 +128,11 @@ fn the_whole_zoo_becomes_engines_in_each_precision() {
     if env::var_os(FULL).is_none() {
         return;
     }
-    let long = BTreeMap::from([(rewrite::RECURRENT.to_owned(), rewrite::UNROLLED.to_owned())]);
-    let long = Rewriting::asked_by(&long);
     assert_built(zoo::names().into_iter().flat_map(|name| {
         let own = small(name, 2);
-        let spelt_out = long.apply(own.clone()).unwrap();
-        let differs = spelt_out != own;
-        [Some(own), differs.then_some(spelt_out)]
-            .into_iter()
-            .flatten()
+        let long = spelt_out(&own, &[(rewrite::RECURRENT, rewrite::UNROLLED)]);
+        let differs = long != own;
+        [Some(own), differs.then_some(long)].into_iter().flatten()
     }));
 }
 
