@@ -49,31 +49,51 @@ pub const MINMAX: &str = "minmax";
 /// The value of [`CALIBRATION`] that leaves out one number in 10,000.
 pub const PERCENTILE: &str = "percentile";
 
+/// The factor that decides which integers activations become with [`Precision::Int8Static`]:
+/// [`ASYMMETRIC`] or [`SYMMETRIC`].
+pub const GRID: &str = "grid";
+
+/// The value of [`GRID`] that asks for [`Form::Asymmetric`]; so does a cell that does not say.
+pub const ASYMMETRIC: &str = "asymmetric";
+
+/// The value of [`GRID`] that asks for [`Form::Symmetric`].
+pub const SYMMETRIC: &str = "symmetric";
+
+/// The factors that are about grids found by calibration.
+pub const FACTORS: [&str; 2] = [CALIBRATION, GRID];
+
 /// How many generated inputs ranges are found with. None of them is the input of parity.
 pub const CALIBRATION_INPUTS: u32 = 4;
 
 /// Whether a factor has a part in a cell of this precision.
 #[must_use]
 pub fn concerns(factor: &str, precision: Precision) -> bool {
-    factor != CALIBRATION || precision == Precision::Int8Static
+    !FACTORS.contains(&factor) || precision == Precision::Int8Static
 }
 
-/// Checks what a cell says of calibration. It was done with the graph that a worker is given; a
-/// worker has nothing else to do about it.
+/// Checks what a cell says of calibration and grids. It was done with the graph that a worker is
+/// given; a worker has nothing else to do about it.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn check(cell: &Cell) -> Result<(), String> {
-    match cell.factors.get(CALIBRATION).map(String::as_str) {
-        None => Ok(()),
-        Some(_) if !concerns(CALIBRATION, cell.precision) => {
-            Err(format!("`{CALIBRATION}` has no part in {}", cell.precision))
+    let known = [
+        (CALIBRATION, [MINMAX, PERCENTILE]),
+        (GRID, [ASYMMETRIC, SYMMETRIC]),
+    ];
+    for (factor, values) in known {
+        let Some(value) = cell.factors.get(factor) else {
+            continue;
+        };
+        if !concerns(factor, cell.precision) {
+            return Err(format!("`{factor}` has no part in {}", cell.precision));
         }
-        Some(MINMAX | PERCENTILE) => Ok(()),
-        Some(other) => Err(format!(
-            "{CALIBRATION} is `{other}`; known: `{MINMAX}`, `{PERCENTILE}`"
-        )),
+        if !values.contains(&value.as_str()) {
+            let [one, other] = values;
+            return Err(format!("{factor} is `{value}`; known: `{one}`, `{other}`"));
+        }
     }
+    Ok(())
 }
 
 /// What is rounded, and to which integers.
@@ -90,9 +110,11 @@ pub enum Form {
 impl Form {
     /// What a cell asks for; `None` where its precision is not one of integers.
     #[must_use]
-    pub const fn of(cell: &Cell) -> Option<Self> {
+    pub fn of(cell: &Cell) -> Option<Self> {
+        let is_symmetric = || cell.factors.get(GRID).is_some_and(|grid| grid == SYMMETRIC);
         match cell.precision {
             Precision::Int8Dynamic => Some(Self::Dynamic),
+            Precision::Int8Static if is_symmetric() => Some(Self::Symmetric),
             Precision::Int8Static => Some(Self::Asymmetric),
             _ => None,
         }

@@ -141,7 +141,7 @@ fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
             AxisKind::Factor if rewrite::is_about_operators(&axis.name) => {
                 ("a model whose engine has it, too,", "factor")
             }
-            AxisKind::Factor if axis.name == quantise::CALIBRATION => {
+            AxisKind::Factor if quantise::FACTORS.contains(&axis.name.as_str()) => {
                 ("an engine in precision `int8-static`", "factor")
             }
             AxisKind::Factor => ("an engine", "factor"),

@@ -276,7 +276,7 @@ fn find(cell: &Cell, manifests: &[ManifestSource]) -> Result<onnx::File, Outcome
 
 #[cfg(test)]
 mod tests {
-    use models::zoo;
+    use models::{quantise, zoo};
     use schema::{
         Boundary, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource, Precision,
         Strategy,
@@ -401,6 +401,36 @@ mod tests {
             .map(|(name, form)| (name.to_owned(), form.to_owned()))
             .into();
         assert_eq!(asked(&witness), Rewriting::default());
+    }
+
+    #[test]
+    fn grids_are_as_the_cell_wants_them() {
+        let cell = |precision, grid: &str| {
+            let mut cell = planned("unrolled").cell;
+            cell.precision = precision;
+            let grid = [(quantise::GRID.to_owned(), grid.to_owned())];
+            cell.factors.extend(grid);
+            cell
+        };
+        let form = |cell: &Cell| Quantisation::asked_by(cell).map(|asked| asked.form);
+        let [static_, dynamic] = [Precision::Int8Static, Precision::Int8Dynamic];
+        let symmetric = cell(static_, quantise::SYMMETRIC);
+        assert_eq!(form(&symmetric), Some(Form::Symmetric));
+        assert_eq!(quantise::check(&symmetric), Ok(()));
+        let asymmetric = cell(static_, quantise::ASYMMETRIC);
+        assert_eq!(form(&asymmetric), Some(Form::Asymmetric));
+        let silent = Cell {
+            factors: BTreeMap::new(),
+            ..symmetric
+        };
+        assert_eq!(form(&silent), Some(Form::Asymmetric));
+        let unknown = quantise::check(&cell(static_, "crooked")).unwrap_err();
+        assert!(
+            unknown.contains("known: `asymmetric`, `symmetric`"),
+            "{unknown}"
+        );
+        let idle = quantise::check(&cell(dynamic, quantise::SYMMETRIC)).unwrap_err();
+        assert!(idle.contains("no part in int8-dynamic"), "{idle}");
     }
 
     #[test]

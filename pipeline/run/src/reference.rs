@@ -306,11 +306,8 @@ pub(crate) fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
     let mut factors = context.workers.factors(&engine);
     factors.retain(|factor, _| models::zoo::is_concerned(&cell.model.name, factor));
     if cell.precision.is_int8() {
-        for factor in [
-            rewrite::ATTENTION,
-            rewrite::RECURRENT,
-            quantise::CALIBRATION,
-        ] {
+        let forms = [rewrite::ATTENTION, rewrite::RECURRENT];
+        for factor in forms.into_iter().chain(quantise::FACTORS) {
             match cell.factors.get(factor) {
                 Some(value) => drop(factors.insert(factor.to_owned(), value.clone())),
                 None => drop(factors.remove(factor)),

@@ -126,6 +126,8 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
             return emit.call(torch.squeeze, x, axis)
         case ops.Dropout(ratio):
             return emit.call(functional.dropout, x, ratio, dropout if trains else False)
+        case ops.QuantizeDequantize() | ops.DynamicQuantizeDequantize():
+            raise unsupported(f"{emit.place}: nothing is rounded to integers here")
         case _:
             assert_never(op)
 

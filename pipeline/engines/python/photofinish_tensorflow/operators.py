@@ -80,5 +80,7 @@ def apply(low: Lowering, op: Op, operands: list[Value]) -> Value:
             return moves.concat(low, operands, axis)
         case ops.Slice(axis, start, end):
             return moves.cut(low, x, axis, start, end)
+        case ops.QuantizeDequantize() | ops.DynamicQuantizeDequantize():
+            raise low.refuse("nothing is rounded to integers here")
         case _:
             assert_never(op)

@@ -8,10 +8,10 @@ from photofinish_worker import ask
 from photofinish_worker.messages import Cell, Load, Mode, Precision
 from photofinish_worker.outcome import unsupported
 
-FORMS = ("recurrent", "attention")
+FORMS = ("recurrent", "attention", "calibration", "grid")
 """Factors that decided what the ONNX file holds; there is nothing left to do about them."""
 
-PRECISIONS = (Precision.FP32, Precision.TF32, Precision.FP16)
+PRECISIONS = (Precision.FP32, Precision.TF32, Precision.FP16, Precision.INT8_STATIC)
 
 
 @dataclass(frozen=True, slots=True)

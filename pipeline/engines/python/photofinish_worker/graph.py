@@ -305,6 +305,26 @@ class Squeeze(Operator):
     axis: int
 
 
+class GridElement(StrEnum):
+    """The integers of a grid."""
+
+    INT8 = "int8"
+    UINT8 = "uint8"
+    INT32 = "int32"
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeDequantize(Operator):
+    axis: int | None
+    zero_point: Signed
+    element: GridElement
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicQuantizeDequantize(Operator):
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Dropout(Operator):
     ratio: float
@@ -344,6 +364,8 @@ Op = (
     | Slice
     | Gather
     | Squeeze
+    | QuantizeDequantize
+    | DynamicQuantizeDequantize
     | Dropout
 )
 

@@ -26,7 +26,7 @@ from photofinish_worker.decode import decode
 from photofinish_worker.graph import Graph, Uniform
 from photofinish_worker.messages import Cell, Load, ModelFiles, Precision
 from photofinish_worker.outcome import Failure, Kind
-from tests.sketch import CELL, graph, node, value
+from tests.sketch import CELL, graph, node, value, weight
 
 RTX = library.load(library.RTX)
 SHAPE = (2, 3)
@@ -168,6 +168,12 @@ class Understanding(unittest.TestCase):
         self.assertEqual(asked.shapes, {"x": SHAPE})
         self.assertTrue(asked.tf32)
         self.assertFalse(understand(load(Path("/m.onnx"), "/s"), "rtx").tf32)
+
+    def test_what_decided_the_file_is_known(self) -> None:
+        forms = {"recurrent": "fused", "attention": "plain"}
+        grids = {"calibration": "percentile", "grid": "symmetric"}
+        request = load(Path("/m.onnx"), "/s", precision="int8-static", factors=forms | grids)
+        self.assertFalse(understand(request, "rtx").tf32)
 
     def test_what_tensorrt_does_not_run_is_refused(self) -> None:
         cases: list[tuple[dict[str, Any], str]] = [
@@ -326,7 +332,13 @@ class Engine:
 
 
 class Running(Folder):
-    def started(self, element: Any = None, memory: int = 1 << 20) -> tuple[Any, Any, Any]:
+    def started(
+        self,
+        element: Any = None,
+        memory: int = 1 << 20,
+        network: Graph = NETWORK,
+        precision: str = "",
+    ) -> tuple[Any, Any, Any]:
         """A session on the stand-in, its engine, its CUDA runtime; the engine is truly built."""
         self.engine = Engine(element or RTX.module.float32)
         runtime = SimpleNamespace(deserialize_cuda_engine=lambda plan: plan and self.engine)
@@ -341,7 +353,8 @@ class Running(Folder):
         request = load(
             onnx(self.folder, element=10 if half else 1),
             self.folder,
-            precision="fp16" if half else "fp32",
+            network,
+            precision=precision or ("fp16" if half else "fp32"),
         )
         with mock.patch.dict("os.environ", {cache.VARIABLE: self.folder}):
             card = cuda.Card(0, self.cuda)
@@ -360,6 +373,13 @@ class Running(Folder):
             size = 2 * int(np.prod(SHAPE)) * np.dtype(kind).itemsize
             self.assertEqual(session.device_memory(), (1100 + size, 1100 + size))
             self.assertEqual(report.settings["GPU"], "A card, compute capability 8.9")
+
+    def test_what_is_rounded_is_told(self) -> None:
+        grid = {"QuantizeDequantize": {"axis": None, "zero_point": 0, "element": "int8"}}
+        parameters = [weight("scale", [])]
+        rounds = graph([value("x", list(SHAPE))], parameters, [node(grid, ["x", "scale"], "y")])
+        _, report, _ = self.started(network=rounds, precision="int8-static")
+        self.assertIn("1 values rounded to 8-bit integers", report.settings["grids"])
 
     def test_a_step_waits_for_the_card(self) -> None:
         session, _, _ = self.started()

@@ -23,9 +23,10 @@ const LAYOUT: &str = "layout";
 
 /// Every factor. What is fused, what is spelt out and what is rounded is decided in the graph that
 /// comes.
-const FACTORS: [&str; 4] = [
+const FACTORS: [&str; 5] = [
     rewrite::ATTENTION,
     quantise::CALIBRATION,
+    quantise::GRID,
     LAYOUT,
     rewrite::RECURRENT,
 ];
