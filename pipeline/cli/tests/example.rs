@@ -246,7 +246,7 @@ fn it_reads_the_weights_of_a_user_s_file() {
         .unwrap();
     let files = ModelFiles {
         weights,
-        onnx: file.path().to_owned(),
+        onnx: Some(file.path().to_owned()),
         precision: file.precision(),
     };
     // The input of a file has another recipe than that of the sample.
