@@ -222,7 +222,7 @@ fn an_outline_is_run_from_its_file_or_not_at_all() {
         graph: outline.graph,
         files: Some(schema::protocol::ModelFiles {
             weights: folder.path().join("weights"),
-            onnx: folder.path().join("own.onnx"),
+            onnx: Some(folder.path().join("own.onnx")),
             precision: Precision::Fp32,
         }),
         scratch: folder.path().to_owned(),

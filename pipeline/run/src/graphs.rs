@@ -451,7 +451,7 @@ mod tests {
                 files: None,
                 scratch: "/nonexistent".into(),
             };
-            graphs.onnx(&load).unwrap().onnx
+            graphs.onnx(&load).unwrap().onnx.unwrap()
         };
         let first = written(&own.cell, Precision::Fp32);
         let bytes = fs::read(&first).unwrap();
