@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use models::onnx::Document;
+use models::{onnx::Document, quantise};
 use schema::{
     Cell, Device, Digest, EngineDescription, EngineVariant, Graph, Mode, Model, ModelSource,
     Optimizer, Outcome, OutcomeKind, Precision, Strategy,
@@ -184,6 +184,7 @@ impl Subject<'_> {
             factors: variant
                 .factors
                 .iter()
+                .filter(|(name, _)| quantise::concerns(name, precision))
                 .map(|(name, factor)| (name.clone(), default(&factor.values)))
                 .collect(),
         };
