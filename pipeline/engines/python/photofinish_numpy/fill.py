@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from photofinish_worker.graph import (
     CausalMask,
     Constant,
-    ElementType,
     Fill,
     Integers,
     Positions,
@@ -21,14 +20,11 @@ from photofinish_worker.graph import (
     Uniform,
 )
 from photofinish_worker.stored import nowhere
+from photofinish_worker.streams import CHUNK, GOLDEN_GAMMA, key
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
-
-_GOLDEN_GAMMA = 0x9E3779B97F4A7C15
-_CHUNK = 1 << 20
-"""Elements made at a time: bounds the memory for intermediate results."""
 
 
 def floats(name: str, fill: Fill, shape: tuple[int, ...]) -> Floats:
@@ -67,13 +63,6 @@ def integers(name: str, fill: Fill, shape: tuple[int, ...]) -> Numbers:
             return numbers.reshape(shape)
 
 
-def makes_integers(fill: Fill) -> bool:
-    """Whether the fill describes integers: a parameter with such a fill holds 64-bit integers."""
-    if isinstance(fill, Stored):
-        return fill.element is ElementType.INT64
-    return isinstance(fill, Integers | Positions)
-
-
 def _uniform(name: str, low: float, high: float, count: int) -> Floats:
     first, last = np.float32(low), np.float32(high)
     span = np.float32(last - first)
@@ -89,24 +78,16 @@ def _uniform(name: str, low: float, high: float, count: int) -> Floats:
 
 
 def _chunks(count: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, count, _CHUNK):
-        yield start, min(count, start + _CHUNK)
+    for start in range(0, count, CHUNK):
+        yield start, min(count, start + CHUNK)
 
 
 def _raw(name: str, start: int, stop: int) -> Words:
     """64 random bits for each element from `start` to `stop`."""
     counter = np.arange(start + 1, stop + 1, dtype=np.uint64)
-    counter *= np.uint64(_GOLDEN_GAMMA)
-    counter += np.uint64(_key(name))
+    counter *= np.uint64(GOLDEN_GAMMA)
+    counter += np.uint64(key(name))
     return _mix(counter)
-
-
-def _key(name: str) -> int:
-    """The stream of a name: FNV-1a (Fowler, Noll and Vo), finalised."""
-    key = 0xCBF29CE484222325
-    for byte in name.encode():
-        key = (key ^ byte) * 0x100000001B3 % 2**64
-    return int(_mix(np.array([key], np.uint64))[0])
 
 
 def _mix(z: Words) -> Words:

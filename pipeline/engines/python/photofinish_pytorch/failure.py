@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from photofinish_worker.outcome import Failure, Kind
+from photofinish_worker.outcome import Failure, kind_of
 
 _MEMORY = (
     "out of memory",
@@ -17,13 +17,7 @@ _UNSUPPORTED = ("not implemented for", "could not run 'aten::", "not supported",
 
 def classify(place: str, text: str) -> Failure:
     """The outcome of a cell in which PyTorch threw this at `place`, for example `Conv conv1`."""
-    lower = text.lower()
-    if any(part in lower for part in _MEMORY):
-        kind = Kind.OUT_OF_MEMORY
-    elif any(part in lower for part in _UNSUPPORTED):
-        kind = Kind.UNSUPPORTED
-    else:
-        kind = Kind.CRASHED
+    kind = kind_of(text, _MEMORY, _UNSUPPORTED)
     # An exception's own words without the C++ stack below them.
     words = text.split("\nException raised from")[0].strip()
     return Failure(kind, f"{place}: {words}")

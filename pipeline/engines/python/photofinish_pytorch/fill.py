@@ -12,7 +12,6 @@ import torch
 from photofinish_worker.graph import (
     CausalMask,
     Constant,
-    ElementType,
     Fill,
     Integers,
     Positions,
@@ -21,10 +20,7 @@ from photofinish_worker.graph import (
     Uniform,
 )
 from photofinish_worker.stored import nowhere
-
-_GOLDEN_GAMMA = 0x9E3779B97F4A7C15
-_CHUNK = 1 << 20
-"""Elements made at a time: bounds the memory for intermediate results."""
+from photofinish_worker.streams import CHUNK, GOLDEN_GAMMA, key
 
 
 def floats(name: str, fill: Fill, shape: tuple[int, ...]) -> torch.Tensor:
@@ -68,29 +64,14 @@ def integers(name: str, fill: Fill, shape: tuple[int, ...]) -> torch.Tensor:
     return numbers.reshape(shape)
 
 
-def makes_integers(fill: Fill) -> bool:
-    """Whether the fill describes integers: a parameter with such a fill holds 64-bit integers."""
-    if isinstance(fill, Stored):
-        return fill.element is ElementType.INT64
-    return isinstance(fill, Integers | Positions)
-
-
 def _chunks(numbers: torch.Tensor) -> list[tuple[int, torch.Tensor]]:
-    return [(index * _CHUNK, part) for index, part in enumerate(torch.split(numbers, _CHUNK))]
+    return [(index * CHUNK, part) for index, part in enumerate(torch.split(numbers, CHUNK))]
 
 
 def _raw(name: str, start: int, count: int) -> torch.Tensor:
     """64 random bits for each element from `start` on."""
     counter = torch.arange(start + 1, start + 1 + count, dtype=torch.int64)
-    return _mix(counter.mul_(_signed(_GOLDEN_GAMMA)).add_(_signed(_key(name))))
-
-
-def _key(name: str) -> int:
-    """The stream of a name: FNV-1a (Fowler, Noll and Vo), finalised."""
-    key = 0xCBF29CE484222325
-    for byte in name.encode():
-        key = (key ^ byte) * 0x100000001B3 % 2**64
-    return int(_mix(torch.tensor([_signed(key)])).item()) % 2**64
+    return _mix(counter.mul_(_signed(GOLDEN_GAMMA)).add_(_signed(key(name))))
 
 
 def _mix(z: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ from photofinish_pytorch import fill, stored
 from photofinish_pytorch.failure import at
 from photofinish_worker.graph import ElementType, Input, Parameter, Stored
 from photofinish_worker.outcome import Failure, Kind
+from photofinish_worker.streams import makes_integers
 
 
 class Maker:
@@ -29,7 +30,7 @@ class Maker:
 
     def parameter(self, parameter: Parameter) -> torch.Tensor:
         """The initial value of a parameter."""
-        floats = not fill.makes_integers(parameter.fill)
+        floats = not makes_integers(parameter.fill)
         return self._make(parameter, floats)
 
     def input(self, fed: Input) -> torch.Tensor:

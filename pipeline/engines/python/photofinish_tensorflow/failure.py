@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from photofinish_worker.outcome import Failure, Kind
+from photofinish_worker.outcome import Failure, Kind, kind_of
 
 _MEMORY = (
     "out of memory",
@@ -45,13 +45,12 @@ RAISED = (
 def classify(place: str, error: BaseException) -> Failure:
     """The outcome of a cell in which this was raised at `place`, for example `Conv conv1`."""
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    lower = text.lower()
-    if isinstance(error, tf.errors.ResourceExhaustedError) or any(p in lower for p in _MEMORY):
+    if isinstance(error, tf.errors.ResourceExhaustedError):
         kind = Kind.OUT_OF_MEMORY
-    elif isinstance(error, tf.errors.UnimplementedError) or any(p in lower for p in _UNSUPPORTED):
-        kind = Kind.UNSUPPORTED
     else:
-        kind = Kind.CRASHED
+        kind = kind_of(text, _MEMORY, _UNSUPPORTED)
+    if kind is Kind.CRASHED and isinstance(error, tf.errors.UnimplementedError):
+        kind = Kind.UNSUPPORTED
     return Failure(kind, f"{place}: {_words(text) or type(error).__name__}")
 
 

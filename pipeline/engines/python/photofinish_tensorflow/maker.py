@@ -6,11 +6,12 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from photofinish_numpy import fill, numbers
+from photofinish_numpy import numbers
 from photofinish_tensorflow.failure import at
 from photofinish_tensorflow.form import Form
 from photofinish_worker.graph import ElementType, Input, Parameter
 from photofinish_worker.outcome import Failure, Kind
+from photofinish_worker.streams import makes_integers
 
 
 class Maker:
@@ -25,7 +26,7 @@ class Maker:
 
     def parameter(self, parameter: Parameter, form: Form) -> NDArray[Any]:
         """The initial value of a parameter, as it lies."""
-        return self._make(parameter, form, not fill.makes_integers(parameter.fill))
+        return self._make(parameter, form, not makes_integers(parameter.fill))
 
     def input(self, fed: Input, form: Form) -> NDArray[Any]:
         """The standard input of this name, as it lies."""

@@ -1,6 +1,6 @@
 """What TensorRT's complaints mean for a cell."""
 
-from photofinish_worker.outcome import Failure, Kind
+from photofinish_worker.outcome import Failure, kind_of
 
 _MEMORY = ("out of memory", "outofmemory", "bad_alloc", "memory allocation")
 _UNSUPPORTED = (
@@ -16,11 +16,5 @@ _UNSUPPORTED = (
 
 def classify(place: str, words: str) -> Failure:
     """The outcome of a cell of which TensorRT said this at `place`, for example `Conv of conv1`."""
-    lower = words.lower()
-    if any(part in lower for part in _MEMORY):
-        kind = Kind.OUT_OF_MEMORY
-    elif any(part in lower for part in _UNSUPPORTED):
-        kind = Kind.UNSUPPORTED
-    else:
-        kind = Kind.CRASHED
+    kind = kind_of(words, _MEMORY, _UNSUPPORTED)
     return Failure(kind, f"{place}: {' '.join(words.split())}")

@@ -25,3 +25,14 @@ class Failure(Exception):
 def unsupported(reason: str) -> Failure:
     """A configuration that this worker does not run."""
     return Failure(Kind.UNSUPPORTED, reason)
+
+
+def kind_of(words: str, memory: tuple[str, ...], refused: tuple[str, ...]) -> Kind:
+    """What an engine's complaint comes to: `memory` and `refused` are words, in lower case, that it
+    uses where memory is short, and of what it does not do."""
+    lower = words.lower()
+    if any(part in lower for part in memory):
+        return Kind.OUT_OF_MEMORY
+    if any(part in lower for part in refused):
+        return Kind.UNSUPPORTED
+    return Kind.CRASHED

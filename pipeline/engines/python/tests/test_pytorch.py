@@ -38,6 +38,7 @@ from photofinish_worker.graph import (
 )
 from photofinish_worker.messages import Adam, Cell, HostLanguage, Mode, Optimizer, Sgd
 from photofinish_worker.outcome import Failure, Kind
+from photofinish_worker.streams import makes_integers
 from tests.sketch import CELL, NETWORK, graph, node, value, weight
 
 CPU = find("cpu")
@@ -73,7 +74,7 @@ class Fills(unittest.TestCase):
         cases = json.loads((Path(__file__).parent / "fills.json").read_text())
         for case in cases:
             read: Any = decode(Fill, case["fill"], "fill")
-            make = fill.integers if fill.makes_integers(read) else fill.floats
+            make = fill.integers if makes_integers(read) else fill.floats
             tensor = make(case["name"], read, tuple(case["shape"]))
             data = ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
             self.assertEqual(hashlib.sha256(data).hexdigest(), case["sha256"], case["name"])
@@ -98,7 +99,7 @@ class Fills(unittest.TestCase):
             self.assertEqual(read.tolist(), [[1.5], [-2.0]])
             self.assertEqual(stored.read(file.name, "n", integers, (3,)).tolist(), [7, -1, 2**40])
             self.assertEqual(stored.read(file.name, "n", integers, (0, 3)).shape, (0, 3))
-            self.assertTrue(fill.makes_integers(integers) and not fill.makes_integers(floats))
+            self.assertTrue(makes_integers(integers) and not makes_integers(floats))
             for beyond in (Stored(ElementType.INT64, 13), Stored(ElementType.FLOAT, 1 << 62)):
                 with self.assertRaisesRegex(Failure, "ends at byte 36"):
                     stored.read(file.name, "n", beyond, (3,))

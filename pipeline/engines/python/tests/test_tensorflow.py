@@ -42,6 +42,7 @@ from photofinish_worker.graph import (
 )
 from photofinish_worker.messages import Adam, Cell, Optimizer, Sgd
 from photofinish_worker.outcome import Failure, Kind
+from photofinish_worker.streams import makes_integers
 from tests.sketch import CELL, NETWORK, graph, node, value, weight
 
 Array = NDArray[np.float64]
@@ -102,7 +103,7 @@ class Fills(unittest.TestCase):
         cases = json.loads((Path(__file__).parent / "fills.json").read_text())
         for case in cases:
             read: Any = decode(Fill, case["fill"], "fill")
-            make = fill.integers if fill.makes_integers(read) else fill.floats
+            make = fill.integers if makes_integers(read) else fill.floats
             data = make(case["name"], read, tuple(case["shape"])).tobytes()
             self.assertEqual(hashlib.sha256(data).hexdigest(), case["sha256"], case["name"])
 
