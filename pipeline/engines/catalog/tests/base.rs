@@ -6,37 +6,24 @@ mod common;
 
 use std::{fs, process::Command};
 
-use common::{Demo, Watcher};
-use photofinish_catalog::{Catalog, CatalogError, EngineState, InstallEvent, Kit, Sources};
+use common::{Demo, KitText, PYTHON_WORKER, Watcher, installed};
+use photofinish_catalog::{Catalog, CatalogError, EngineState, Kit, Sources};
 use schema::EngineVariant;
 
 const DIGEST: &str = "efefefefefefefefefefefefefefefefefefefefefefefefefefefefefefefef";
 
-/// An engine whose worker is written in Python; `ENGINE`, `WHEEL` and `INSTALL` are put in.
-const TEXT: &str = r#"
-name = "ENGINE"
-title = "ENGINE"
-version = "1.0"
-summary = "an engine for tests"
-
-[worker]
-module = "demo_worker"
-packages = ["demo_worker"]
-
-[install]
-requirements = ["WHEEL==1.0"]
-lock = "requirements.txt"
-INSTALL
-
-[[variants]]
-name = "plain"
-summary = "the only one"
-host_language = "python"
-devices = ["cpu"]
-precisions = ["fp32"]
-modes = ["inference"]
-boundaries = ["step"]
-"#;
+/// What a kit's `engine.toml` says whose worker is written in Python.
+fn text(engine: &str, wheel: &str, install: &str) -> String {
+    KitText {
+        engine,
+        worker: PYTHON_WORKER,
+        wheel,
+        install,
+        variants: &["plain"],
+        language: "python",
+    }
+    .text()
+}
 
 /// Reads a file of each wheel by the folders that Python imports from.
 const SOURCES: Sources = &[(
@@ -50,10 +37,7 @@ const SOURCES: Sources = &[(
 
 /// The kit `lower` of the second wheel.
 fn lower(case: &Demo) -> Kit {
-    let text = TEXT
-        .replace("ENGINE", "lower")
-        .replace("WHEEL", "photofinish-demo-data")
-        .replace("INSTALL", "");
+    let text = text("lower", "photofinish-demo-data", "");
     let lock = case.wheels[1].lock();
     Kit::built_in("python/lower", &text, Some(&lock), DIGEST, SOURCES).unwrap()
 }
@@ -61,10 +45,7 @@ fn lower(case: &Demo) -> Kit {
 /// The kit `upper` of a wheel, standing on a folder.
 fn upper(case: &Demo, wheel: usize, base: &str) -> Kit {
     let wheel = &case.wheels[wheel];
-    let text = TEXT
-        .replace("ENGINE", "upper")
-        .replace("WHEEL", wheel.name)
-        .replace("INSTALL", &format!("base = {base:?}"));
+    let text = text("upper", wheel.name, &format!("base = {base:?}"));
     Kit::built_in("python/upper", &text, Some(&wheel.lock()), DIGEST, SOURCES).unwrap()
 }
 
@@ -75,18 +56,6 @@ fn catalog(case: &Demo) -> Catalog {
 
 fn variant(name: &str) -> EngineVariant {
     name.parse().unwrap()
-}
-
-/// What `install` says of which engine, in order.
-fn installed(catalog: &Catalog, word: &str) -> Vec<(String, bool)> {
-    let mut watcher = Watcher::default();
-    catalog.install(&[word.to_owned()], &mut watcher).unwrap();
-    let told = watcher.events.into_iter().filter_map(|event| match event {
-        InstallEvent::Installed { engine, .. } => Some((engine, true)),
-        InstallEvent::Ready { engine } => Some((engine, false)),
-        _ => None,
-    });
-    told.collect()
 }
 
 fn story(told: &[(&str, bool)]) -> Vec<(String, bool)> {
@@ -235,10 +204,7 @@ fn another_base_makes_another_installation() {
         lock(&first, "upper/plain"),
         upper(&case, 0, "python/lower").lock().unwrap().digest
     );
-    let text = TEXT
-        .replace("ENGINE", "lower")
-        .replace("WHEEL", "photofinish-demo-data")
-        .replace("INSTALL", "");
+    let text = text("lower", "photofinish-demo-data", "");
     let changed = format!("# A word more.\n{}", case.wheels[1].lock());
     let changed = Kit::built_in("python/lower", &text, Some(&changed), DIGEST, SOURCES).unwrap();
     let kits = vec![upper(&case, 0, "python/lower"), changed];

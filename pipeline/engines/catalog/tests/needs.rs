@@ -6,43 +6,13 @@ mod common;
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
-use common::{Demo, Watcher};
-use photofinish_catalog::{Catalog, InstallEvent, Kit, Sources};
+use common::{Demo, KitText, PYTHON_WORKER, Watcher, installed};
+use photofinish_catalog::{Catalog, Kit, Sources};
 use schema::EngineVariant;
 use worker::WorkerCommand;
 
 const OWN: &str = "abababababababababababababababababababababababababababababababab";
 const OTHER: &str = "efefefefefefefefefefefefefefefefefefefefefefefefefefefefefefefef";
-
-/// A kit of the engine; `WORKER`, `WHEEL`, `NEEDS` and `VARIANTS` are put in.
-const KIT: &str = r#"
-name = "demo"
-title = "Demo"
-version = "1.0"
-summary = "an engine for tests"
-
-[worker]
-WORKER
-
-[install]
-requirements = ["WHEEL==1.0"]
-lock = "requirements.txt"
-
-NEEDS
-
-VARIANTS
-"#;
-
-const VARIANT: &str = r#"
-[[variants]]
-name = "NAME"
-summary = "one of them"
-host_language = "rust"
-devices = ["cpu"]
-precisions = ["fp32"]
-modes = ["inference"]
-boundaries = ["step"]
-"#;
 
 const NEEDS: &str = "[needs.packed]\nkit = \"python/demo\"\ncompiler = \"demo_worker.compiler\"\n";
 
@@ -54,34 +24,31 @@ const SOURCES: Sources = &[
     ),
 ];
 
-fn variants(names: &[&str]) -> String {
-    let text = |name: &&str| VARIANT.replace("NAME", name);
-    names.iter().map(text).collect()
-}
-
 /// The kit with a Rust worker, which may need another.
 fn main_kit(case: &Demo, needs: &str) -> Kit {
-    let text = KIT
-        .replace(
-            "WORKER",
-            "package = \"demo-worker\"\nbinary = \"demo-worker\"",
-        )
-        .replace("WHEEL", case.wheels[0].name)
-        .replace("NEEDS", needs)
-        .replace("VARIANTS", &variants(&["plain", "packed"]));
+    let text = KitText {
+        engine: "demo",
+        worker: "package = \"demo-worker\"\nbinary = \"demo-worker\"\n",
+        wheel: case.wheels[0].name,
+        install: needs,
+        variants: &["plain", "packed"],
+        language: "rust",
+    }
+    .text();
     Kit::built_in("demo", &text, Some(&case.wheels[0].lock()), OWN, &[]).unwrap()
 }
 
 /// The kit with a Python worker, made of what has this digest.
 fn python_kit(case: &Demo, worker: &str) -> Kit {
-    let text = KIT
-        .replace(
-            "WORKER",
-            "module = \"demo_worker\"\npackages = [\"demo_worker\"]",
-        )
-        .replace("WHEEL", case.wheels[1].name)
-        .replace("NEEDS", "")
-        .replace("VARIANTS", &variants(&["scripted"]));
+    let text = KitText {
+        engine: "demo",
+        worker: PYTHON_WORKER,
+        wheel: case.wheels[1].name,
+        install: "",
+        variants: &["scripted"],
+        language: "rust",
+    }
+    .text();
     let lock = case.wheels[1].lock();
     Kit::built_in("python/demo", &text, Some(&lock), worker, SOURCES).unwrap()
 }
@@ -96,14 +63,10 @@ fn variant(name: &str) -> EngineVariant {
 }
 
 /// What is installed anew for a word.
-fn installed(catalog: &Catalog, word: &str) -> Vec<String> {
-    let mut watcher = Watcher::default();
-    catalog.install(&[word.to_owned()], &mut watcher).unwrap();
-    let told = watcher.events.into_iter().filter_map(|event| match event {
-        InstallEvent::Installed { engine, .. } => Some(engine),
-        _ => None,
-    });
-    told.collect()
+fn made(catalog: &Catalog, word: &str) -> Vec<String> {
+    let told = installed(catalog, word).into_iter();
+    told.filter_map(|(kit, is_new)| is_new.then_some(kit))
+        .collect()
 }
 
 /// Puts a program where the Rust worker is looked for.
@@ -119,9 +82,9 @@ fn build_worker(case: &Demo) {
 fn a_variant_is_installed_with_the_kit_that_it_needs() {
     let case = Demo::downloaded();
     let catalog = catalog(&case);
-    assert_eq!(installed(&catalog, "demo/plain"), ["demo"]);
-    assert_eq!(installed(&catalog, "demo/packed"), ["demo (python)"]);
-    assert!(installed(&catalog, "demo").is_empty());
+    assert_eq!(made(&catalog, "demo/plain"), ["demo"]);
+    assert_eq!(made(&catalog, "demo/packed"), ["demo (python)"]);
+    assert!(made(&catalog, "demo").is_empty());
 }
 
 #[test]
@@ -129,7 +92,7 @@ fn its_worker_is_told_how_the_compiler_is_started() {
     let case = Demo::downloaded();
     let catalog = catalog(&case);
     build_worker(&case);
-    installed(&catalog, "demo/plain");
+    made(&catalog, "demo/plain");
     let missing = catalog.command(&variant("packed")).unwrap_err();
     assert!(
         missing
@@ -140,7 +103,7 @@ fn its_worker_is_told_how_the_compiler_is_started() {
                 .ends_with("run `photofinish engines install demo/packed`"),
         "{missing:?}"
     );
-    installed(&catalog, "demo/packed");
+    made(&catalog, "demo/packed");
     let words = [String::from("demo/packed")];
     let built = catalog.build_workers(&words, &mut Watcher::default());
     built.unwrap();

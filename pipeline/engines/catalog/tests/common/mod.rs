@@ -111,6 +111,58 @@ modes = ["inference"]
 boundaries = ["step"]
 "#;
 
+/// What the `engine.toml` of a kit with one wheel says.
+pub(crate) struct KitText<'a> {
+    pub(crate) engine: &'a str,
+    /// The lines of `[worker]`.
+    pub(crate) worker: &'a str,
+    pub(crate) wheel: &'a str,
+    /// More lines of `[install]`, and sections behind it.
+    pub(crate) install: &'a str,
+    pub(crate) variants: &'a [&'a str],
+    pub(crate) language: &'a str,
+}
+
+/// A worker that is the package `demo_worker`.
+pub(crate) const PYTHON_WORKER: &str = "module = \"demo_worker\"\npackages = [\"demo_worker\"]\n";
+
+impl KitText<'_> {
+    pub(crate) fn text(&self) -> String {
+        let Self {
+            engine,
+            worker,
+            wheel,
+            install,
+            language,
+            ..
+        } = self;
+        let variants = self.variants.iter().map(|name| {
+            format!(
+                "[[variants]]\nname = {name:?}\nsummary = \"one of them\"\nhost_language = {language:?}\n\
+                 devices = [\"cpu\"]\nprecisions = [\"fp32\"]\nmodes = [\"inference\"]\nboundaries = [\"step\"]\n"
+            )
+        });
+        let variants: String = variants.collect();
+        format!(
+            "name = {engine:?}\ntitle = {engine:?}\nversion = \"1.0\"\nsummary = \"an engine for tests\"\n\
+             [worker]\n{worker}\n[install]\nrequirements = [\"{wheel}==1.0\"]\nlock = \"requirements.txt\"\n\
+             {install}\n{variants}"
+        )
+    }
+}
+
+/// Which installations a word brings, in order, and whether each is new.
+pub(crate) fn installed(catalog: &Catalog, word: &str) -> Vec<(String, bool)> {
+    let mut watcher = Watcher::default();
+    catalog.install(&[word.to_owned()], &mut watcher).unwrap();
+    let told = watcher.events.into_iter().filter_map(|event| match event {
+        InstallEvent::Installed { engine, .. } => Some((engine, true)),
+        InstallEvent::Ready { engine } => Some((engine, false)),
+        _ => None,
+    });
+    told.collect()
+}
+
 /// Where everything of a test is.
 pub(crate) fn settings(root: &Path) -> Settings {
     Settings {
