@@ -277,10 +277,7 @@ fn find(cell: &Cell, manifests: &[ManifestSource]) -> Result<onnx::File, Outcome
 #[cfg(test)]
 mod tests {
     use models::{quantise, zoo};
-    use schema::{
-        Boundary, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource, Precision,
-        Strategy,
-    };
+    use schema::{Model, ModelSource, Precision};
 
     use super::*;
 
@@ -289,26 +286,9 @@ mod tests {
         let dims = zoo::resolve_dims("lstm_lm", &[("seq".to_owned(), 3)].into()).unwrap();
         let graph = zoo::build("lstm_lm", &dims).unwrap();
         let cell = Cell {
-            model: Model {
-                name: "lstm_lm".to_owned(),
-                source: ModelSource::Zoo,
-                graph: Digest::of_value(&graph),
-            },
             dims,
-            precision: Precision::Fp32,
-            mode: Mode::Inference,
-            optimizer: None,
-            engine: EngineVariant {
-                engine: "any".to_owned(),
-                variant: "any".to_owned(),
-            },
-            host_language: HostLanguage::Rust,
-            device: Device::Cpu,
-            threads: 1,
-            strategy: Strategy::Single,
-            world_size: 1,
-            boundary: Boundary::Step,
             factors: [(rewrite::RECURRENT.to_owned(), recurrent.to_owned())].into(),
+            ..Cell::plain(&graph, "any/any".parse().unwrap())
         };
         PlannedCell {
             id: cell.id(),

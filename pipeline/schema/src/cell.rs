@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Digest;
+use crate::{Digest, Graph};
 
 /// One fully resolved configuration: what a worker is asked to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +40,31 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// The plainest cell of a network of the zoo on an engine driven from Rust: inference in fp32 on
+    /// the CPU with one thread, every switch at its default. What a cell has otherwise is put in.
+    #[must_use]
+    pub fn plain(graph: &Graph, engine: EngineVariant) -> Self {
+        Self {
+            model: Model {
+                name: graph.name.clone(),
+                source: ModelSource::Zoo,
+                graph: Digest::of_value(graph),
+            },
+            dims: BTreeMap::new(),
+            precision: Precision::Fp32,
+            mode: Mode::Inference,
+            optimizer: None,
+            engine,
+            host_language: HostLanguage::Rust,
+            device: Device::Cpu,
+            threads: 1,
+            strategy: Strategy::Single,
+            world_size: 1,
+            boundary: Boundary::Step,
+            factors: BTreeMap::new(),
+        }
+    }
+
     /// The cell's identity: the hash of all of its fields.
     #[must_use]
     pub fn id(&self) -> CellId {

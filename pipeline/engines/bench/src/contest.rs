@@ -7,10 +7,7 @@ use std::{
 };
 
 use catalog::Catalog;
-use schema::{
-    Boundary, Cell, Device, Digest, EngineVariant, Graph, Mode, Model, ModelSource, Outcome,
-    Precision, Strategy, protocol,
-};
+use schema::{Cell, EngineVariant, Graph, Outcome, protocol};
 use worker::{CACHE_VARIABLE, WorkerCommand};
 
 use crate::Result;
@@ -169,23 +166,10 @@ pub(crate) fn cell(
         .ok_or_else(|| format!("no `{engine}`"))?
         .host_language;
     Ok(Cell {
-        model: Model {
-            name: graph.name.clone(),
-            source: ModelSource::Zoo,
-            graph: Digest::of_value(graph),
-        },
         dims: BTreeMap::from([("batch".to_owned(), batch)]),
-        precision: Precision::Fp32,
-        mode: Mode::Inference,
-        optimizer: None,
-        engine,
         host_language,
-        device: Device::Cpu,
         threads,
-        strategy: Strategy::Single,
-        world_size: 1,
-        boundary: Boundary::Step,
-        factors: BTreeMap::new(),
+        ..Cell::plain(graph, engine)
     })
 }
 

@@ -14,8 +14,8 @@ use std::{
 use library::library;
 use photofinish_worker_onnxruntime::{LIBRARY_VARIABLE, OnnxRuntime};
 use schema::{
-    Boundary, Cell, Device, Digest, EngineDescription, EngineVariant, Graph, HostLanguage, Mode,
-    Model, ModelSource, Outcome, OutcomeKind, Precision, Strategy, VariantDescription,
+    Boundary, Cell, Device, EngineDescription, Graph, HostLanguage, Mode, Outcome, OutcomeKind,
+    Precision, VariantDescription,
     protocol::{Load, Reply, Request},
 };
 use worker::{
@@ -43,26 +43,8 @@ fn resnet18() -> Graph {
 
 fn cell(graph: &Graph) -> Cell {
     Cell {
-        model: Model {
-            name: graph.name.clone(),
-            source: ModelSource::Zoo,
-            graph: Digest::of_value(graph),
-        },
         dims: dims(),
-        precision: Precision::Fp32,
-        mode: Mode::Inference,
-        optimizer: None,
-        engine: EngineVariant {
-            engine: "onnxruntime".to_owned(),
-            variant: "cpu".to_owned(),
-        },
-        host_language: HostLanguage::Rust,
-        device: Device::Cpu,
-        threads: 1,
-        strategy: Strategy::Single,
-        world_size: 1,
-        boundary: Boundary::Step,
-        factors: BTreeMap::new(),
+        ..Cell::plain(graph, "onnxruntime/cpu".parse().unwrap())
     }
 }
 

@@ -11,8 +11,7 @@ use nix::sys::{
     time::{TimeVal, TimeValLike},
 };
 use schema::{
-    Boundary, Cell, Device, Digest, EngineVariant, HostLanguage, Mode, Model, ModelSource, Outcome,
-    Precision, Strategy,
+    Cell, EngineVariant, Outcome,
     protocol::{Load, Measure, Reply, Request, WarmUp},
 };
 use worker::{
@@ -122,27 +121,13 @@ pub(crate) fn load() -> Result<Load, Outcome> {
     };
     let dims = zoo::resolve_dims(name, &BTreeMap::new()).map_err(failed)?;
     let graph = zoo::build(name, &dims).map_err(failed)?;
+    let engine = EngineVariant {
+        engine: "synthetic".to_owned(),
+        variant: "noop".to_owned(),
+    };
     let cell = Cell {
-        model: Model {
-            name: name.to_owned(),
-            source: ModelSource::Zoo,
-            graph: Digest::of_value(&graph),
-        },
         dims,
-        precision: Precision::Fp32,
-        mode: Mode::Inference,
-        optimizer: None,
-        engine: EngineVariant {
-            engine: "synthetic".to_owned(),
-            variant: "noop".to_owned(),
-        },
-        host_language: HostLanguage::Rust,
-        device: Device::Cpu,
-        threads: 1,
-        strategy: Strategy::Single,
-        world_size: 1,
-        boundary: Boundary::Step,
-        factors: BTreeMap::new(),
+        ..Cell::plain(&graph, engine)
     };
     Ok(Load {
         cell,

@@ -4,10 +4,7 @@
 use std::{collections::BTreeMap, env, error::Error, fs};
 
 use photofinish_worker_tensorflow::inference_graph;
-use schema::{
-    Boundary, Cell, Device, Digest, HostLanguage, Mode, Model, ModelSource, Precision, Strategy,
-    protocol::Load,
-};
+use schema::{Cell, protocol::Load};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -17,23 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dims = BTreeMap::from([("batch".to_owned(), batch.parse()?)]);
     let graph = models::zoo::build(network, &dims)?;
     let cell = Cell {
-        model: Model {
-            name: graph.name.clone(),
-            source: ModelSource::Zoo,
-            graph: Digest::of_value(&graph),
-        },
         dims,
-        precision: Precision::Fp32,
-        mode: Mode::Inference,
-        optimizer: None,
-        engine: "tensorflow/graph".parse()?,
-        host_language: HostLanguage::Rust,
-        device: Device::Cpu,
-        threads: 1,
-        strategy: Strategy::Single,
-        world_size: 1,
-        boundary: Boundary::Step,
-        factors: BTreeMap::new(),
+        ..Cell::plain(&graph, "tensorflow/graph".parse()?)
     };
     let load = Load {
         cell,

@@ -5,13 +5,10 @@
     reason = "each test is a program and uses a part of it"
 )]
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 
 use photofinish_worker_onnxruntime::OnnxRuntime;
-use schema::{
-    Boundary, Cell, Device, Digest, EngineVariant, Graph, HostLanguage, Mode, Model, ModelSource,
-    Precision, Strategy, protocol::Load,
-};
+use schema::{Cell, EngineVariant, Graph, protocol::Load};
 use worker::{Engine, Values};
 
 /// Numbers with a shape.
@@ -45,28 +42,13 @@ pub fn relative_l2(a: &Array, b: &Array) -> f64 {
 
 /// A cell of inference in fp32, on one thread of the CPU, driven from Rust.
 pub fn cell(graph: &Graph, engine: &str, variant: &str) -> Cell {
-    Cell {
-        model: Model {
-            name: graph.name.clone(),
-            source: ModelSource::Zoo,
-            graph: Digest::of_value(graph),
-        },
-        dims: BTreeMap::new(),
-        precision: Precision::Fp32,
-        mode: Mode::Inference,
-        optimizer: None,
-        engine: EngineVariant {
+    Cell::plain(
+        graph,
+        EngineVariant {
             engine: engine.to_owned(),
             variant: variant.to_owned(),
         },
-        host_language: HostLanguage::Rust,
-        device: Device::Cpu,
-        threads: 1,
-        strategy: Strategy::Single,
-        world_size: 1,
-        boundary: Boundary::Step,
-        factors: BTreeMap::new(),
-    }
+    )
 }
 
 /// The outputs of a graph on an engine.

@@ -74,26 +74,14 @@ pub(crate) fn graph() -> Graph {
 pub(crate) fn load(variant: &str, scratch: &Path) -> Load {
     let graph = graph();
     let cell = Cell {
-        model: Model {
-            name: graph.name.clone(),
-            source: ModelSource::Zoo,
-            graph: Digest::of_value(&graph),
-        },
         dims: BTreeMap::from([("batch".to_owned(), 2)]),
-        precision: Precision::Fp32,
-        mode: Mode::Inference,
-        optimizer: None,
-        engine: EngineVariant {
-            engine: "synthetic".to_owned(),
-            variant: variant.to_owned(),
-        },
-        host_language: HostLanguage::Rust,
-        device: Device::Cpu,
-        threads: 1,
-        strategy: Strategy::Single,
-        world_size: 1,
-        boundary: Boundary::Step,
-        factors: BTreeMap::new(),
+        ..Cell::plain(
+            &graph,
+            EngineVariant {
+                engine: "synthetic".to_owned(),
+                variant: variant.to_owned(),
+            },
+        )
     };
     Load {
         cell,

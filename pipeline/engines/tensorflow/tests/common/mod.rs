@@ -26,12 +26,6 @@ pub use shared::{Array, arrays, onnx_outputs, relative_l2};
 /// A cell for `graph` on this worker, on one thread of the CPU.
 pub fn cell(graph: &Graph, precision: Precision, optimizer: Option<Optimizer>) -> Cell {
     Cell {
-        model: Model {
-            name: graph.name.clone(),
-            source: ModelSource::Zoo,
-            graph: Digest::of_value(graph),
-        },
-        dims: BTreeMap::new(),
         precision,
         mode: if optimizer.is_some() {
             Mode::Training
@@ -39,17 +33,7 @@ pub fn cell(graph: &Graph, precision: Precision, optimizer: Option<Optimizer>) -
             Mode::Inference
         },
         optimizer,
-        engine: EngineVariant {
-            engine: "tensorflow".to_owned(),
-            variant: "graph".to_owned(),
-        },
-        host_language: HostLanguage::Rust,
-        device: Device::Cpu,
-        threads: 1,
-        strategy: Strategy::Single,
-        world_size: 1,
-        boundary: Boundary::Step,
-        factors: BTreeMap::new(),
+        ..Cell::plain(graph, "tensorflow/graph".parse().unwrap())
     }
 }
 

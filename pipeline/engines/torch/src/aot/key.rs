@@ -102,7 +102,7 @@ fn fields(text: &str, names: &[&str]) -> Vec<String> {
 mod tests {
     use std::{collections::BTreeMap, path::PathBuf};
 
-    use schema::{Boundary, EngineVariant, HostLanguage, Model, ModelSource, Optimizer, Strategy};
+    use schema::Optimizer;
 
     use super::*;
 
@@ -110,26 +110,8 @@ mod tests {
         let graph = models::sample::perceptron(1).unwrap();
         Load {
             cell: Cell {
-                model: Model {
-                    name: graph.name.clone(),
-                    source: ModelSource::Zoo,
-                    graph: Digest::of_value(&graph),
-                },
-                dims: BTreeMap::new(),
-                precision: Precision::Fp32,
                 mode: Mode::Training,
-                optimizer: None,
-                engine: EngineVariant {
-                    engine: "pytorch".to_owned(),
-                    variant: "aot".to_owned(),
-                },
-                host_language: HostLanguage::Rust,
-                device: Device::Cpu,
-                threads: 1,
-                strategy: Strategy::Single,
-                world_size: 1,
-                boundary: Boundary::Step,
-                factors: BTreeMap::new(),
+                ..Cell::plain(&graph, "pytorch/aot".parse().unwrap())
             },
             graph,
             files: None,

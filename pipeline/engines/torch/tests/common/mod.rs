@@ -7,13 +7,10 @@
     reason = "each test is a program and uses a part of it"
 )]
 
-use std::collections::BTreeMap;
-
 use models::fill;
 use photofinish_worker_torch::Torch;
 use schema::{
-    Boundary, Cell, Device, Digest, EngineVariant, Graph, HostLanguage, Mode, Model, ModelSource,
-    Optimizer, Outcome, Precision, Strategy,
+    Cell, Graph, Mode, Optimizer, Outcome, Precision,
     graph::{ElementType, Fill, Input, Node, Op, Parameter, Role},
     protocol::Load,
 };
@@ -22,12 +19,6 @@ use worker::{Engine as _, LoadReport, Session, Values};
 /// A cell for `graph` on this worker, on one thread of the CPU.
 pub fn cell(graph: &Graph, precision: Precision, optimizer: Option<Optimizer>) -> Cell {
     Cell {
-        model: Model {
-            name: graph.name.clone(),
-            source: ModelSource::Zoo,
-            graph: Digest::of_value(graph),
-        },
-        dims: BTreeMap::new(),
         precision,
         mode: if optimizer.is_some() {
             Mode::Training
@@ -35,17 +26,7 @@ pub fn cell(graph: &Graph, precision: Precision, optimizer: Option<Optimizer>) -
             Mode::Inference
         },
         optimizer,
-        engine: EngineVariant {
-            engine: "pytorch".to_owned(),
-            variant: "eager".to_owned(),
-        },
-        host_language: HostLanguage::Rust,
-        device: Device::Cpu,
-        threads: 1,
-        strategy: Strategy::Single,
-        world_size: 1,
-        boundary: Boundary::Step,
-        factors: BTreeMap::new(),
+        ..Cell::plain(graph, "pytorch/eager".parse().unwrap())
     }
 }
 
