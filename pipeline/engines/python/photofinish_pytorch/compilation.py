@@ -8,10 +8,8 @@ from pathlib import Path
 
 import torch
 
+from photofinish_worker import cache
 from photofinish_worker.outcome import Failure, Kind
-
-CACHE_VARIABLE = "PHOTOFINISH_CACHE"
-"""Names the folder in which the worker may keep what makes its next launch faster."""
 
 _INDUCTOR_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
@@ -23,13 +21,13 @@ def prepare(threads: int, on_cpu: bool, scratch: str) -> dict[str, str]:
     settings = {"CUDA kernels by": "Triton"}
     if on_cpu:
         settings = {"CPU kernels by": _compiler()}
-    cache = Path(os.environ.get(CACHE_VARIABLE) or scratch) / "compiled"
+    folder = cache.folder(os.environ, scratch) / "compiled"
     try:
-        cache.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         # A cache that others may not write to: every launch compiles for itself.
-        cache = Path(scratch) / "compiled"
-    os.environ.setdefault(_INDUCTOR_CACHE, str(cache))
+        folder = Path(scratch) / "compiled"
+    os.environ.setdefault(_INDUCTOR_CACHE, str(folder))
     import torch._inductor.config
 
     # The number of threads is written into the code. It is a part of a compiled network's name in
