@@ -57,13 +57,22 @@ def build(library: Library, order: Order, timings: bytes | None = None) -> Built
         config.set_compute_capability(getattr(trt.ComputeCapability, order.target), 0)
     cache = None
     if library.variant == NATIVE:
-        cache = config.create_timing_cache(timings or b"")
-        config.set_timing_cache(cache, ignore_mismatch=False)
-    plan = builder.build_serialized_network(network, config)
-    if plan is None:
-        raise library.failure("building the engine")
+        cache = _timings(config, timings)
+    plan = library.made("building the engine", builder.build_serialized_network(network, config))
     learnt = bytes(cache.serialize()) if cache is not None else None
     return Built(plan, learnt, network.num_layers)
+
+
+def _timings(config: Any, kept: bytes | None) -> Any:
+    """The times of kernels that the builder reads, and adds to: those that were kept, unless it
+    refuses them, as it does with another card's."""
+    if kept is not None:
+        cache = config.create_timing_cache(kept)
+        if cache is not None and config.set_timing_cache(cache, ignore_mismatch=False):
+            return cache
+    cache = config.create_timing_cache(b"")
+    config.set_timing_cache(cache, ignore_mismatch=False)
+    return cache
 
 
 def _parse(library: Library, network: Any, onnx: Path) -> None:

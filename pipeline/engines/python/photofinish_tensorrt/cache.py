@@ -6,16 +6,19 @@ Building an engine takes seconds to minutes. What is kept lies beside the instal
 
 import contextlib
 import hashlib
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-VARIABLE = "PHOTOFINISH_CACHE"
-"""Names the folder in which a worker may keep what makes its next launch faster."""
+from photofinish_worker import cache
+
+_HASH_BYTES = hashlib.sha256().digest_size
 
 
 class Cache:
-    """A folder of files by name. What cannot be kept is made again."""
+    """A folder of files by name, each of which begins with the SHA-256 of the rest: TensorRT runs
+    what it is given. What cannot be kept, or is damaged, is made again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -23,14 +26,16 @@ class Cache:
     @classmethod
     def of(cls, environment: Mapping[str, str], scratch: str) -> "Cache":
         """Beside the installation; for this launch alone where there is no such place."""
-        return cls(Path(environment.get(VARIABLE) or scratch) / "engines")
+        return cls(cache.folder(environment, scratch) / "engines")
 
     def read(self, name: str) -> bytes | None:
-        """What was kept under this name."""
+        """What was kept under this name, if it is as it was written."""
         try:
-            return (self._folder / name).read_bytes()
+            with (self._folder / name).open("rb") as file:
+                expected, content = file.read(_HASH_BYTES), file.read()
         except OSError:
             return None
+        return content if hashlib.sha256(content).digest() == expected else None
 
     def keep(self, name: str, content: bytes | memoryview) -> None:
         """Keeps `content`, whole or not at all."""
@@ -38,7 +43,11 @@ class Cache:
             self._folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self._folder) as fresh:
                 path = Path(fresh) / name
-                path.write_bytes(content)
+                with path.open("wb") as file:
+                    file.write(hashlib.sha256(content).digest())
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
                 path.replace(self._folder / name)
 
 

@@ -22,6 +22,9 @@ from photofinish_worker.messages import Load, Precision
 PACKAGES = ("photofinish_tensorrt", "photofinish_numpy", "photofinish_worker")
 """What this worker is made of."""
 
+_TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+"""The variable by which NVIDIA's libraries are told to do without TF32, whoever asks for it."""
+
 
 class TensorRT:
     """TensorRT or TensorRT-RTX, before it has a network."""
@@ -36,8 +39,7 @@ class TensorRT:
             "cuda-bindings": importlib.metadata.version("cuda-bindings"),
             "python": platform.python_version(),
         }
-        worker = sources.digest(Path(__file__).parent.parent, PACKAGES)
-        return Identity(ENGINE, versions, worker, (self._library.variant,))
+        return Identity(ENGINE, versions, _worker(), (self._library.variant,))
 
     def load(self, load: Load) -> tuple[Session, LoadReport]:
         """Builds the cell's engine, or takes the one that an earlier launch built, and puts inputs
@@ -47,13 +49,18 @@ class TensorRT:
         return start(self._library, card, load, configuration)
 
 
+def _worker() -> str:
+    """The hash of what this worker is made of."""
+    return sources.digest(Path(__file__).parent.parent, PACKAGES)
+
+
 def start(
     library: Library, card: Card, load: Load, configuration: Configuration
 ) -> tuple[Session, LoadReport]:
     """Makes the session on a card."""
     cache = Cache.of(os.environ, load.scratch)
     started = time.perf_counter_ns()
-    conditions = (library.variant, library.version, card.name, card.capability, card.driver)
+    conditions = _conditions(library, card)
     of_card = key(Path(os.devnull), *conditions)
     order = Order(configuration.onnx, configuration.shapes, configuration.tf32)
     shapes, graph = sorted(order.shapes.items()), load.cell.model.graph
@@ -61,7 +68,6 @@ def start(
     runtime = library.module.Runtime(library.logger)
     settings = {"engine": "built by an earlier launch"}
     compile_ns = 0
-    library.errors.clear()
     kept = cache.read(f"{name}.plan")
     engine = runtime.deserialize_cuda_engine(kept) if kept is not None else None
     if engine is None:
@@ -73,11 +79,9 @@ def start(
         if built.timings is not None:
             cache.keep(f"{of_card}.timings", built.timings)
         engine = runtime.deserialize_cuda_engine(built.plan)
-    if engine is None:
-        raise library.failure("loading the engine")
+    library.made("loading the engine", engine)
     context, kernels = _context(library, engine, cache.read(f"{name}.kernels"))
-    if context is None:
-        raise library.failure("the engine's context")
+    library.made("the engine's context", context)
     began = time.perf_counter_ns()
     weights = load.files.weights if load.files else None
     place_inputs(library, card, engine, context, load.graph, weights)
@@ -90,6 +94,8 @@ def start(
         session.step()
         compile_ns += time.perf_counter_ns() - began
         cache.keep(f"{name}.kernels", memoryview(kernels.serialize()))
+    # A step that fails is to be told in its own words.
+    library.errors.clear()
     total_ns = time.perf_counter_ns() - started
     report = LoadReport(
         fill_ns=fill_ns,
@@ -100,6 +106,14 @@ def start(
         settings=settings | _settings(configuration, card, engine) | _grids(load),
     )
     return session, report
+
+
+def _conditions(library: Library, card: Card) -> tuple[object, ...]:
+    """What decides, besides the network, which engine is built: the library, the card, and how this
+    worker asks."""
+    override = os.environ.get(_TF32_OVERRIDE)
+    of_card = (card.name, card.capability, card.driver)
+    return (library.variant, library.version, *of_card, override, _worker())
 
 
 def _context(library: Library, engine: Any, kept: bytes | None) -> tuple[Any, Any]:

@@ -35,6 +35,14 @@ class Library:
         """Its version."""
         return str(self.module.__version__)
 
+    def made(self, place: str, what: Any) -> Any:
+        """What was made at `place`, or the outcome of its not being made. What the library
+        complained of on the way to what it made decides no later outcome."""
+        if what is None:
+            raise self.failure(place)
+        self.errors.clear()
+        return what
+
     def failure(self, place: str) -> Failure:
         """The outcome of what just failed at `place`, in the words of its first complaint."""
         words = self.errors[0] if self.errors else "without a word"

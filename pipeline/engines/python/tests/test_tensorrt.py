@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from photofinish_numpy import fill
-from photofinish_tensorrt import cache, cuda, library
+from photofinish_tensorrt import cuda, library
 from photofinish_tensorrt.building import Order, build
 from photofinish_tensorrt.cache import Cache, key
 from photofinish_tensorrt.configuration import understand
 from photofinish_tensorrt.engine import TensorRT, start
 from photofinish_tensorrt.failure import classify
 from photofinish_tensorrt.library import Library
+from photofinish_worker import cache, sources
 from photofinish_worker.decode import decode
 from photofinish_worker.graph import Graph, Uniform
 from photofinish_worker.messages import Cell, Load, ModelFiles, Precision
@@ -154,6 +155,14 @@ class Words(unittest.TestCase):
         self.assertEqual(ours.failure("step").reason, "step: first")
         self.assertEqual(ours.failure("step").reason, "step: without a word")
 
+    def test_complaints_about_what_was_made_after_all_are_forgotten(self) -> None:
+        ours = Library(RTX.module, library.RTX, None, ["out of memory: trying another tactic"])
+        self.assertEqual(ours.made("building", b"plan"), b"plan")
+        with self.assertRaises(Failure) as caught:
+            ours.made("the engine's context", None)
+        self.assertIs(caught.exception.kind, Kind.CRASHED)
+        self.assertEqual(caught.exception.reason, "the engine's context: without a word")
+
     def test_it_says_who_it_is(self) -> None:
         identity = TensorRT(library.find()).hello()
         self.assertEqual(identity.engine, "tensorrt")
@@ -208,6 +217,18 @@ class Keeping(Folder):
         kept.keep("a", memoryview(b"two"))
         self.assertEqual(kept.read("a"), b"two")
         self.assertEqual([path.name for path in Path(self.folder, "engines").iterdir()], ["a"])
+
+    def test_what_is_damaged_is_not_found(self) -> None:
+        kept = Cache.of({cache.VARIABLE: self.folder}, "/nowhere")
+        kept.keep("a", b"an engine")
+        path = Path(self.folder, "engines", "a")
+        whole = path.read_bytes()
+        flipped = whole[:-1] + bytes([whole[-1] ^ 1])
+        for damaged in (flipped, whole[:-1], whole[:20], b"", whole + b"!"):
+            path.write_bytes(damaged)
+            self.assertIsNone(kept.read("a"), damaged)
+        path.write_bytes(whole)
+        self.assertEqual(kept.read("a"), b"an engine")
 
     def test_a_place_that_cannot_be_written_to_keeps_nothing(self) -> None:
         (Path(self.folder) / "engines").write_bytes(b"in the way")
@@ -331,6 +352,127 @@ class Engine:
         return self.launches
 
 
+class Builder:
+    """TensorRT's builder, as far as it is asked: its plan says which timings it was given."""
+
+    def __init__(self, refused: bytes = b"") -> None:
+        self.refused = refused
+        """Timings that it does not take."""
+        self.cleared: list[Any] = []
+        self.timings: Any = None
+
+    def create_network(self, flags: int) -> Any:
+        assert flags == 1 << 3
+        fed = SimpleNamespace(name="x", shape=SHAPE)
+        return SimpleNamespace(num_inputs=1, num_layers=1, get_input=lambda _: fed)
+
+    def create_builder_config(self) -> "Builder":
+        return self
+
+    def clear_flag(self, flag: Any) -> None:
+        self.cleared.append(flag)
+
+    def create_timing_cache(self, kept: bytes) -> Any:
+        return SimpleNamespace(kept=kept, serialize=lambda: kept + b"+learnt")
+
+    def set_timing_cache(self, timings: Any, ignore_mismatch: bool) -> bool:
+        assert not ignore_mismatch
+        if timings.kept and timings.kept == self.refused:
+            return False
+        self.timings = timings
+        return True
+
+    def build_serialized_network(self, network: Any, config: Any) -> Any:
+        del network
+        assert config is self
+        return b"built with " + self.timings.kept
+
+
+class Native(Folder):
+    """TensorRT itself, which needs a card even to build: its module is made up."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.builder = Builder()
+        self.refused: list[bytes] = []
+        self.loaded: list[bytes] = []
+
+    def deserialize(self, plan: bytes) -> Engine | None:
+        self.loaded.append(plan)
+        if plan in self.refused:
+            self.errors.append("Error Code 1: the plan is another version's")
+            return None
+        return Engine(RTX.module.float32)
+
+    def started(self, card: str = "A card") -> dict[str, str]:
+        """What a launch tells of itself."""
+        shown = ("TensorIOMode", "EngineStat", "nptype", "float32")
+        runtime = SimpleNamespace(deserialize_cuda_engine=self.deserialize)
+        module = SimpleNamespace(
+            **{name: getattr(RTX.module, name) for name in shown},
+            __version__="10.0",
+            Builder=lambda _: self.builder,
+            BuilderFlag=SimpleNamespace(TF32="TF32"),
+            NetworkDefinitionCreationFlag=SimpleNamespace(STRONGLY_TYPED=3),
+            OnnxParser=lambda *_: SimpleNamespace(parse_from_file=lambda _: True),
+            Runtime=lambda _: runtime,
+        )
+        self.errors: list[str] = []
+        ours = Library(module, library.NATIVE, None, self.errors)
+        request = load(onnx(self.folder), self.folder, engine="tensorrt/native")
+        with mock.patch.dict("os.environ", {cache.VARIABLE: self.folder}):
+            held = cuda.Card(0, Runtime())
+            held.name = card
+            session, report = start(ours, held, request, understand(request, "native"))
+        session.step()
+        self.assertEqual(self.errors, [])
+        return dict(report.settings)
+
+    def plans(self) -> list[Path]:
+        return list(Path(self.folder, "engines").glob("*.plan"))
+
+    def test_an_engine_is_built_once(self) -> None:
+        self.assertEqual(self.started()["engine"], "built by this launch")
+        self.assertEqual(self.builder.cleared, ["TF32"])
+        self.assertEqual(self.started()["engine"], "built by an earlier launch")
+        self.assertEqual(self.loaded, [b"built with "] * 2)
+
+    def test_timings_of_kernels_serve_the_next_engine(self) -> None:
+        self.started()
+        for plan in self.plans():
+            plan.unlink()
+        self.started()
+        self.assertEqual(self.loaded[-1], b"built with +learnt")
+        # Another card's times are not looked at.
+        self.started("Another card")
+        self.assertEqual(self.loaded[-1], b"built with ")
+
+    def test_timings_that_do_not_fit_are_begun_anew(self) -> None:
+        self.started()
+        for plan in self.plans():
+            plan.unlink()
+        self.builder.refused = b"+learnt"
+        self.started()
+        self.assertEqual(self.loaded[-1], b"built with ")
+        (kept,) = Path(self.folder, "engines").glob("*.timings")
+        self.assertTrue(kept.read_bytes().endswith(b"+learnt"))
+        self.assertFalse(kept.read_bytes().endswith(b"+learnt+learnt"))
+
+    def test_an_engine_that_the_library_refuses_is_built_again(self) -> None:
+        self.started()
+        self.refused = [b"built with "]
+        self.assertEqual(self.started()["engine"], "built by this launch")
+        self.assertEqual(self.loaded[-1], b"built with +learnt")
+        self.assertEqual(self.started()["engine"], "built by an earlier launch")
+
+    def test_an_engine_that_is_refused_as_soon_as_it_is_built_fails_in_words(self) -> None:
+        self.refused = [b"built with "]
+        with self.assertRaises(Failure) as caught:
+            self.started()
+        expected = "loading the engine: Error Code 1: the plan is another version's"
+        self.assertEqual(caught.exception.reason, expected)
+
+
 class Running(Folder):
     def started(
         self,
@@ -396,6 +538,18 @@ class Running(Folder):
         self.assertEqual(second.settings["engine"], "built by an earlier launch")
         kept = [path.suffix for path in Path(self.folder, "engines").iterdir()]
         self.assertEqual(sorted(kept), [".kernels", ".plan"])
+
+    def test_other_code_or_another_arithmetic_builds_another_engine(self) -> None:
+        def engine() -> str:
+            _, report, _ = self.started()
+            return str(report.settings["engine"])
+
+        anew, found = "built by this launch", "built by an earlier launch"
+        self.assertEqual([engine(), engine()], [anew, found])
+        with mock.patch.object(sources, "digest", return_value="other"):
+            self.assertEqual([engine(), engine()], [anew, found])
+        with mock.patch.dict("os.environ", {"NVIDIA_TF32_OVERRIDE": "0"}):
+            self.assertEqual([engine(), engine()], [anew, found])
 
     def test_a_step_that_fails_says_why(self) -> None:
         session, _, ours = self.started()
