@@ -1,5 +1,7 @@
 //! What a cell asks of TensorFlow, checked and in its words.
 
+use std::env;
+
 use models::rewrite::RECURRENT;
 use schema::{Cell, Device, Mode, Optimizer, Outcome, Precision};
 
@@ -16,6 +18,9 @@ const WEIGHTS: &str = "weights";
 
 /// The factor that decides whether weights stay in fp32 while operators compute in bf16.
 const MIXED_PRECISION: &str = "mixed_precision";
+
+/// The variable by which TensorFlow is told whether to compute with oneDNN.
+pub(crate) const ONEDNN: &str = "TF_ENABLE_ONEDNN_OPTS";
 
 /// Every factor. That recurrent layers are spelt out is seen to in the graph that comes.
 const FACTORS: [&str; 3] = [MIXED_PRECISION, RECURRENT, WEIGHTS];
@@ -86,7 +91,7 @@ impl Configuration {
             )));
         }
         let threads = worker::threads(cell)?;
-        let mixes_precision = mixes_precision(cell, compilation)?;
+        let mixes_precision = mixes_precision(cell, compilation, env::var(ONEDNN).ok())?;
         Ok(Self {
             compilation,
             float: if mixes_precision {
@@ -134,9 +139,14 @@ fn float(precision: Precision) -> Result<Float, Outcome> {
     }
 }
 
-/// Whether precision is mixed, which only a processor with bf16 can be asked for: elsewhere TensorFlow
-/// would go on in fp32.
-fn mixes_precision(cell: &Cell, compilation: Compilation) -> Result<bool, Outcome> {
+/// Whether precision is mixed, which only a processor with bf16 can be asked for, and only where the
+/// pass of Grappler's that does it runs: elsewhere TensorFlow would go on in fp32, whose outputs are
+/// within the bounds of bf16. `onednn` is what [`ONEDNN`] is set to.
+fn mixes_precision(
+    cell: &Cell,
+    compilation: Compilation,
+    onednn: Option<String>,
+) -> Result<bool, Outcome> {
     match cell.factors.get(MIXED_PRECISION).map(String::as_str) {
         None | Some("off") => return Ok(false),
         Some("on") => {}
@@ -162,7 +172,18 @@ fn mixes_precision(cell: &Cell, compilation: Compilation) -> Result<bool, Outcom
             "this processor has no instructions for bf16 (AVX512_BF16), and TensorFlow would compute in fp32",
         ));
     }
+    if let Some(value) = onednn.filter(|value| is_off(value)) {
+        return Err(unsupported(format!(
+            "{ONEDNN}={value} turns off oneDNN, for which alone TensorFlow mixes in bf16, and it would \
+             compute in fp32: unset it"
+        )));
+    }
     Ok(true)
+}
+
+/// Whether TensorFlow reads a switch of the environment as off (`ReadBoolFromEnvVar`).
+fn is_off(value: &str) -> bool {
+    ["0", "false"].contains(&value.to_ascii_lowercase().as_str())
 }
 
 fn weights(cell: &Cell) -> Result<Weights, Outcome> {
@@ -266,6 +287,29 @@ pub(crate) mod tests {
         cell.factors
             .insert(MIXED_PRECISION.to_owned(), "half".to_owned());
         assert!(refused(&cell).contains("`half`"));
+    }
+
+    #[test]
+    fn precision_is_not_mixed_without_onednn() {
+        let mut cell = cell();
+        cell.precision = Precision::Bf16;
+        let on = (MIXED_PRECISION.to_owned(), "on".to_owned());
+        cell.factors.extend([on]);
+        let ask = |value: Option<&str>| {
+            mixes_precision(&cell, Compilation::None, value.map(str::to_owned))
+        };
+        let usual = ask(None);
+        for value in ["0", "false", "False"] {
+            let outcome = ask(Some(value)).unwrap_err();
+            assert_eq!(outcome.kind, OutcomeKind::Unsupported);
+            if usual.is_ok() {
+                let said = format!("{ONEDNN}={value}");
+                assert!(outcome.reason.contains(&said), "{}", outcome.reason);
+            }
+        }
+        for value in ["1", "true"] {
+            assert_eq!(ask(Some(value)), usual);
+        }
     }
 
     #[test]

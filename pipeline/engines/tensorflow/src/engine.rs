@@ -12,15 +12,12 @@ use schema::{Outcome, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
 
 use crate::{
-    configuration::{Compilation, Configuration, ENGINE},
+    configuration::{Compilation, Configuration, ENGINE, ONEDNN},
     inference::Inference,
     library, proto,
     tensors::{Float, Maker},
     training::Training,
 };
-
-/// The variable by which TensorFlow is told whether to compute with oneDNN.
-const ONEDNN: &str = "TF_ENABLE_ONEDNN_OPTS";
 
 /// TensorFlow, before it has a network.
 #[derive(Debug, Clone, Copy, Default)]
@@ -90,7 +87,7 @@ fn settings(configuration: &Configuration, weights: &str) -> BTreeMap<String, St
         Float::F64 => "double",
     };
     let element = if configuration.mixes_precision {
-        "float; operators in bfloat16 where Grappler thinks that safe"
+        "float; operators that Grappler thinks safe for it in bfloat16 (auto_mixed_precision_onednn_bfloat16)"
     } else {
         element
     };
