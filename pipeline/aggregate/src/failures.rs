@@ -15,36 +15,36 @@ pub struct Failure {
     pub name: String,
     /// How it ended.
     pub outcome: Outcome,
-    /// Whether the manifest allows the outcome. An unmeasured baseline fails even so, for then
-    /// nothing can be compared.
+    /// Whether the manifest allows the outcome. A baseline fails even so where a contender that was
+    /// measured, or should have been, lacks it.
     pub allowed: bool,
 }
 
-/// The cells that fail a run: neither measured nor allowed, and every baseline that is not measured.
+/// The cells that fail a run: neither measured nor allowed; and every baseline that is not measured,
+/// even if it is allowed, unless all that was to be held against it ended unmeasured and allowed as
+/// well: then the manifest announced that there may be nothing to compare.
 #[must_use]
 pub fn failures(tables: &Tables) -> Vec<Failure> {
-    let baselines: BTreeSet<(&str, &CellId)> = tables
-        .jobs
-        .iter()
-        .flat_map(|job| {
-            job.comparisons
-                .iter()
-                .map(move |comparison| (job, comparison))
-        })
-        .flat_map(|(job, comparison)| {
-            comparison
-                .rows
-                .iter()
-                .map(move |row| (job.id.as_str(), &row.baseline))
-        })
+    let cells = tables.cells.iter();
+    let excused: BTreeSet<(&str, &CellId)> = cells
+        .filter(|row| !row.outcome.is_measured() && row.allowed)
+        .map(|row| (row.job.as_str(), &row.id))
+        .collect();
+    let rows = tables.jobs.iter().flat_map(|job| {
+        let rows = job.comparisons.iter().flat_map(|it| &it.rows);
+        rows.map(|row| (job.id.as_str(), row))
+    });
+    let missed: BTreeSet<(&str, &CellId)> = rows
+        .filter(|(job, row)| !excused.contains(&(job, &row.contender)))
+        .map(|(job, row)| (job, &row.baseline))
         .collect();
     tables
         .cells
         .iter()
         .filter(|row| !row.outcome.is_measured())
         .filter_map(|row| {
-            let baseline = baselines.contains(&(row.job.as_str(), &row.id));
-            (baseline || !row.allowed).then(|| Failure {
+            let is_missed = missed.contains(&(row.job.as_str(), &row.id));
+            (is_missed || !row.allowed).then(|| Failure {
                 job: row.job.clone(),
                 cell: row.id.clone(),
                 name: row.cell.describe_whole(),

@@ -74,7 +74,7 @@ struct FailureRow {
     cell: String,
     name: String,
     outcome: schema::Outcome,
-    /// Whether the manifest allows the outcome, which does not help a baseline.
+    /// Whether the manifest allows the outcome, which does not help a baseline that a contender lacks.
     allowed: bool,
 }
 
