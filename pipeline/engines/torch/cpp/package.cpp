@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -13,7 +15,8 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
+#include <caffe2/serialize/inline_container.h>
+#include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
 
 #include "guard.h"
 
@@ -21,12 +24,12 @@ using photofinish::guarded;
 
 namespace {
 
-struct Package {
-  Package(const char* path, int device)
-      : loader(path, "model", /*run_single_threaded=*/false, /*num_runners=*/1,
-               static_cast<c10::DeviceIndex>(device)) {}
+// Where a package holds what AOTInductor made.
+const std::string MODEL = "data/aotinductor/model/";
+const std::string LIBRARY = ".so";
 
-  torch::inductor::AOTIModelPackageLoader loader;
+struct Package {
+  std::unique_ptr<torch::inductor::AOTIModelContainerRunner> runner;
   // What every run reads, in the package's order.
   std::vector<at::Tensor> inputs;
   // What gets the gradients of a run, in the order in which it gives them.
@@ -34,6 +37,36 @@ struct Package {
   std::vector<std::string> constants;
   std::string facts;
 };
+
+// Unpacks what AOTInductor made into `folder`; gives the path of the library among it.
+//
+// PyTorch's own loader unpacks into a folder of /tmp, whatever TMPDIR says, and leaves it there where
+// its process is killed.
+std::string unpack(const char* path, const std::string& folder) {
+  caffe2::serialize::PyTorchStreamReader reader{std::string(path)};
+  std::string library;
+  for (const auto& record : reader.getAllRecords()) {
+    if (record.compare(0, MODEL.size(), MODEL) != 0) continue;
+    const std::string target = folder + "/" + record.substr(record.rfind('/') + 1);
+    const auto [content, size] = reader.getRecord(record);
+    std::ofstream file(target, std::ios::binary);
+    file.write(static_cast<const char*>(content.get()), static_cast<std::streamsize>(size));
+    file.close();
+    if (!file) throw std::runtime_error(target + " cannot be written");
+    const bool ends = target.size() > LIBRARY.size() &&
+                      target.compare(target.size() - LIBRARY.size(), LIBRARY.size(), LIBRARY) == 0;
+    if (ends) library = target;
+  }
+  if (library.empty()) throw std::runtime_error("the package holds no library");
+  return library;
+}
+
+// What was written into the package about what became this library, or nothing.
+std::string metadata(const std::string& library) {
+  const std::string stem = library.substr(0, library.size() - LIBRARY.size());
+  std::ifstream file(stem + "_metadata.json", std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
 
 std::vector<at::Tensor> tensors(const at::Tensor* const* from, size_t count) {
   std::vector<at::Tensor> into;
@@ -70,19 +103,30 @@ int photofinish_provide_library(const unsigned char* bytes, size_t size) {
   });
 }
 
-// `device` is the number of a CUDA device, or -1.
-int photofinish_package_load(const char* path, int device, void** package) {
+// `device` is the number of a CUDA device, or -1; `folder` an empty one, which the package needs as
+// long as it lives.
+int photofinish_package_load(const char* path, const char* folder, int device, void** package) {
   return guarded([&] {
-    auto loaded = std::make_unique<Package>(path, device);
-    loaded->constants = loaded->loader.get_constant_fqns();
-    loaded->facts = loaded->loader.get_metadata()["photofinish"];
+    const std::string library = unpack(path, folder);
+    const std::string kind = device < 0 ? "cpu" : "cuda";
+    const auto& runners = torch::inductor::getAOTIModelRunnerRegistry();
+    const auto make = runners.find(kind);
+    if (make == runners.end()) throw std::runtime_error("PyTorch has no runner for " + kind);
+    const std::string place = device < 0 ? kind : kind + ":" + std::to_string(device);
+    auto loaded = std::make_unique<Package>();
+    loaded->runner =
+        make->second(library, /*num_models=*/1, place, folder, /*run_single_threaded=*/false);
+    for (const auto& [own, name] : loaded->runner->getConstantNamesToOriginalFQNs()) {
+      loaded->constants.push_back(name);
+    }
+    loaded->facts = metadata(library);
     *package = loaded.release();
   });
 }
 
 void photofinish_package_free(void* package) { delete static_cast<Package*>(package); }
 
-// What was written into the package about it, or nothing.
+// What was written into the package about it, as JSON, or nothing.
 const char* photofinish_package_facts(const void* package) {
   return static_cast<const Package*>(package)->facts.c_str();
 }
@@ -101,12 +145,17 @@ const char* photofinish_package_constant(const void* package, size_t index) {
 int photofinish_package_hold(void* package, const char* const* names,
                              const at::Tensor* const* constants, size_t count) {
   return guarded([&] {
+    auto& runner = *static_cast<Package*>(package)->runner;
+    std::unordered_map<std::string, std::string> own_names;
+    for (const auto& [own, name] : runner.getConstantNamesToOriginalFQNs()) {
+      own_names.emplace(name, own);
+    }
     std::unordered_map<std::string, at::Tensor> held;
     for (size_t index = 0; index < count; ++index) {
-      held.emplace(names[index], constants[index]->detach());
+      held.emplace(own_names.at(names[index]), constants[index]->detach());
     }
-    static_cast<Package*>(package)->loader.load_constants(
-        held, /*use_inactive=*/false, /*check_full_update=*/true, /*user_managed=*/true);
+    runner.update_constant_buffer(held, /*use_inactive=*/false, /*validate_full_updates=*/true,
+                                  /*user_managed=*/true);
   });
 }
 
@@ -125,7 +174,7 @@ int photofinish_package_feed(void* package, const at::Tensor* const* inputs, siz
 int photofinish_package_run(void* package) {
   return guarded([&] {
     auto& fed = *static_cast<Package*>(package);
-    fed.loader.run(fed.inputs);
+    fed.runner->run(fed.inputs);
   });
 }
 
@@ -133,7 +182,7 @@ int photofinish_package_run(void* package) {
 int photofinish_package_outputs(void* package, at::Tensor** outputs, size_t room, size_t* count) {
   return guarded([&] {
     auto& fed = *static_cast<Package*>(package);
-    auto made = fed.loader.run(fed.inputs);
+    auto made = fed.runner->run(fed.inputs);
     *count = made.size();
     for (size_t index = 0; index < made.size() && index < room; ++index) {
       outputs[index] = new at::Tensor(std::move(made[index]));
@@ -147,7 +196,7 @@ int photofinish_package_differentiate(void* package, at::Tensor** loss) {
     auto& fed = *static_cast<Package*>(package);
     // Running statistics are overwritten.
     c10::NoGradGuard no_grad;
-    auto made = fed.loader.run(fed.inputs);
+    auto made = fed.runner->run(fed.inputs);
     if (made.size() != fed.weights.size() + 1) {
       throw std::runtime_error("the package gives " + std::to_string(made.size()) +
                                " tensors instead of the loss and " +

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 
 #include <ATen/ATen.h>
@@ -19,6 +20,24 @@
 
 using photofinish::guarded;
 using photofinish::last_error;
+
+namespace {
+
+// Calls a function of NVIDIA's driver; the driver is there where a CUDA device is.
+template <typename... Arguments>
+void call_driver(const char* name, Arguments... arguments) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  void* found = library == nullptr ? nullptr : dlsym(library, name);
+  if (found == nullptr) {
+    const char* reason = dlerror();
+    throw std::runtime_error(reason == nullptr ? name : reason);
+  }
+  const int status = reinterpret_cast<int (*)(Arguments...)>(found)(arguments...);
+  if (status == 0) return;
+  throw std::runtime_error(std::string(name) + ": CUDA error " + std::to_string(status));
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -51,6 +70,21 @@ int photofinish_synchronize(int device) {
   return guarded([&] {
     c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)
         ->synchronizeDevice(static_cast<c10::DeviceIndex>(device));
+  });
+}
+
+// The name and the compute capability of a CUDA device. PyTorch tells them in its CUDA library alone,
+// which is not linked. The name gets 256 characters of room.
+int photofinish_gpu(int device, char* name, int* major, int* minor) {
+  return guarded([&] {
+    // `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `_MINOR`.
+    const int attributes[] = {75, 76};
+    int handle = 0;
+    call_driver("cuInit", 0u);
+    call_driver("cuDeviceGet", &handle, device);
+    call_driver("cuDeviceGetName", name, 256, handle);
+    call_driver("cuDeviceGetAttribute", major, attributes[0], handle);
+    call_driver("cuDeviceGetAttribute", minor, attributes[1], handle);
   });
 }
 

@@ -20,6 +20,7 @@ use schema::{Mode, Outcome, OutcomeKind, graph::Op, protocol::Load};
 use serde::Deserialize;
 
 use crate::{device::Place, failure::Fault, package::Package};
+use kept::{Found, Unread};
 
 pub(crate) use inference::Inference;
 pub(crate) use training::Joint;
@@ -63,19 +64,23 @@ pub(crate) struct Compiled {
 pub(crate) fn prepare(load: &Load, place: Place) -> Result<Compiled, Outcome> {
     let command = compiler::command(|name| env::var_os(name))?;
     let shelf = kept::Shelf::open(env::var_os(worker::CACHE_VARIABLE));
+    let surroundings = key::Surroundings::of(&command, place)?;
     let mut origin = Origin::default();
     let mut obtain = |dropout| {
-        let key = key::of(load, &command, dropout);
-        let damage = match shelf.find(&key, place) {
-            Ok(Some(ready)) => return Ok(ready),
-            Ok(None) => None,
-            Err(damage) => Some(damage),
+        let key = key::of(load, &command, &surroundings, dropout);
+        let damage = match shelf.find(&key, place, &load.scratch).map_err(at)? {
+            Found::Ready(ready) => return Ok(ready),
+            Found::Nothing => None,
+            Found::Damaged(how) => Some(how),
         };
         let start = Instant::now();
         let made = load.scratch.join(format!("{key}.pt2"));
         compiler::compile(&command, load, &made, dropout, &key)?;
         origin.made_in(start.elapsed(), damage);
-        let ready = kept::read(&made, &key, place).map_err(|what| misfit(&what))?;
+        let ready = kept::read(&made, &key, place, &load.scratch).map_err(|why| match why {
+            Unread::Damaged(how) => misfit(&how),
+            Unread::Fault(fault) => at(fault),
+        })?;
         shelf.put(&made, &key);
         Ok(ready)
     };

@@ -10,6 +10,7 @@ use std::{
 };
 
 use tch::Tensor;
+use tempfile::TempDir;
 
 use crate::{
     device::Place,
@@ -21,6 +22,7 @@ unsafe extern "C" {
     fn photofinish_provide_library(bytes: *const u8, size: usize) -> c_int;
     fn photofinish_package_load(
         path: *const c_char,
+        folder: *const c_char,
         device: c_int,
         package: *mut *mut c_void,
     ) -> c_int;
@@ -59,44 +61,57 @@ const LIBTORCH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libtorch.so"))
 
 /// A network that AOTInductor compiled, loaded into this process.
 #[derive(Debug)]
-pub(crate) struct Package(NonNull<c_void>);
+pub(crate) struct Package {
+    loaded: NonNull<c_void>,
+    /// Where it is unpacked; removed when the package is gone.
+    _unpacked: TempDir,
+}
 
 impl Package {
-    /// Loads the package at `path`, which must be as it was written: nothing of it is verified.
-    pub(crate) fn load(path: &Path, place: Place) -> Result<Self, ShimError> {
+    /// Loads the package at `path`, which must be as it was written: nothing of it is verified. It
+    /// is unpacked below `scratch`, this launch's folder: whoever kills this process removes it.
+    pub(crate) fn load(path: &Path, place: Place, scratch: &Path) -> Result<Self, ShimError> {
         static PROVIDED: OnceLock<Result<(), ShimError>> = OnceLock::new();
         // SAFETY: the bytes are those of a library without code.
         let provide =
             || checked(unsafe { photofinish_provide_library(LIBTORCH.as_ptr(), LIBTORCH.len()) });
         PROVIDED.get_or_init(provide).clone()?;
+        let unpacked = tempfile::tempdir_in(scratch)
+            .map_err(|error| ShimError(format!("there is no folder to unpack into: {error}")))?;
         let path = c_string(path.as_os_str().as_bytes())?;
+        let folder = c_string(unpacked.path().as_os_str().as_bytes())?;
         let device = match place {
             Place::Cpu => -1,
             Place::Cuda(index) => index,
         };
         let mut package = ptr::null_mut();
-        // SAFETY: a NUL-terminated path and a valid place. Running the code of a package is what
+        // SAFETY: NUL-terminated paths and a valid place. Running the code of a package is what
         // it is for: PyTorch of the user's own installation compiled it, for this user.
-        checked(unsafe { photofinish_package_load(path.as_ptr(), device, &raw mut package) })?;
-        NonNull::new(package)
-            .map(Self)
-            .ok_or_else(|| ShimError("the package is empty".to_owned()))
+        checked(unsafe {
+            photofinish_package_load(path.as_ptr(), folder.as_ptr(), device, &raw mut package)
+        })?;
+        let loaded = NonNull::new(package);
+        let loaded = loaded.ok_or_else(|| ShimError("the package is empty".to_owned()))?;
+        Ok(Self {
+            loaded,
+            _unpacked: unpacked,
+        })
     }
 
-    /// What was written into the package about it; empty where nothing was.
+    /// What was written into the package about it, as JSON; empty where nothing was.
     pub(crate) fn facts(&self) -> String {
         // SAFETY: a live package, and a NUL-terminated string that lives as long; it is copied.
-        let facts = unsafe { CStr::from_ptr(photofinish_package_facts(self.0.as_ptr())) };
+        let facts = unsafe { CStr::from_ptr(photofinish_package_facts(self.loaded.as_ptr())) };
         facts.to_string_lossy().into_owned()
     }
 
     /// The names of the constants that it reads.
     pub(crate) fn constants(&self) -> Vec<String> {
         // SAFETY: a live package.
-        let count = unsafe { photofinish_package_constants(self.0.as_ptr()) };
+        let count = unsafe { photofinish_package_constants(self.loaded.as_ptr()) };
         let name = |index| {
             // SAFETY: a live package; the string lives as long, and is copied.
-            let name = unsafe { photofinish_package_constant(self.0.as_ptr(), index) };
+            let name = unsafe { photofinish_package_constant(self.loaded.as_ptr(), index) };
             // SAFETY: as above, where it is not null.
             (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
         };
@@ -113,7 +128,7 @@ impl Package {
         // SAFETY: as many names as tensors, all of them live; the package counts its references.
         checked(unsafe {
             photofinish_package_hold(
-                self.0.as_ptr(),
+                self.loaded.as_ptr(),
                 names.as_ptr(),
                 tensors.as_ptr(),
                 tensors.len(),
@@ -133,7 +148,7 @@ impl Package {
         // SAFETY: live tensors, of which the package takes references of its own.
         checked(unsafe {
             photofinish_package_feed(
-                self.0.as_ptr(),
+                self.loaded.as_ptr(),
                 inputs.as_ptr(),
                 inputs.len(),
                 weights.as_ptr(),
@@ -145,7 +160,7 @@ impl Package {
     /// One run whose outputs nobody keeps.
     pub(crate) fn run(&mut self) -> Result<(), ShimError> {
         // SAFETY: a live package.
-        checked(unsafe { photofinish_package_run(self.0.as_ptr()) })
+        checked(unsafe { photofinish_package_run(self.loaded.as_ptr()) })
     }
 
     /// One run, and its outputs, of which there must be so many.
@@ -154,7 +169,12 @@ impl Package {
         let mut made = 0;
         // SAFETY: a live package, room for `count` outputs, a valid place.
         checked(unsafe {
-            photofinish_package_outputs(self.0.as_ptr(), outputs.as_mut_ptr(), count, &raw mut made)
+            photofinish_package_outputs(
+                self.loaded.as_ptr(),
+                outputs.as_mut_ptr(),
+                count,
+                &raw mut made,
+            )
         })?;
         let given = outputs.into_iter().filter(|output| !output.is_null());
         // SAFETY: tensors of our own, which `tch` will delete.
@@ -172,7 +192,7 @@ impl Package {
     pub(crate) fn differentiate(&mut self) -> Result<Tensor, ShimError> {
         let mut loss = ptr::null_mut();
         // SAFETY: a live package, a valid place.
-        checked(unsafe { photofinish_package_differentiate(self.0.as_ptr(), &raw mut loss) })?;
+        checked(unsafe { photofinish_package_differentiate(self.loaded.as_ptr(), &raw mut loss) })?;
         // SAFETY: on success the shim hands over a tensor of its own, which `tch` will delete.
         Ok(unsafe { Tensor::from_ptr(loss.cast()) })
     }
@@ -181,7 +201,7 @@ impl Package {
 impl Drop for Package {
     fn drop(&mut self) {
         // SAFETY: made by `photofinish_package_load`, freed once.
-        unsafe { photofinish_package_free(self.0.as_ptr()) }
+        unsafe { photofinish_package_free(self.loaded.as_ptr()) }
     }
 }
 

@@ -18,6 +18,12 @@ unsafe extern "C" {
     fn photofinish_load_cuda(library: *const c_char) -> c_int;
     fn photofinish_allow_tf32(allow: c_int) -> c_int;
     fn photofinish_synchronize(device: c_int) -> c_int;
+    fn photofinish_gpu(
+        device: c_int,
+        name: *mut c_char,
+        major: *mut c_int,
+        minor: *mut c_int,
+    ) -> c_int;
     fn photofinish_device_memory(device: c_int, current: *mut u64, peak: *mut u64) -> c_int;
     fn photofinish_inference_enter() -> *mut c_void;
     fn photofinish_inference_leave(guard: *mut c_void);
@@ -92,6 +98,18 @@ pub(crate) fn allow_tf32(allow: bool) -> Result<(), ShimError> {
 pub(crate) fn synchronize(device: c_int) -> Result<(), ShimError> {
     // SAFETY: no pointers.
     checked(unsafe { photofinish_synchronize(device) })
+}
+
+/// The model and the compute capability of CUDA device `device`, for example
+/// `NVIDIA H100 80GB HBM3, 9.0`.
+pub(crate) fn gpu(device: c_int) -> Result<String, ShimError> {
+    let mut name: [c_char; 256] = [0; 256];
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: room for as many characters as the shim fills, and two valid places.
+    checked(unsafe { photofinish_gpu(device, name.as_mut_ptr(), &raw mut major, &raw mut minor) })?;
+    // SAFETY: the shim ends the name within its room.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+    Ok(format!("{}, {major}.{minor}", name.to_string_lossy()))
 }
 
 /// Bytes in use and at the peak in PyTorch's allocator for CUDA device `device`.

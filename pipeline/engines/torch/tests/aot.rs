@@ -15,9 +15,10 @@ use std::{
 use common::{Array, SGD, arrays, cell, load};
 use models::sample;
 use schema::{
-    Graph, Mode, Optimizer, Outcome, OutcomeKind, Precision,
+    Digest, Graph, Mode, Optimizer, Outcome, OutcomeKind, Precision,
     protocol::{FileElement, Load, Loaded, Measure, Parity, Reply, Request},
 };
+use tempfile::TempDir;
 use worker::{
     CACHE_VARIABLE, COMPILER_VARIABLE, WorkerCommand,
     host::{Host, Interrupt, Limits},
@@ -72,14 +73,35 @@ struct Told {
     losses: Vec<f64>,
 }
 
-/// One launch: loads `graph` for training with an optimiser, or for inference, and asks for parity
-/// and a measurement.
-fn launch(
+/// A worker that was told to load a network.
+struct Launched {
+    host: Host,
+    scratch: TempDir,
+    loaded: Result<Loaded, Outcome>,
+}
+
+fn deadline() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+impl Launched {
+    fn ask(&mut self, request: &Request) -> Result<Reply, Outcome> {
+        self.host.request(request, deadline())
+    }
+
+    fn finish(self) {
+        let ended = self.host.finish(deadline());
+        assert_eq!(ended.outcome, None, "{}", ended.log);
+    }
+}
+
+/// Starts a worker and has it load `graph` for training with an optimiser, or for inference.
+fn start(
     graph: &Graph,
     (precision, optimizer): (Precision, Option<Optimizer>),
     cache: &Path,
     compiler: Option<&WorkerCommand>,
-) -> Result<Told, Outcome> {
+) -> Launched {
     let mut env = BTreeMap::from([(CACHE_VARIABLE.to_owned(), cache.display().to_string())]);
     if let Some(compiler) = compiler {
         let command = serde_json::to_string(compiler).unwrap();
@@ -92,7 +114,6 @@ fn launch(
     };
     let interrupt = Interrupt::new().unwrap();
     let mut host = Host::start(&command, &Limits::default(), &interrupt).unwrap();
-    let deadline = || Instant::now() + PATIENCE;
     host.hello(deadline()).unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let mut cell = cell(graph, precision, optimizer);
@@ -103,10 +124,35 @@ fn launch(
         files: None,
         scratch: scratch.path().to_owned(),
     };
-    let mut ask = |request: Request| host.request(&request, deadline());
-    let Reply::Loaded(loaded) = ask(Request::Load(Box::new(load)))? else {
-        panic!("not `loaded`")
+    let loaded = match host.request(&Request::Load(Box::new(load)), deadline()) {
+        Ok(Reply::Loaded(loaded)) => Ok(loaded),
+        Ok(other) => panic!("`{}` instead of `loaded`", other.name()),
+        Err(outcome) => Err(outcome),
     };
+    Launched {
+        host,
+        scratch,
+        loaded,
+    }
+}
+
+/// One launch, from its start to its end, that is asked for parity and a measurement.
+fn launch(
+    graph: &Graph,
+    of: (Precision, Option<Optimizer>),
+    cache: &Path,
+    compiler: Option<&WorkerCommand>,
+) -> Result<Told, Outcome> {
+    let mut launched = start(graph, of, cache, compiler);
+    let told = match launched.loaded.clone() {
+        Ok(loaded) => tell(&mut launched, loaded),
+        Err(outcome) => Err(outcome),
+    };
+    launched.finish();
+    told
+}
+
+fn tell(launched: &mut Launched, loaded: Loaded) -> Result<Told, Outcome> {
     // What was run before must not be seen in parity.
     let measure = Measure {
         discard: 0,
@@ -114,13 +160,13 @@ fn launch(
         min_ns: 0,
         max_steps: 2,
     };
-    ask(Request::Measure(measure))?;
-    let path = scratch.path().join("outputs");
+    launched.ask(&Request::Measure(measure))?;
+    let path = launched.scratch.path().join("outputs");
     let parity = Parity {
         path: path.clone(),
         steps: 3,
     };
-    let Reply::Parity(outputs) = ask(Request::Parity(parity))? else {
+    let Reply::Parity(outputs) = launched.ask(&Request::Parity(parity))? else {
         panic!("not `parity`")
     };
     let bytes = fs::read(path).unwrap();
@@ -281,6 +327,81 @@ fn a_network_is_compiled_once_and_a_damaged_package_again() {
         "{}",
         outcome.reason
     );
+}
+
+/// A package that asks for more memory than there is: its library is of 2⁴⁷ bytes, it says.
+fn oversized_package() -> Vec<u8> {
+    let zip64 = [
+        &1u16.to_le_bytes()[..],
+        &8u16.to_le_bytes(),
+        &(1u64 << 47).to_le_bytes(),
+    ];
+    let zip64 = zip64.concat();
+    let large = u32::MAX.to_le_bytes();
+    // Name, content, method of compression, the size that is told, more about the size.
+    type File<'a> = (&'a str, &'a [u8], u16, [u8; 4], &'a [u8]);
+    let files: [File<'_>; 2] = [
+        ("p/version", b"3", 0, 1u32.to_le_bytes(), &[]),
+        ("p/data/aotinductor/model/m.so", b"\x03\0", 8, large, &zip64),
+    ];
+    let short = |number: usize| u16::try_from(number).unwrap().to_le_bytes();
+    let long = |number: usize| u32::try_from(number).unwrap().to_le_bytes();
+    let (mut package, mut directory) = (Vec::new(), Vec::new());
+    for (name, content, method, size, extra) in files {
+        let start = long(package.len());
+        let about = [
+            &[45, 0, 0, 0][..],
+            &method.to_le_bytes(),
+            &[0; 8],
+            &long(content.len()),
+            &size,
+            &short(name.len()),
+            &short(extra.len()),
+        ];
+        let about = about.concat();
+        package.extend([b"PK\x03\x04", &about[..], name.as_bytes(), extra, content].concat());
+        let ends = [&[0; 10][..], &start, name.as_bytes(), extra].concat();
+        directory.extend([b"PK\x01\x02", &[45, 0][..], &about, &ends].concat());
+    }
+    let (start, size) = (long(package.len()), long(directory.len()));
+    let ends = [&[0; 4][..], &short(2), &short(2), &size, &start, &[0; 2]].concat();
+    [package, directory, b"PK\x05\x06".to_vec(), ends].concat()
+}
+
+#[test]
+fn a_launch_leaves_a_good_package_alone_and_nothing_elsewhere() {
+    let graph = sample::perceptron(2).unwrap();
+    let inference = (Precision::Fp32, None);
+    let cache = tempfile::tempdir().unwrap();
+    let launched = start(&graph, inference, cache.path(), Some(&compiler()));
+    launched.loaded.as_ref().unwrap();
+    // Where the code is that it runs: whoever kills a worker removes its folder.
+    let maps = fs::read_to_string(format!("/proc/{}/maps", launched.host.pid())).unwrap();
+    let unpacked = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .find(|path| path.ends_with(".wrapper.so"))
+        .unwrap();
+    let own = launched.scratch.path().canonicalize().unwrap();
+    assert!(Path::new(unpacked).starts_with(own), "{unpacked}");
+    let _killed = launched.host.kill();
+    drop(launched.scratch);
+    assert!(!Path::new(unpacked).exists());
+
+    // One that is as it was written, and that this machine has no memory for.
+    let good = package(cache.path());
+    let key = good.file_name().unwrap().to_str().unwrap();
+    let (key, _) = key.split_once('-').unwrap();
+    let content = oversized_package();
+    let name = format!("{key}-{}.pt2", Digest::of_bytes(&content));
+    let oversized = good.with_file_name(name);
+    fs::write(&oversized, content).unwrap();
+    fs::remove_file(&good).unwrap();
+    let outcome = launch(&graph, inference, cache.path(), Some(&compiler())).err();
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.kind, OutcomeKind::OutOfMemory, "{outcome:?}");
+    assert!(outcome.reason.starts_with("AOTInductor: "), "{outcome:?}");
+    assert!(oversized.exists());
 }
 
 #[test]

@@ -9,12 +9,31 @@ use std::{
 };
 
 use schema::Digest;
+use serde::Deserialize;
 
 use super::{Facts, Ready};
-use crate::{device::Place, package::Package};
+use crate::{device::Place, failure::Fault, package::Package};
 
 /// Where packages are kept.
 pub(super) struct Shelf(Option<PathBuf>);
+
+/// What a shelf has under a key.
+pub(super) enum Found {
+    /// A package.
+    Ready(Ready),
+    /// None.
+    Nothing,
+    /// One that is not what it says, and in which way. It is gone now.
+    Damaged(String),
+}
+
+/// Why a package is not read.
+pub(super) enum Unread {
+    /// It is not what it should be, and in which way.
+    Damaged(String),
+    /// PyTorch does not load it, whatever it is.
+    Fault(Fault),
+}
 
 impl Shelf {
     /// The one below the folder that a worker may keep things in; without one, every launch
@@ -24,30 +43,35 @@ impl Shelf {
         Self(folder.filter(|folder| fs::create_dir_all(folder).is_ok()))
     }
 
-    /// A package that was kept under `key`; `None` where there is none.
+    /// What was kept under `key`, loaded.
     ///
     /// # Errors
-    /// Why the one that is there is of no use.
-    pub(super) fn find(&self, key: &str, place: Place) -> Result<Option<Ready>, String> {
+    /// Why PyTorch does not load a package that is as it was written. It is kept: it may be this
+    /// launch that lacks something, memory for example.
+    pub(super) fn find(&self, key: &str, place: Place, scratch: &Path) -> Result<Found, Fault> {
         let Some(folder) = &self.0 else {
-            return Ok(None);
+            return Ok(Found::Nothing);
         };
-        let mut damage = None;
+        let mut found = Found::Nothing;
         for path in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = path.path();
             let Some(content) = content_of(&path, key) else {
                 continue;
             };
-            match whole(&path, content).and_then(|()| read(&path, key, place)) {
-                Ok(ready) => return Ok(Some(ready)),
-                Err(why) => {
+            let read = whole(&path, content)
+                .map_err(Unread::Damaged)
+                .and_then(|()| read(&path, key, place, scratch));
+            match read {
+                Ok(ready) => return Ok(Found::Ready(ready)),
+                Err(Unread::Fault(fault)) => return Err(fault),
+                Err(Unread::Damaged(how)) => {
                     // Or it would be looked at by every launch.
                     let _ = fs::remove_file(&path);
-                    damage = Some(why);
+                    found = Found::Damaged(how);
                 }
             }
         }
-        damage.map_or(Ok(None), Err)
+        Ok(found)
     }
 
     /// Keeps the package at `made` for later launches: completely, or not at all. Where that fails,
@@ -88,17 +112,30 @@ fn put(made: &Path, folder: &Path, key: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// What of a package's metadata is ours.
+#[derive(Deserialize)]
+struct Metadata {
+    /// [`Facts`], as JSON.
+    photofinish: String,
+}
+
 /// Loads the package at `path`, which must be the one that is called `key`.
 ///
 /// # Errors
-/// What is wrong with it, in words.
-pub(super) fn read(path: &Path, key: &str, place: Place) -> Result<Ready, String> {
-    let package = Package::load(path, place)
-        .map_err(|error| format!("the package cannot be loaded: {error}"))?;
-    let facts: Facts = serde_json::from_str(&package.facts())
-        .map_err(|error| format!("the package does not say what it is: {error}"))?;
+/// What is wrong, and with what.
+pub(super) fn read(path: &Path, key: &str, place: Place, scratch: &Path) -> Result<Ready, Unread> {
+    let package = Package::load(path, place, scratch);
+    let package = package.map_err(|error| Unread::Fault(error.into()))?;
+    let facts = facts(&package.facts()).map_err(|error| {
+        Unread::Damaged(format!("the package does not say what it is: {error}"))
+    })?;
     if facts.key != key {
-        return Err("the package is another one's".to_owned());
+        return Err(Unread::Damaged("the package is another one's".to_owned()));
     }
     Ok(Ready { package, facts })
+}
+
+fn facts(metadata: &str) -> serde_json::Result<Facts> {
+    let Metadata { photofinish } = serde_json::from_str(metadata)?;
+    serde_json::from_str(&photofinish)
 }

@@ -1,26 +1,49 @@
 //! What a package is made from, as one name.
 
-use std::{collections::BTreeMap, env, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::Path,
+    process::{Command, Stdio},
+};
 
-use schema::{Cell, Device, Digest, Graph, Mode, Precision, protocol::Load};
+use schema::{Cell, Device, Digest, Graph, Mode, Outcome, Precision, protocol::Load};
 use serde::Serialize;
 use worker::WorkerCommand;
 
-use crate::shim;
+use crate::{device::Place, failure::Fault, shim};
 
 /// Version of what is written into packages.
 const VERSION: u32 = 1;
+
+/// The variable that names the C++ compiler, and the one that PyTorch takes without it.
+const CXX: &str = "CXX";
+const USUAL_CXX: &str = "g++";
+
+/// Variables that PyTorch's compiler heeds begin so: which kernels it chooses and how it writes them.
+/// (Those of OpenMP and MKL change how a package runs, and not what is in it.)
+const PREFIXES: [&str; 7] = [
+    "AOT_INDUCTOR_",
+    "ATEN_",
+    "PYTORCH_",
+    "TORCH_",
+    "TORCHDYNAMO_",
+    "TORCHINDUCTOR_",
+    "TRITON_",
+];
+
+/// Where the compiler keeps what it made before, which decides nothing.
+const COMPILERS_CACHE: &str = "TORCHINDUCTOR_CACHE_DIR";
 
 /// Everything that decides what the compiler makes.
 #[derive(Serialize)]
 struct Parts<'a> {
     version: u32,
-    /// The compiler's program and arguments, and the C++ compiler that it is told to use. The folders
-    /// among them are named by the hashes of the sources and of the wheels in them.
-    compiler: (&'a Path, &'a [String], Option<String>),
+    /// The compiler's program and arguments. The folders among them are named by the hashes of the
+    /// sources and of the wheels in them.
+    compiler: (&'a Path, &'a [String]),
     torch: String,
-    /// The kernels use the instructions of these.
-    processors: Vec<String>,
+    surroundings: &'a Surroundings,
     graph: &'a Graph,
     /// Of a user's file: numbers of its weights may be compiled in.
     model: &'a Digest,
@@ -32,21 +55,62 @@ struct Parts<'a> {
     dropout: bool,
 }
 
-/// The name of the package for the cell of `load`, with dropout or without.
-pub(super) fn of(load: &Load, command: &WorkerCommand, dropout: bool) -> String {
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let mut processors = fields(&cpuinfo, &["model name", "flags"]);
-    if !load.cell.device.is_cpu() {
-        processors.extend(gpus());
-    }
-    of_parts(load, command, dropout, processors)
+/// What the machine has a say in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Surroundings {
+    /// The kernels use the instructions of these.
+    processors: Vec<String>,
+    /// The C++ compiler, and how it introduces itself; `None` where it does not.
+    cxx: (String, Option<String>),
+    /// The variables that the compiler heeds.
+    variables: BTreeMap<String, String>,
 }
 
-fn of_parts(
+impl Surroundings {
+    /// Those of a compiler that is started by this process, for a network on `place`.
+    pub(super) fn of(command: &WorkerCommand, place: Place) -> Result<Self, Outcome> {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let mut processors = fields(&cpuinfo, &["model name", "flags"]);
+        if let Place::Cuda(index) = place {
+            let gpu = shim::gpu(index).map_err(|error| Fault::from(error).at("the GPU"))?;
+            processors.push(gpu);
+        }
+        let inherited = env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let mut variables: BTreeMap<String, String> = inherited.collect();
+        variables.extend(command.env.clone());
+        let cxx = variables.get(CXX).map_or(USUAL_CXX, String::as_str);
+        Ok(Self {
+            processors,
+            cxx: (cxx.to_owned(), introduction(cxx)),
+            variables: heeded(variables),
+        })
+    }
+}
+
+/// The first line of what a C++ compiler says of itself: its name and version.
+fn introduction(cxx: &str) -> Option<String> {
+    let mut asked = Command::new(cxx);
+    asked.arg("--version").stdin(Stdio::null());
+    let said = asked.stderr(Stdio::null()).output().ok()?.stdout;
+    Some(String::from_utf8_lossy(&said).lines().next()?.to_owned())
+}
+
+/// Those of `variables` that the compiler heeds.
+fn heeded(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    variables.retain(|name, _| {
+        name != COMPILERS_CACHE && PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    });
+    variables
+}
+
+/// The name of the package for the cell of `load`, with dropout or without.
+pub(super) fn of(
     load: &Load,
     command: &WorkerCommand,
+    surroundings: &Surroundings,
     dropout: bool,
-    processors: Vec<String>,
 ) -> String {
     let Cell {
         model,
@@ -59,9 +123,9 @@ fn of_parts(
     } = &load.cell;
     let parts = Parts {
         version: VERSION,
-        compiler: (&command.program, &command.args, env::var("CXX").ok()),
+        compiler: (&command.program, &command.args),
         torch: shim::torch_version(),
-        processors,
+        surroundings,
         graph: &load.graph,
         model: &model.graph,
         precision: *precision,
@@ -72,20 +136,6 @@ fn of_parts(
         dropout,
     };
     Digest::of_value(&parts).to_string()
-}
-
-/// The models of this machine's GPUs, as NVIDIA's driver tells them.
-fn gpus() -> Vec<String> {
-    let folders = fs::read_dir("/proc/driver/nvidia/gpus")
-        .into_iter()
-        .flatten();
-    let texts = folders.filter_map(|folder| {
-        let file = folder.ok()?.path().join("information");
-        fs::read_to_string(file).ok()
-    });
-    let mut models: Vec<_> = texts.flat_map(|text| fields(&text, &["Model"])).collect();
-    models.sort_unstable();
-    models
 }
 
 /// The first value of each of these fields in a text of lines like `model name : a CPU`.
@@ -100,7 +150,7 @@ fn fields(text: &str, names: &[&str]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, path::PathBuf};
+    use std::{collections::BTreeMap, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
     use schema::Optimizer;
 
@@ -129,7 +179,12 @@ mod tests {
 
     #[test]
     fn whatever_decides_the_code_is_a_part_of_the_name() {
-        let key = |load: &Load| of_parts(load, &command("a"), true, vec!["avx2".to_owned()]);
+        let plain = Surroundings {
+            processors: vec!["avx2".to_owned()],
+            cxx: (USUAL_CXX.to_owned(), Some("g++ 12".to_owned())),
+            variables: BTreeMap::new(),
+        };
+        let key = |load: &Load| of(load, &command("a"), &plain, true);
         let base = key(&load());
         let changes: [fn(&mut Load); 6] = [
             |load| load.cell.threads = 2,
@@ -147,23 +202,61 @@ mod tests {
             change(&mut changed);
             assert_ne!(key(&changed), base, "change {index}");
         }
-        let other = |folder: &str, dropout, processor: &str| {
-            of_parts(
-                &load(),
-                &command(folder),
-                dropout,
-                vec![processor.to_owned()],
-            )
-        };
-        assert_eq!(other("a", true, "avx2"), base);
-        assert_ne!(other("b", true, "avx2"), base);
-        assert_ne!(other("a", false, "avx2"), base);
-        assert_ne!(other("a", true, "avx512f"), base);
+        assert_ne!(of(&load(), &command("b"), &plain, true), base);
+        assert_ne!(of(&load(), &command("a"), &plain, false), base);
+        let changes: [fn(&mut Surroundings); 4] = [
+            |around| around.processors = vec!["avx512f".to_owned()],
+            |around| around.cxx.0 = "clang++".to_owned(),
+            |around| around.cxx.1 = Some("g++ 13".to_owned()),
+            |around| {
+                let autotune = ("TORCHINDUCTOR_MAX_AUTOTUNE".to_owned(), "1".to_owned());
+                around.variables.extend([autotune]);
+            },
+        ];
+        for (index, change) in changes.iter().enumerate() {
+            let mut changed = plain.clone();
+            change(&mut changed);
+            let key = of(&load(), &command("a"), &changed, true);
+            assert_ne!(key, base, "surroundings {index}");
+        }
+    }
+
+    #[test]
+    fn the_compiler_is_asked_who_it_is_and_told_what_it_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let cxx = folder.path().join("cxx");
+        let text = cxx.to_str().unwrap().to_owned();
+        fs::write(&cxx, "#!/bin/sh\necho \"c++ $1\"\necho more\n").unwrap();
+        fs::set_permissions(&cxx, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = command("a");
+        let env = [
+            (CXX, text.as_str()),
+            ("TORCHINDUCTOR_FREEZING", "1"),
+            ("ATEN_CPU_CAPABILITY", "avx2"),
+            (COMPILERS_CACHE, "/nowhere"),
+            ("OMP_NUM_THREADS", "7"),
+        ];
+        command.env = env
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let found = Surroundings::of(&command, Place::Cpu).unwrap();
+        assert_eq!(found.cxx, (text, Some("c++ --version".to_owned())));
+        assert!(!found.processors.is_empty());
+        for (name, value) in [
+            ("TORCHINDUCTOR_FREEZING", "1"),
+            ("ATEN_CPU_CAPABILITY", "avx2"),
+        ] {
+            assert_eq!(found.variables[name], value);
+        }
+        for name in [COMPILERS_CACHE, "OMP_NUM_THREADS", CXX] {
+            assert!(!found.variables.contains_key(name), "{name}");
+        }
+        assert_eq!(introduction("/no/such/compiler"), None);
     }
 
     #[test]
     fn the_optimiser_and_the_temporary_folder_are_none_of_it() {
-        let key = |load: &Load| of_parts(load, &command("a"), true, vec![]);
+        let key = |load: &Load| of(load, &command("a"), &Surroundings::default(), true);
         let mut changed = load();
         changed.scratch = PathBuf::from("/elsewhere");
         changed.cell.optimizer = Some(Optimizer::Sgd {
