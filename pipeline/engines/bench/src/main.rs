@@ -22,7 +22,7 @@ mod start;
 use std::{collections::BTreeMap, error::Error, fs, path::PathBuf};
 
 use catalog::{Catalog, Settings as Places};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, builder::RangedU64ValueParser, value_parser};
 use models::onnx::WriteOptions;
 use schema::{Graph, Precision};
 
@@ -30,6 +30,9 @@ use crate::{
     contest::{CONTESTS, Contest, Files},
     race::{Clock, Race},
 };
+
+/// Batch sizes that are raced at.
+const BATCHES: [u64; 2] = [1, 8];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -47,7 +50,7 @@ enum Measurement {
     /// Time workers from their start until they have measured a step of ResNet-18
     Start {
         /// Starts of each worker
-        #[arg(long, default_value_t = 3)]
+        #[arg(long, default_value_t = 3, value_parser = at_least_one())]
         launches: usize,
         /// Engines and variants
         #[arg(required = true)]
@@ -64,13 +67,13 @@ struct RaceArguments {
     #[arg(long)]
     graph_def: PathBuf,
     /// Starts of both sides for each contest
-    #[arg(long, default_value_t = 6)]
+    #[arg(long, default_value_t = 6, value_parser = at_least_one())]
     launches: usize,
     /// Rounds of each side in a launch
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = at_least_one())]
     rounds: usize,
     /// Threads of an operator
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..))]
     threads: u32,
     /// What is compared
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
@@ -83,6 +86,11 @@ struct RaceArguments {
     batch: Option<u64>,
 }
 
+/// A number of times, which is never none: a median is taken over them.
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
 fn main() -> Result<()> {
     let catalog = Catalog::load(&Places::from_environment()?)?;
     match Cli::parse().measurement {
@@ -92,15 +100,9 @@ fn main() -> Result<()> {
 }
 
 fn race(catalog: &Catalog, arguments: &RaceArguments) -> Result<()> {
+    let (batches, contests) = wanted(arguments)?;
     let scratch = tempfile::tempdir()?;
-    let wanted = |contest: &&Contest| {
-        let only = arguments.engine.as_deref();
-        only.is_none_or(|engine| engine == contest.ours)
-    };
-    for batch in [1, 8] {
-        if arguments.batch.is_some_and(|only| only != batch) {
-            continue;
-        }
+    for batch in batches {
         let dims = BTreeMap::from([("batch".to_owned(), batch)]);
         let graph = models::zoo::build("resnet50", &dims)?;
         let onnx = scratch.path().join(format!("resnet50_{batch}.onnx"));
@@ -112,7 +114,7 @@ fn race(catalog: &Catalog, arguments: &RaceArguments) -> Result<()> {
             graph_def: &arguments.graph_def,
             python: &arguments.python,
         };
-        for contest in CONTESTS.iter().filter(wanted) {
+        for contest in &contests {
             let cell = contest::cell(catalog, contest.ours, &graph, batch, arguments.threads)?;
             let race = Race {
                 load: contest::load(cell, &graph, scratch.path()),
@@ -132,6 +134,34 @@ fn race(catalog: &Catalog, arguments: &RaceArguments) -> Result<()> {
     Ok(())
 }
 
+/// The batch sizes and the contests that are asked for.
+fn wanted(arguments: &RaceArguments) -> Result<(Vec<u64>, Vec<&'static Contest>)> {
+    if arguments.clock == Clock::Cpu && arguments.threads > 1 {
+        return Err(
+            "with more than one thread `--clock cpu` would count spinning: \
+                    give `--threads 1`"
+                .into(),
+        );
+    }
+    let asked = |batch: &u64| arguments.batch.is_none_or(|only| only == *batch);
+    let batches: Vec<u64> = BATCHES.into_iter().filter(asked).collect();
+    if batches.is_empty() {
+        return Err(
+            format!("there is no race at this batch size; there is at: {BATCHES:?}").into(),
+        );
+    }
+    let only = arguments.engine.as_deref();
+    let asked = |contest: &&Contest| only.is_none_or(|engine| engine == contest.ours);
+    let contests: Vec<_> = CONTESTS.iter().filter(asked).collect();
+    if contests.is_empty() {
+        let known = CONTESTS.map(|contest| contest.ours).join(", ");
+        return Err(
+            format!("there is no race of this engine and variant; there is of: {known}").into(),
+        );
+    }
+    Ok((batches, contests))
+}
+
 fn as_onnx(graph: &Graph) -> Result<Vec<u8>> {
     let options = WriteOptions {
         opset: models::onnx::OPSET,
@@ -140,4 +170,62 @@ fn as_onnx(graph: &Graph) -> Result<Vec<u8>> {
         threshold: u64::MAX,
     };
     Ok(models::onnx::write(graph, &options)?.model)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is asked for by `words` after the programs that a race needs.
+    fn asked(words: &[&str]) -> Result<RaceArguments> {
+        let programs = [
+            "bench",
+            "race",
+            "--python",
+            "python3",
+            "--graph-def",
+            "graph_def",
+        ];
+        match Cli::try_parse_from(programs.iter().chain(words))?.measurement {
+            Measurement::Race(arguments) => Ok(arguments),
+            Measurement::Start { .. } => Err("not a race".into()),
+        }
+    }
+
+    #[test]
+    fn all_is_raced_unless_something_is_named() {
+        let (batches, contests) = wanted(&asked(&[]).unwrap()).unwrap();
+        assert_eq!(
+            (batches.len(), contests.len()),
+            (BATCHES.len(), CONTESTS.len())
+        );
+        let one = asked(&["--engine", "pytorch/aot", "--batch", "8"]).unwrap();
+        let (batches, contests) = wanted(&one).unwrap();
+        assert_eq!(batches, [8]);
+        assert_eq!(contests[0].ours, "pytorch/aot");
+    }
+
+    #[test]
+    fn a_race_that_is_not_held_is_an_error() {
+        for (words, told) in [
+            (&["--engine", "pytorch"][..], "pytorch/eager, "),
+            (&["--batch", "4"], "[1, 8]"),
+            (&["--clock", "cpu"], "--threads 1"),
+        ] {
+            let arguments = asked(words).unwrap();
+            let error = wanted(&arguments).err().unwrap().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+        wanted(&asked(&["--clock", "cpu", "--threads", "1"]).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_done_no_times() {
+        for words in [["--launches", "0"], ["--rounds", "0"], ["--threads", "0"]] {
+            assert!(asked(&words).is_err(), "{words:?}");
+        }
+        assert!(
+            Cli::try_parse_from(["bench", "start", "--launches", "0", "pytorch/eager"]).is_err()
+        );
+    }
 }
