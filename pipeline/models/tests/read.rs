@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use photofinish_models::{
     Numbers,
+    builder::{GraphBuilder, Recurrent, RecurrentCell},
     infer::{self, ValueType},
     onnx::{self, Extensions, File, ReadError, WriteOptions},
     zoo,
@@ -19,6 +20,11 @@ use schema::{
     graph::{ElementType, Fill, Op, Role},
 };
 use support::{hostile, networks::small};
+
+const UNIFORM: Fill = Fill::Uniform {
+    low: -1.0,
+    high: 1.0,
+};
 
 fn dims(sizes: &[(&str, u64)]) -> BTreeMap<String, u64> {
     sizes
@@ -165,6 +171,55 @@ fn stored_numbers_are_those_that_were_written() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("none was given"), "{error}");
+}
+
+#[test]
+fn recurrent_layers_are_written_with_their_own_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights");
+    let options = WriteOptions {
+        opset: 17,
+        precision: Precision::Fp32,
+        external: None,
+        threshold: 0,
+    };
+    let read = |bytes: &[u8]| {
+        let file = File::from_bytes("recurrent", bytes).unwrap();
+        file.read(&BTreeMap::new()).unwrap()
+    };
+    let (lstm, gru) = (RecurrentCell::Lstm, RecurrentCell::Gru);
+    for (cell, bidirectional) in [(lstm, false), (lstm, true), (gru, false), (gru, true)] {
+        let numbers = |reading: &onnx::Reading| {
+            let mut numbers = Vec::new();
+            reading.write_weights(&mut numbers).unwrap();
+            numbers
+        };
+        let mut b = GraphBuilder::new("recurrent");
+        let x = b.input("x", ElementType::Float, &[2, 3, 5], UNIFORM);
+        let layer = Recurrent {
+            cell,
+            size: 4,
+            bidirectional,
+            moment: 1.0,
+        };
+        let x = b.recurrent(&x, "layers", 0, layer);
+        b.output(&x, "y");
+        let own = read(&written(&b.finish().unwrap(), 17));
+        fs::write(&path, numbers(&own)).unwrap();
+        let stored = Numbers::open(Some(&path)).unwrap();
+        let again = onnx::write_with(&own.graph, &options, Extensions::default(), &stored).unwrap();
+        let again = read(&again.model);
+        let floats = |numbers: Vec<u8>| -> Vec<f32> {
+            let (floats, _) = numbers.as_chunks();
+            floats
+                .iter()
+                .map(|&bytes| f32::from_le_bytes(bytes))
+                .collect()
+        };
+        let (got, own) = (floats(numbers(&again)), floats(numbers(&own)));
+        assert!(got.len() > 4 * 3 * 5 && got.iter().all(|number| number.is_finite()));
+        assert_eq!(got, own, "{cell:?}, both ways: {bidirectional}");
+    }
 }
 
 #[test]
@@ -343,7 +398,6 @@ fn every_truncation_is_refused() {
 
 /// A small transformer, whole: tables, normalisation, attention, GELU.
 fn tiny_text() -> Vec<u8> {
-    use photofinish_models::builder::GraphBuilder;
     use schema::graph::Approximation;
     let mut b = GraphBuilder::new("text");
     let ids = b.input(
@@ -402,7 +456,7 @@ proptest! {
 
 /// A small convolution network, whole.
 fn tiny_model() -> Vec<u8> {
-    use photofinish_models::builder::{Conv, GraphBuilder};
+    use photofinish_models::builder::Conv;
     let mut b = GraphBuilder::new("tiny");
     let x = b.images(1, 8);
     let x = b.conv(&x, "conv", Conv::new(4, 3).bias());

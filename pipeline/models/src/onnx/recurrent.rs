@@ -4,7 +4,6 @@
 use schema::graph::{Node, Op};
 
 use super::{Writer, lower, proto::NodeProto};
-use crate::fill;
 
 /// Parameters of a direction: both weights, both biases.
 const PARAMETERS: usize = 4;
@@ -83,11 +82,11 @@ pub(super) fn write<'a>(
 }
 
 /// The numbers of a parameter, its gates in this order.
-fn numbers(writer: &Writer<'_>, name: &str, order: &[usize]) -> Result<Vec<f32>, String> {
+fn numbers(writer: &mut Writer<'_>, name: &str, order: &[usize]) -> Result<Vec<f32>, String> {
     let parameter = writer.weights.parameter(name).ok_or_else(|| {
         format!("reads `{name}` as a weight, and ONNX's order of gates needs a parameter there")
     })?;
-    let values = fill::parameter(parameter);
+    let values = writer.weights.numbers_of(parameter);
     let gate = (values.len() / order.len()).max(1);
     let gates = order
         .iter()
