@@ -70,12 +70,14 @@ impl Inputs {
             .iter()
             .map(|tensor| tensor.name.as_str())
             .collect();
-        let fed: Vec<Fed> = graph
-            .input
-            .iter()
-            .filter(|input| !held.contains(input.name.as_str()))
+        let given = || {
+            let given = graph.input.iter();
+            given.filter(|input| !held.contains(input.name.as_str()))
+        };
+        let words = Words::of(given().flat_map(open_names));
+        let fed: Vec<Fed> = given()
             .map(|input| {
-                fed(input).map_err(|reason| {
+                fed(input, &words).map_err(|reason| {
                     ReadError::Malformed(format!("its input `{}` {reason}", input.name))
                 })
             })
@@ -174,7 +176,7 @@ impl Fed {
     }
 }
 
-fn fed(input: &ValueInfoProto) -> Result<Fed, String> {
+fn fed(input: &ValueInfoProto, words: &Words) -> Result<Fed, String> {
     let tensor = input.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
     let tensor = tensor.ok_or("is no tensor, and only tensors are fed")?;
     let element = Element::of(tensor.elem_type)?;
@@ -192,7 +194,7 @@ fn fed(input: &ValueInfoProto) -> Result<Fed, String> {
                 .filter(|size| (1..=LARGEST).contains(size))
                 .map(Axis::Fixed)
                 .ok_or_else(|| format!("has an axis of size {size}")),
-            (None, Some(name)) if !name.is_empty() => Ok(Axis::Open(dimension(name))),
+            (None, Some(name)) if !name.is_empty() => Ok(Axis::Open(words.name(name))),
             _ if at == 0 => Ok(Axis::Open(BATCH.to_owned())),
             _ => Err(format!(
                 "has an axis without size or name, its axis {at}; export it with a name for it"
@@ -207,9 +209,76 @@ fn fed(input: &ValueInfoProto) -> Result<Fed, String> {
     })
 }
 
+/// Names of an input's open sizes, as the file has them.
+fn open_names(input: &ValueInfoProto) -> impl Iterator<Item = &str> {
+    let tensor = input.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
+    let shape = tensor.and_then(|tensor| tensor.shape.as_ref());
+    let dims = shape.into_iter().flat_map(|shape| &shape.dim);
+    let named = dims.filter(|dim| dim.dim_value.is_none());
+    named
+        .filter_map(|dim| dim.dim_param.as_deref())
+        .filter(|name| !name.is_empty())
+}
+
+/// What manifests call a file's dimensions, so that two of them are two: a word is taken only where it
+/// stands for one.
+struct Words {
+    /// How many names of the file become each word, or the same in small letters.
+    words: BTreeMap<String, u64>,
+    lower: BTreeMap<String, u64>,
+}
+
+impl Words {
+    fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let names: BTreeSet<&str> = names.collect();
+        let counted = |by: fn(&str) -> String| {
+            let mut counts = BTreeMap::new();
+            for name in &names {
+                *counts.entry(by(name)).or_insert(0) += 1;
+            }
+            counts
+        };
+        Self {
+            words: counted(word),
+            lower: counted(|name| name.to_lowercase()),
+        }
+    }
+
+    fn name(&self, name: &str) -> String {
+        let (word, lower) = (word(name), name.to_lowercase());
+        let is_one = |counts: &BTreeMap<String, u64>, name| counts.get(name) == Some(&1);
+        if is_one(&self.words, &word) {
+            word
+        } else if is_one(&self.lower, &lower) {
+            lower
+        } else {
+            name.to_owned()
+        }
+    }
+}
+
 /// The word of manifests for an exporter's dimension.
-fn dimension(name: &str) -> String {
+fn word(name: &str) -> String {
     let lower = name.to_lowercase();
     let known = WORDS.iter().find(|(word, _)| *word == lower);
     known.map_or(lower.clone(), |(_, ours)| (*ours).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named<const N: usize>(names: [&str; N]) -> [String; N] {
+        let words = Words::of(names.into_iter());
+        names.map(|name| words.name(name))
+    }
+
+    #[test]
+    fn dimensions_of_a_file_stay_apart() {
+        assert_eq!(named(["batch_size", "Seq_Len"]), ["batch", "seq"]);
+        assert_eq!(named(["N", "N", "height"]), ["batch", "batch", "height"]);
+        assert_eq!(named(["B", "N"]), ["b", "n"]);
+        assert_eq!(named(["batch", "N"]), ["batch", "n"]);
+        assert_eq!(named(["n", "N", "S"]), ["n", "N", "seq"]);
+    }
 }
