@@ -24,8 +24,15 @@ use crate::{
     tensors,
 };
 
-/// What weights, inputs and outputs are in, whatever operators compute in.
-const STORED: Precision = Precision::Fp32;
+/// What weights, inputs and outputs are in, whatever operators compute in: a file that no graph can say
+/// is run as it is, in the cell's precision or not at all.
+fn stored(load: &Load) -> Precision {
+    if load.graph.is_outline() {
+        load.cell.precision
+    } else {
+        Precision::Fp32
+    }
+}
 
 /// OpenVINO, before it has a network.
 #[derive(Debug, Default)]
@@ -79,17 +86,18 @@ impl Engine for OpenVino {
         let configuration = Configuration::of(cell)?;
         self.library()?;
         let start = Instant::now();
+        let stored = stored(load);
         let inputs = load
             .graph
             .inputs
             .iter()
-            .map(tensors::input)
+            .map(|input| tensors::input(input, stored))
             .collect::<Result<Vec<_>, _>>()?;
         let filled = Instant::now();
         let extensions = Extensions {
             multi_head_attention: configuration.fuses_attention,
         };
-        let document = Document::of(load, STORED, extensions)?;
+        let document = Document::of(load, stored, extensions)?;
         let mut core = Core::new().map_err(|error| unavailable(error.to_string()))?;
         network::check_plugin(&core)?;
         let model = network::read(&mut core, &document, &load.graph)?;
@@ -98,7 +106,8 @@ impl Engine for OpenVino {
         let ready = Instant::now();
         let threads = network::threads(&compiled);
         let mut settings = network::settings(&compiled);
-        settings.extend(own_settings(&configuration, onnx::own_file(load, STORED)));
+        let own_file = onnx::own_file(load, stored);
+        settings.extend(own_settings(&configuration, stored, own_file));
         settings.extend(quantise::settings(cell, &load.graph));
         let session = Inference::new(compiled, &load.graph, inputs)?;
         let report = LoadReport {
@@ -124,8 +133,10 @@ fn nanoseconds(duration: Duration) -> u64 {
 /// What OpenVINO does not know to tell.
 fn own_settings(
     configuration: &Configuration,
+    stored: Precision,
     own_file: Option<&Path>,
 ) -> BTreeMap<String, String> {
+    let stored = stored.to_string();
     let attention = if configuration.fuses_attention {
         "MultiHeadAttention (com.microsoft)"
     } else {
@@ -137,7 +148,7 @@ fn own_settings(
     };
     let own = [
         ("attention, where there is any", attention),
-        ("weights, inputs and outputs", "fp32"),
+        ("weights, inputs and outputs", stored.as_str()),
         ("inputs", "set once"),
         ("plugin", "CPU"),
     ];

@@ -1,9 +1,10 @@
 //! Numbers in and out of OpenVINO's tensors.
 
+use half::{bf16, f16};
 use models::fill;
 use openvino::{ElementType as Element, InferenceError, Shape, Tensor};
 use schema::{
-    Outcome,
+    Outcome, Precision,
     graph::{ElementType, Input},
     protocol::Quantity,
 };
@@ -20,8 +21,8 @@ pub(crate) fn sizes(name: &str, shape: &[u64]) -> Result<Vec<i64>, Outcome> {
         .map_err(|_| unsupported(format!("{name}: {shape:?} is too large")))
 }
 
-/// The standard input.
-pub(crate) fn input(input: &Input) -> Result<Tensor, Outcome> {
+/// The standard input, floats in a precision.
+pub(crate) fn input(input: &Input, precision: Precision) -> Result<Tensor, Outcome> {
     let Input {
         name,
         element,
@@ -38,15 +39,30 @@ pub(crate) fn input(input: &Input) -> Result<Tensor, Outcome> {
                 room.copy_from_slice(&fill::integers(name, fill, shape));
                 Ok(tensor)
             }
-            ElementType::Float => {
-                let mut tensor = Tensor::new(Element::F32, &shape_there)?;
-                let room = tensor.get_data_mut::<f32>()?;
-                room.copy_from_slice(&fill::floats(name, fill, room.len()));
-                Ok(tensor)
-            }
+            ElementType::Float => match precision {
+                Precision::Fp16 => floats(Element::F16, &shape_there, input, f16::from_f32),
+                Precision::Bf16 => floats(Element::Bf16, &shape_there, input, bf16::from_f32),
+                _ => floats(Element::F32, &shape_there, input, |number| number),
+            },
         }
     };
     make().map_err(|error| failed(name, &error))
+}
+
+/// Numbers of an element type that are `T` in memory.
+fn floats<T: Copy>(
+    element: Element,
+    shape: &Shape,
+    input: &Input,
+    as_there: fn(f32) -> T,
+) -> Result<Tensor, InferenceError> {
+    let mut tensor = Tensor::new(element, shape)?;
+    let room = tensor.get_data_mut::<T>()?;
+    let numbers = fill::floats(&input.name, &input.fill, room.len());
+    for (slot, number) in room.iter_mut().zip(numbers) {
+        *slot = as_there(number);
+    }
+    Ok(tensor)
 }
 
 /// Reads an output; integers and truth values are widened to binary64.
@@ -56,6 +72,14 @@ pub(crate) fn output(name: &str, tensor: &Tensor) -> Result<worker::Tensor, Outc
         let element = tensor.get_element_type()?;
         let values = match element {
             Element::F32 => Some(Values::F32(tensor.get_data::<f32>()?.to_vec())),
+            Element::F16 => {
+                let numbers = tensor.get_data::<f16>()?;
+                Some(Values::F32(numbers.iter().map(|n| n.to_f32()).collect()))
+            }
+            Element::Bf16 => {
+                let numbers = tensor.get_data::<bf16>()?;
+                Some(Values::F32(numbers.iter().map(|n| n.to_f32()).collect()))
+            }
             Element::I64 => {
                 let numbers = tensor.get_data::<i64>()?;
                 Some(Values::F64(numbers.iter().map(|&n| n as f64).collect()))

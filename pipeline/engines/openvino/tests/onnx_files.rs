@@ -21,7 +21,7 @@ use outputs::{Array, arrays, cell, relative_l2};
 use photofinish_worker_onnxruntime::OnnxRuntime;
 use photofinish_worker_openvino::OpenVino;
 use schema::{
-    Graph, Outcome, OutcomeKind, Precision,
+    Cell, Graph, Outcome, OutcomeKind, Precision,
     protocol::{Load, ModelFiles},
 };
 use worker::{Engine, LoadReport};
@@ -35,9 +35,13 @@ const LEFT_OPEN: [u8; 5] = [0x0a, 0x03, 0x12, 0x01, b'N'];
 
 /// A perceptron as an ONNX file.
 fn perceptron() -> Vec<u8> {
+    perceptron_in(Precision::Fp32)
+}
+
+fn perceptron_in(precision: Precision) -> Vec<u8> {
     let options = WriteOptions {
         opset: 17,
-        precision: Precision::Fp32,
+        precision,
         external: None,
         threshold: 0,
     };
@@ -66,6 +70,8 @@ struct Brought {
     folder: tempfile::TempDir,
     graph: Graph,
     precision: Precision,
+    /// What the cell asks for.
+    asked: Precision,
 }
 
 /// A file with an operator that no graph has.
@@ -81,6 +87,7 @@ fn bring_outline(file: &[u8]) -> Brought {
         folder,
         graph: file.outline(&dims).unwrap().graph,
         precision: file.precision(),
+        asked: Precision::Fp32,
     }
 }
 
@@ -96,6 +103,7 @@ fn bring(file: &[u8]) -> Brought {
         folder,
         graph: reading.graph,
         precision: file.precision(),
+        asked: Precision::Fp32,
     }
 }
 
@@ -109,7 +117,10 @@ fn run(
     let path = |name: &str| brought.folder.path().join(name);
     assert!(engine.reads_weights());
     let (mut session, report) = engine.load(&Load {
-        cell: cell(&brought.graph, name, "cpu"),
+        cell: Cell {
+            precision: brought.asked,
+            ..cell(&brought.graph, name, "cpu")
+        },
         graph: brought.graph.clone(),
         files: Some(ModelFiles {
             weights: path("numbers"),
@@ -167,6 +178,32 @@ fn a_file_that_no_graph_can_say_is_run_in_its_own_precision_alone() {
         let outcome = outcome.err().unwrap();
         assert_eq!(outcome.kind, OutcomeKind::Unsupported, "{outcome:?}");
         assert!(outcome.reason.contains("run as it is"), "{outcome:?}");
+    }
+}
+
+/// Where the CPU has no such arithmetic it is that which is said, and not that the file has another
+/// precision.
+#[test]
+fn a_file_that_no_graph_can_say_is_run_in_half_precision() {
+    let strange = |precision| replaced(&perceptron_in(precision), b"Relu", b"Selu");
+    let single = bring_outline(&strange(Precision::Fp32));
+    let (expected, _) = run(&mut OnnxRuntime::at(library()), "onnxruntime", &single).unwrap();
+    for precision in [Precision::Bf16, Precision::Fp16] {
+        let mut brought = bring_outline(&strange(precision));
+        assert_eq!(brought.precision, precision);
+        brought.asked = precision;
+        match run(&mut OpenVino::at(openvino()), "openvino", &brought) {
+            Ok((actual, report)) => {
+                let error = relative_l2(&actual[0], &expected[0]);
+                assert!(error < 2e-2, "{precision}: relative L2 error {error:e}");
+                let stored = &report.settings["weights, inputs and outputs"];
+                assert_eq!(*stored, precision.to_string());
+            }
+            Err(outcome) => {
+                assert_eq!(outcome.kind, OutcomeKind::Unsupported, "{outcome:?}");
+                assert!(outcome.reason.contains("this CPU"), "{outcome:?}");
+            }
+        }
     }
 }
 
