@@ -3,7 +3,7 @@
 use schema::graph::{Op, Role};
 
 use super::{
-    import::{Here, Import, Step, Value, Work, first},
+    import::{Here, Import, Value, Work, first},
     tensor::{Constant, Data},
 };
 
@@ -137,21 +137,11 @@ pub(super) fn batch_norm(
         // ONNX's momentum is the weight of the old statistics.
         momentum: (1.0 - here.attributes.float("momentum", 0.9)).clamp(0.0, 1.0),
     };
-    let named = [
-        import.operand(x, Role::Weight)?,
-        import.operand(scale, Role::Weight)?,
-        import.operand(bias, Role::Weight)?,
-        import.operand(mean, Role::Buffer)?,
-        import.operand(variance, Role::Buffer)?,
-    ];
-    let output = here.node.output.first().cloned().unwrap_or_default();
-    let made = import.push(Step {
-        origin: (here.node.op_type.clone(), here.node.name.clone()),
-        work: Work::Op(op),
-        inputs: named.to_vec(),
-        output,
-    })?;
-    import.give(here, 0, made)
+    let mut buffer = |value: &Value| import.operand(value, Role::Buffer).map(Value::Made);
+    let statistics = [buffer(mean)?, buffer(variance)?];
+    let given = [x, scale, bias].map(Clone::clone);
+    let operands: Vec<_> = given.into_iter().chain(statistics).map(Some).collect();
+    import.op(here, op, &operands)
 }
 
 /// Normalisation of the last axis.

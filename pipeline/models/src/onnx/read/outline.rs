@@ -1,10 +1,8 @@
 //! What goes in and comes out of a model that is more than a graph can say.
 
-use std::collections::BTreeSet;
-
 use schema::Graph;
 
-use super::{Outline, ReadError, import::Import, outputs::MOST_OUTPUTS, whole};
+use super::{Outline, ReadError, import::Import, whole};
 
 impl Import<'_> {
     /// The model without what it computes.
@@ -12,21 +10,7 @@ impl Import<'_> {
         let file = self.file;
         let given = self.values.keys().map(String::as_str);
         whole::check_order(&file.nodes, given)?;
-        let names: Vec<String> = file
-            .nodes
-            .output
-            .iter()
-            .map(|out| out.name.clone())
-            .collect();
-        let distinct: BTreeSet<&String> = names.iter().collect();
-        if names.is_empty() || names.len() > MOST_OUTPUTS || distinct.len() < names.len() {
-            let reason = format!(
-                "it has {} outputs, {} of them by names of their own; 1 to {MOST_OUTPUTS} are read",
-                names.len(),
-                distinct.len()
-            );
-            return Err(ReadError::Malformed(reason));
-        }
+        let names = self.output_names()?;
         // As far as it goes: that tells of what inputs are rows.
         match self.import() {
             Ok(()) | Err(ReadError::Unsupported { .. }) => {}

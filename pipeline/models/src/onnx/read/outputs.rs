@@ -2,6 +2,8 @@
 //! the file says of it is not asked: PyTorch's exporters write wrong shapes there, which ONNX Runtime
 //! passes over, too.
 
+use std::collections::BTreeSet;
+
 use schema::graph::Op;
 
 use super::{
@@ -12,19 +14,29 @@ use super::{
 use crate::onnx::proto::NodeProto;
 
 /// Most outputs of a model: each is looked for among all.
-pub(super) const MOST_OUTPUTS: usize = 1024;
+const MOST_OUTPUTS: usize = 1024;
 
 impl Import<'_> {
-    /// Names of the outputs, each made by a step of its own name.
-    pub(super) fn outputs(&mut self) -> Result<Vec<String>, ReadError> {
-        let count = self.nodes.output.len();
-        if count > MOST_OUTPUTS {
-            let reason = format!("it has {count} outputs, at most {MOST_OUTPUTS} are read");
+    /// Names of the outputs, which leave the model once each.
+    pub(super) fn output_names(&self) -> Result<Vec<String>, ReadError> {
+        let outputs = self.nodes.output.iter();
+        let names: Vec<String> = outputs.map(|output| output.name.clone()).collect();
+        let distinct: BTreeSet<&String> = names.iter().collect();
+        if names.is_empty() || names.len() > MOST_OUTPUTS || distinct.len() < names.len() {
+            let reason = format!(
+                "it has {} outputs, {} of them by names of their own; 1 to {MOST_OUTPUTS} are read",
+                names.len(),
+                distinct.len()
+            );
             return Err(ReadError::Malformed(reason));
         }
-        let mut names = Vec::new();
-        for output in &self.nodes.output {
-            let name = &output.name;
+        Ok(names)
+    }
+
+    /// The same, each made by a step of its own name.
+    pub(super) fn outputs(&mut self) -> Result<Vec<String>, ReadError> {
+        let names = self.output_names()?;
+        for name in &names {
             let wrong =
                 |reason: String| ReadError::Malformed(format!("its output `{name}` {reason}"));
             let value = self.values.get(name).cloned();
@@ -47,7 +59,6 @@ impl Import<'_> {
                 )
                 .map_err(wrong)?;
             }
-            names.push(name.clone());
         }
         Ok(names)
     }
