@@ -198,6 +198,11 @@ fn no_file_is_named_that_was_not_looked_at() {
     assert!(run(&held(&branch(&held(&attribute)))).is_err());
     assert!(run(&held(&branch(&held(&[])))).is_ok());
     // Without end, and cut off.
+    // Two graphs in one attribute, of which some readers see the last and some both.
+    let mut twice = branch(&outside);
+    field(6, &held(&[]), &mut twice);
+    let error = run(&held(&twice)).unwrap_err().to_string();
+    assert!(error.contains("two graphs"), "{error}");
     let mut deep = held(&[]);
     for _ in 0..20 {
         deep = held(&branch(&deep));

@@ -144,7 +144,7 @@ pub(super) struct GraphProto {
     pub(super) input: Vec<ValueInfoProto>,
     #[prost(message, repeated, tag = "12")]
     pub(super) output: Vec<ValueInfoProto>,
-    /// Not looked into.
+    /// Sparse tensors; not looked into.
     #[prost(bytes = "bytes", repeated, tag = "15")]
     pub(super) sparse_initializer: Vec<Bytes>,
 }
@@ -243,9 +243,10 @@ pub(super) struct AttributeProto {
     pub(super) s: Option<Vec<u8>>,
     #[prost(message, optional, boxed, tag = "5")]
     pub(super) t: Option<Box<TensorProto>>,
-    /// A graph; not looked into.
-    #[prost(bytes = "bytes", optional, tag = "6")]
-    pub(super) g: Option<Bytes>,
+    /// A graph, unpacked where it is looked into. There is one at most; of two, readers that merge them
+    /// would see what those that take the last do not.
+    #[prost(bytes = "bytes", repeated, tag = "6")]
+    pub(super) g: Vec<Bytes>,
     #[prost(float, repeated, tag = "7")]
     pub(super) floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
@@ -256,15 +257,15 @@ pub(super) struct AttributeProto {
     /// Tensors; not looked into.
     #[prost(bytes = "bytes", repeated, tag = "10")]
     pub(super) tensors: Vec<Bytes>,
-    /// Not looked into.
+    /// Graphs, unpacked where they are looked into.
     #[prost(bytes = "bytes", repeated, tag = "11")]
     pub(super) graphs: Vec<Bytes>,
     #[prost(int32, tag = "20")]
     pub(super) r#type: i32,
-    /// Not looked into.
+    /// A sparse tensor; not looked into.
     #[prost(bytes = "bytes", optional, tag = "22")]
     pub(super) sparse_tensor: Option<Bytes>,
-    /// Not looked into.
+    /// Sparse tensors; not looked into.
     #[prost(bytes = "bytes", repeated, tag = "23")]
     pub(super) sparse_tensors: Vec<Bytes>,
 }

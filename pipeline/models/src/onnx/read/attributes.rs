@@ -1,6 +1,6 @@
 //! Attributes of a node, by name.
 
-use crate::onnx::proto::{AttributeProto, NodeProto, TensorProto};
+use crate::onnx::proto::{AttributeProto, AttributeType, NodeProto, TensorProto};
 
 /// The attributes of a node.
 #[derive(Clone, Copy)]
@@ -16,11 +16,21 @@ impl<'a> Attributes<'a> {
     }
 
     pub(super) fn int(&self, name: &str, default: i64) -> i64 {
-        self.find(name).and_then(|given| given.i).unwrap_or(default)
+        let given = self.find(name);
+        given.map_or(default, |given| {
+            given
+                .i
+                .unwrap_or(left_out(given, AttributeType::Int, default))
+        })
     }
 
     pub(super) fn float(&self, name: &str, default: f32) -> f32 {
-        self.find(name).and_then(|given| given.f).unwrap_or(default)
+        let given = self.find(name);
+        given.map_or(default, |given| {
+            given
+                .f
+                .unwrap_or(left_out(given, AttributeType::Float, default))
+        })
     }
 
     pub(super) fn text(&self, name: &str, default: &'a str) -> &'a str {
@@ -68,5 +78,14 @@ impl<'a> Attributes<'a> {
             .collect::<Option<_>>()
             .ok_or_else(wrong)?;
         <[u64; N]>::try_from(numbers).map_err(|_| wrong())
+    }
+}
+
+/// What an attribute without its number holds: nothing but zero is left out of a message.
+fn left_out<T: Default>(given: &AttributeProto, r#type: AttributeType, default: T) -> T {
+    if given.r#type == r#type as i32 {
+        T::default()
+    } else {
+        default
     }
 }

@@ -186,7 +186,7 @@ impl<'a> Import<'a> {
     fn node(&mut self, here: Here<'a>) -> Result<(), String> {
         let node = here.node;
         let has_graph =
-            |attribute: &AttributeProto| attribute.g.is_some() || !attribute.graphs.is_empty();
+            |attribute: &AttributeProto| !attribute.g.is_empty() || !attribute.graphs.is_empty();
         if node.attribute.iter().any(has_graph) {
             return Err("holds a graph of its own".to_owned());
         }

@@ -1,6 +1,6 @@
 //! Tensors of a model: what is known of each beforehand, and its numbers once they are needed.
 
-use std::{fmt, fs::File, io, rc::Rc};
+use std::{collections::BTreeMap, fmt, fs::File, io, rc::Rc};
 
 use bytes::Bytes;
 use half::{bf16, f16};
@@ -371,10 +371,14 @@ struct Place {
 
 impl Place {
     fn of(tensor: &TensorProto) -> Result<Self, String> {
-        let entry = |key: &str| {
-            let found = tensor.external_data.iter().find(|entry| entry.key == key);
-            found.map(|entry| entry.value.as_str())
-        };
+        let mut entries = BTreeMap::new();
+        for entry in &tensor.external_data {
+            // Readers differ in which of two they believe.
+            if entries.insert(&*entry.key, &*entry.value).is_some() {
+                return Err(format!("its external data says `{}` twice", entry.key));
+            }
+        }
+        let entry = |key: &str| entries.get(key).copied();
         let number = |key: &str| {
             entry(key)
                 .map(|text| text.parse::<u64>())

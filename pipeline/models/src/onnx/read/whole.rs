@@ -62,6 +62,9 @@ fn check_attribute(attribute: &AttributeProto, depth: usize) -> Result<(), ReadE
     {
         return refused("attributes that are lists of tensors, or sparse ones");
     }
+    if attribute.g.len() > 1 {
+        return refused("attributes that are two graphs");
+    }
     for inner in attribute.g.iter().chain(&attribute.graphs) {
         if depth == DEEPEST {
             return refused("graphs in nodes of graphs without end");
