@@ -167,7 +167,7 @@ impl File {
     }
 
     fn of(name: &str, bytes: &Bytes, open: tensor::OpenBeside<'_>) -> Result<Self, ReadError> {
-        census::check(bytes)?;
+        census::check(bytes, census::Message::Model)?;
         let malformed = |reason: String| ReadError::Malformed(reason);
         let mut model = ModelProto::decode(bytes.clone())
             .map_err(|error| malformed(format!("it is no ONNX file: {error}")))?;

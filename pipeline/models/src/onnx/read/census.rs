@@ -14,7 +14,7 @@ const MOST_PACKED: u64 = 16 << 20;
 
 /// The messages that the reader looks into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Message {
+pub(super) enum Message {
     Model,
     Graph,
     Node,
@@ -70,11 +70,7 @@ impl Message {
 }
 
 /// Refuses a message with more fields than any real model has, or that is no protobuf.
-pub(super) fn check(bytes: &[u8]) -> Result<(), ReadError> {
-    check_message(bytes, Message::Model)
-}
-
-fn check_message(bytes: &[u8], message: Message) -> Result<(), ReadError> {
+pub(super) fn check(bytes: &[u8], message: Message) -> Result<(), ReadError> {
     let mut census = Census {
         fields: 0,
         packed: 0,
@@ -82,11 +78,6 @@ fn check_message(bytes: &[u8], message: Message) -> Result<(), ReadError> {
     census
         .count(bytes, message)
         .map_err(|reason| ReadError::Malformed(reason.to_owned()))
-}
-
-/// As [`check`], of a graph that lies in a node.
-pub(super) fn check_graph(bytes: &[u8]) -> Result<(), ReadError> {
-    check_message(bytes, Message::Graph)
 }
 
 struct Census {
@@ -174,15 +165,15 @@ mod tests {
         let mut model = vec![0x3a];
         prost::encoding::encode_varint(nodes.len() as u64, &mut model);
         model.extend(nodes);
-        let error = check(&model).unwrap_err().to_string();
+        let error = check(&model, Message::Model).unwrap_err().to_string();
         assert!(error.contains("more fields than any model"), "{error}");
     }
 
     #[test]
     fn what_is_cut_off_is_told() {
         for bytes in [&[0x3a, 5, 0x0a][..], &[0x08], &[0x0b], b"PK\x03\x04"] {
-            assert!(check(bytes).is_err(), "{bytes:?}");
+            assert!(check(bytes, Message::Model).is_err(), "{bytes:?}");
         }
-        assert!(check(&[0x08, 8]).is_ok());
+        assert!(check(&[0x08, 8], Message::Model).is_ok());
     }
 }

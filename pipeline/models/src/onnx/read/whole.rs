@@ -69,7 +69,7 @@ fn check_attribute(attribute: &AttributeProto, depth: usize) -> Result<(), ReadE
         if depth == DEEPEST {
             return refused("graphs in nodes of graphs without end");
         }
-        census::check_graph(inner)?;
+        census::check(inner, census::Message::Graph)?;
         let inner = GraphProto::decode(inner.clone())
             .map_err(|error| ReadError::Malformed(format!("it is no ONNX file: {error}")))?;
         check_graph(&inner, depth + 1)?;
