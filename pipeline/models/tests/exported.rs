@@ -117,7 +117,7 @@ fn open_sizes_are_asked_for_by_their_names() {
     // More positions than the table has.
     let error = file.read(&dims(&[("seq", 65)])).unwrap_err().to_string();
     assert!(
-        error.contains("`Gather`") && error.contains("beyond axis 0"),
+        error.contains("`Gather`") && error.contains("beyond an axis of 64"),
         "{error}"
     );
     let file = File::open(folder.path(), "images.onnx").unwrap();

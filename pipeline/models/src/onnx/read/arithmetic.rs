@@ -1,6 +1,7 @@
 //! Arithmetic on constants.
 
 use super::{
+    attributes::Attributes,
     fold::Fold,
     shapes,
     tensor::{Constant, Data, Element, Kind},
@@ -38,7 +39,7 @@ pub(super) struct Binary {
     compares: bool,
 }
 
-pub(super) fn binary(op: &str) -> Option<Binary> {
+pub(super) fn binary(op: &str, attributes: Attributes<'_>) -> Option<Binary> {
     let arithmetic = |floats, integers| Binary {
         floats,
         integers,
@@ -55,7 +56,19 @@ pub(super) fn binary(op: &str) -> Option<Binary> {
         "Mul" => arithmetic(|a, b| a * b, |a, b| Some(a.wrapping_mul(b))),
         "Div" => arithmetic(|a, b| a / b, i64::checked_div),
         "Pow" => arithmetic(f32::powf, |a, b| a.checked_pow(u32::try_from(b).ok()?)),
-        "Mod" => arithmetic(|a, b| a % b, i64::checked_rem_euclid),
+        // As in C with `fmod`, and without it as in Python: the sign is the divisor's.
+        "Mod" if attributes.int("fmod", 0) != 0 => arithmetic(|a, b| a % b, i64::checked_rem),
+        "Mod" => arithmetic(
+            |a, b| a % b,
+            |a, b| {
+                let left = a.checked_rem(b)?;
+                Some(if left != 0 && (left < 0) != (b < 0) {
+                    left + b
+                } else {
+                    left
+                })
+            },
+        ),
         "Min" => arithmetic(f32::min, |a, b| Some(a.min(b))),
         "Max" => arithmetic(f32::max, |a, b| Some(a.max(b))),
         "Equal" => comparison(|a, b| truth(a == b), |a, b| Some((a == b).into())),
@@ -87,7 +100,8 @@ impl Fold<'_> {
         let x = self.at(0)?;
         let code = i32::try_from(self.attributes.int("to", 0)).unwrap_or(0);
         let element = Element::of(code)?;
-        if x.kind == element.kind && x.kind != Kind::Float {
+        let is_wide = element.kind == Kind::Bool || code == Element::INT64;
+        if x.kind == element.kind && is_wide {
             return Ok(x.clone());
         }
         let data = self.budget.data(x)?;
@@ -96,7 +110,15 @@ impl Fold<'_> {
                 Data::Floats(numbers.into_iter().map(|x| narrowed(x, code)).collect())
             }
             (Data::Floats(numbers), Kind::Integer) => {
-                Data::Integers(numbers.into_iter().map(|x| x as i64).collect())
+                let integer = |x: f32| {
+                    let found = x as i64;
+                    // What C++ makes of others is not defined.
+                    (x.abs() < 2_f32.powi(63) && found == element.integer(found))
+                        .then_some(found)
+                        .ok_or_else(|| format!("casts {x} to integers that do not reach so far"))
+                };
+                let numbers = numbers.into_iter().map(integer);
+                Data::Integers(numbers.collect::<Result<_, _>>()?)
             }
             (Data::Floats(numbers), Kind::Bool) => {
                 Data::Integers(numbers.into_iter().map(|x| i64::from(x != 0.0)).collect())
@@ -108,7 +130,10 @@ impl Fold<'_> {
             (Data::Integers(numbers), Kind::Bool) => {
                 Data::Integers(numbers.into_iter().map(|x| i64::from(x != 0)).collect())
             }
-            (data @ Data::Integers(_), Kind::Integer) => data,
+            (Data::Integers(numbers), Kind::Integer) => {
+                let numbers = numbers.into_iter().map(|x| element.integer(x));
+                Data::Integers(numbers.collect())
+            }
         };
         Ok(Constant::new(element.kind, x.shape.clone(), data))
     }
@@ -249,6 +274,9 @@ impl Fold<'_> {
         let keeps = self.attributes.int("keepdims", 1) != 0;
         if !(axes.is_empty() || axes.len() == x.shape.len()) {
             return Err("reduces some axes of a constant".to_owned());
+        if axes.is_empty() && self.attributes.int("noop_with_empty_axes", 0) != 0 {
+            return Ok(x.clone());
+        }
         }
         let Data::Integers(numbers) = self.budget.data(x)? else {
             return Err("reduces floats".to_owned());

@@ -87,7 +87,13 @@ pub(super) fn fold(
         budget,
     };
     let made = match op {
-        "Identity" | "Dropout" => fold.at(0)?.clone(),
+        "Identity" => fold.at(0)?.clone(),
+        "Dropout" => {
+            if let Some(training) = fold.optional(2) {
+                check_dropout(training)?;
+            }
+            fold.at(0)?.clone()
+        }
         "Cast" => fold.cast()?,
         "Reshape" => {
             let (x, spec) = (fold.at(0)?, fold.list(1)?);
@@ -133,7 +139,7 @@ pub(super) fn fold(
             let count = fold.at(0)?.elements() as i64;
             Constant::integers(Vec::new(), vec![count])
         }
-        _ => match (inputs.len(), unary(op), binary(op)) {
+        _ => match (inputs.len(), unary(op), binary(op, attributes)) {
             (1, Some(map), _) => fold.map(map)?,
             (2, _, Some(pair)) => fold.zip(op, pair)?,
             _ => return Ok(None),
@@ -304,11 +310,8 @@ impl<'a> Fold<'a> {
     fn gather(&mut self) -> Result<Constant, String> {
         let (x, indices) = (self.at(0)?, self.at(1)?);
         let axis = shapes::axis(self.attributes.int("axis", 0), x.shape.len())?;
-        let size = x.shape.get(axis).copied().unwrap_or(1) as i64;
-        let places = self.list(1)?.into_iter().map(|at| {
-            let at = if at < 0 { at.saturating_add(size) } else { at };
-            u64::try_from(at).map_err(|_| format!("reads index {at} of axis {axis}"))
-        });
+        let size = x.shape.get(axis).copied().unwrap_or(1);
+        let places = self.list(1)?.into_iter().map(|at| shapes::index(at, size));
         let places: Vec<u64> = places.collect::<Result<_, _>>()?;
         let taken = self.along(x, axis, &places)?;
         let (before, after) = x.shape.split_at_checked(axis).ok_or("has no such axis")?;
@@ -557,6 +560,14 @@ pub(super) fn parts(
         let end = end.ok_or_else(|| format!("splits an axis of {size} beyond its end"))?;
         parts.push((at, end));
         at = end;
+/// Refuses a dropout that is told to drop: in a model that is exported for inference it is not.
+pub(super) fn check_dropout(training: &Constant) -> Result<(), String> {
+    match training.scalar() {
+        Some(0.0) => Ok(()),
+        _ => Err("drops as in training; export the model for inference".to_owned()),
+    }
+}
+
     }
     if at == size && parts.len() as u64 == outputs {
         Ok(parts)

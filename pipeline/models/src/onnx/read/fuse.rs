@@ -280,9 +280,14 @@ pub(super) fn fuse(import: &mut Import<'_>, outputs: &[String]) {
             import,
             wiring: &wiring,
         };
-        if let Some((op, x)) = look.activation(&output) {
+        // A factor of more axes than the operand gives them to what it makes.
+        let is_as = |x: &String| {
+            let shape = |value| import.types.get(value).map(|made| &made.shape);
+            shape(x) == shape(&output)
+        };
+        if let Some((op, x)) = look.activation(&output).filter(|(_, x)| is_as(x)) {
             replace(import, at, op, vec![x]);
-        } else if let Some((x, epsilon)) = look.normalised(&output) {
+        } else if let Some((x, epsilon)) = look.normalised(&output).filter(|(x, _)| is_as(x)) {
             norm(import, &wiring, &output, x, epsilon);
         } else {
             bias(import, &wiring, at);

@@ -235,7 +235,15 @@ impl<'a> Import<'a> {
     fn compute(&mut self, here: Here<'a>, inputs: &[Option<Value>]) -> Result<(), String> {
         let x = first(inputs)?;
         match here.node.op_type.as_str() {
-            "Identity" | "Dropout" => {
+            "Identity" => self.give(here, 0, x.clone()),
+            "Dropout" => {
+                match inputs.get(2) {
+                    Some(Some(Value::Known(training))) => fold::check_dropout(training)?,
+                    Some(Some(Value::Made(_))) => {
+                        return Err("drops or not, by what is computed".to_owned());
+                    }
+                    _ => {}
+                }
                 if let Some(mask) = here.node.output.get(1).filter(|name| !name.is_empty()) {
                     return Err(format!("its mask `{mask}` is not read"));
                 }
@@ -283,7 +291,7 @@ impl<'a> Import<'a> {
             "Erf" => self.work(here, Work::Erf, inputs),
             "Pow" => {
                 let power = match inputs.get(1) {
-                    Some(Some(Value::Known(power))) => power.scalar(),
+                    Some(Some(Value::Known(power))) if power.shape.len() <= rank => power.scalar(),
                     _ => None,
                 };
                 let power = power.ok_or("raises to a power that is no fixed number")?;
@@ -334,6 +342,7 @@ impl<'a> Import<'a> {
     pub(super) fn op(
         &mut self,
         here: Here<'_>,
+                let rank = self.shape_of(x)?.len();
         op: Op,
         inputs: &[Option<Value>],
     ) -> Result<(), String> {

@@ -124,15 +124,7 @@ fn slice(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> R
         let step = u64::try_from(step).ok().filter(|&step| step > 0);
         let step = step.ok_or("takes elements from behind")?;
         let size = shape.get(axis).copied().unwrap_or(1);
-        let at = |place: i64| {
-            let size = size as i64;
-            let place = if place < 0 {
-                place.saturating_add(size)
-            } else {
-                place
-            };
-            place.clamp(0, size) as u64
-        };
+        let at = |place: i64| shapes::from_start(place, size).clamp(0, size as i64) as u64;
         let (start, end) = (at(start), at(end));
         x = match end.saturating_sub(start).div_ceil(step) {
             count @ 2.. if step > 1 => every(import, here, x, axis, start, count, step)?,
@@ -217,18 +209,8 @@ fn gather(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> 
         return Err("takes elements by floats".to_owned());
     };
     let size = shape.get(axis).copied().unwrap_or(1);
-    let place = |&at: &i64| {
-        let from_start = if at < 0 {
-            at.saturating_add(size as i64)
-        } else {
-            at
-        };
-        u64::try_from(from_start)
-            .ok()
-            .filter(|&found| found < size)
-            .ok_or_else(|| format!("reads element {at} of an axis of {size}"))
-    };
-    let places: Vec<u64> = places.iter().map(place).collect::<Result<_, _>>()?;
+    let places = places.into_iter().map(|at| shapes::index(at, size));
+    let places: Vec<u64> = places.collect::<Result<_, _>>()?;
     let (Some(&start), Some(&last)) = (places.first(), places.last()) else {
         return Err("takes nothing".to_owned());
     };

@@ -94,13 +94,7 @@ impl Fold<'_> {
             .map(|index| {
                 let mut parts = index.iter().zip(named).zip(&steps);
                 parts.try_fold(0_u64, |sum, ((&at, &size), &step)| {
-                    let at = if at < 0 {
-                        at.saturating_add(size as i64)
-                    } else {
-                        at
-                    };
-                    let at = u64::try_from(at).ok().filter(|&at| at < size);
-                    Ok::<u64, String>(sum + at.ok_or_else(wrong)? * step)
+                    Ok::<u64, String>(sum + shapes::index(at, size)? * step)
                 })
             })
             .collect::<Result<_, _>>()?;

@@ -2,18 +2,29 @@
 
 use crate::infer::MAX_RANK;
 
+/// A place that may count from the end of so many, as one that counts from the start.
+pub(super) const fn from_start(place: i64, size: u64) -> i64 {
+    if place < 0 {
+        place.saturating_add_unsigned(size)
+    } else {
+        place
+    }
+}
+
 /// An axis that may count from the end, as an index.
 pub(super) fn axis(axis: i64, rank: usize) -> Result<usize, String> {
-    let rank_wide = rank as i64;
-    let found = if axis < 0 {
-        axis.checked_add(rank_wide)
-    } else {
-        Some(axis)
-    };
-    found
-        .filter(|found| (0..rank_wide).contains(found))
-        .map(|found| found as usize)
+    usize::try_from(from_start(axis, rank as u64))
+        .ok()
+        .filter(|&found| found < rank)
         .ok_or_else(|| format!("axis {axis} does not exist in {rank} axes"))
+}
+
+/// An index of an axis of this size, which may count from the end, as one that exists.
+pub(super) fn index(index: i64, size: u64) -> Result<u64, String> {
+    u64::try_from(from_start(index, size))
+        .ok()
+        .filter(|&found| found < size)
+        .ok_or_else(|| format!("reads element {index} beyond an axis of {size}"))
 }
 
 /// The shape that `Reshape` makes: 0 keeps a size, −1 takes what is left.
@@ -70,7 +81,7 @@ pub(super) fn sizes_of(sizes: &[i64]) -> Result<Vec<u64>, String> {
 
 /// The shape without these axes, which are of size 1; without all such if none is named.
 pub(super) fn squeezed(from: &[u64], axes: Option<&[i64]>) -> Result<Vec<u64>, String> {
-    let Some(axes) = axes else {
+    let Some(axes) = axes.filter(|axes| !axes.is_empty()) else {
         return Ok(from.iter().copied().filter(|&size| size != 1).collect());
     };
     let gone: Vec<usize> = axes
@@ -112,12 +123,14 @@ pub(super) fn sliced(size: u64, start: i64, end: i64, step: i64) -> Result<Vec<u
     if step == 0 {
         return Err("slices by steps of 0".to_owned());
     }
+    if size == 0 {
+        return Ok(Vec::new());
+    }
+    let (start, end) = (from_start(start, size), from_start(end, size));
     let size = i64::try_from(size).map_err(|_| format!("axis of size {size}"))?;
-    let from_end = |at: i64| if at < 0 { at.saturating_add(size) } else { at };
     let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
-    // From behind, an end of −size−1 or less is before the first element.
-    let start = from_end(start).clamp(if step > 0 { 0 } else { -1 }, high);
-    let end = from_end(end).clamp(low, high);
+    // From behind, an end of −size−1 or less is before the first element; a start is at it.
+    let (start, end) = (start.clamp(0, high), end.clamp(low, high));
     let mut taken = Vec::new();
     let mut at = start;
     while (step > 0 && at < end) || (step < 0 && at > end) {
@@ -152,6 +165,7 @@ mod tests {
         assert!(reshaped(&[6], &[4], false).is_err());
         assert!(reshaped(&[u64::MAX, u64::MAX], &[-1], false).is_err());
         assert_eq!(squeezed(&[1, 2, 1], None), Ok(vec![2]));
+        assert_eq!(squeezed(&[1, 2, 1], Some(&[])), Ok(vec![2]));
         assert_eq!(squeezed(&[1, 2, 1], Some(&[-1])), Ok(vec![1, 2]));
         assert!(squeezed(&[1, 2], Some(&[1])).is_err());
         assert_eq!(unsqueezed(&[2], &[0, -1]), Ok(vec![1, 2, 1]));
@@ -165,6 +179,9 @@ mod tests {
         assert_eq!(sliced(5, -2, 9, 1), Ok(vec![3, 4]));
         assert_eq!(sliced(5, -1, i64::MIN, -2), Ok(vec![4, 2, 0]));
         assert_eq!(sliced(5, 3, 1, 1), Ok(vec![]));
+        assert_eq!(sliced(5, -100, -200, -1), Ok(vec![0]));
+        assert_eq!(sliced(5, -100, i64::MAX, 4), Ok(vec![0, 4]));
+        assert_eq!(sliced(0, 3, -200, -1), Ok(vec![]));
         assert!(sliced(5, 0, 5, 0).is_err());
     }
 }

@@ -72,6 +72,15 @@ impl Element {
     fn of_bits(self, bits: u64) -> Number {
         match self.code {
             Self::FLOAT => Number::Float(f32::from_bits(bits as u32)),
+    /// What a number becomes as one of these integers: its lower bits.
+    pub(super) fn integer(self, number: i64) -> i64 {
+        let unused = u64::MAX.checked_shl(8 * self.width as u32).unwrap_or(0);
+        match self.of_bits(number as u64 & !unused) {
+            Number::Integer(number) => number,
+            Number::Float(_) => number,
+        }
+    }
+
             Self::FLOAT16 => Number::Float(f16::from_bits(bits as u16).to_f32()),
             Self::BFLOAT16 => Number::Float(bf16::from_bits(bits as u16).to_f32()),
             Self::DOUBLE => Number::Float(f64::from_bits(bits) as f32),
