@@ -1,6 +1,6 @@
 //! What a cell asks of OpenVINO, checked and in its words.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
 use models::{
     quantise::{self, CALIBRATION},
@@ -16,6 +16,9 @@ pub(crate) const ENGINE: &str = "openvino";
 /// The variant of this worker.
 pub(crate) const VARIANT: &str = "cpu";
 
+/// What Linux says of the processors.
+const PROCESSORS: &str = "/proc/cpuinfo";
+
 /// Every factor. Whether recurrent layers are spelt out, and on which grids, is decided in the graph
 /// that comes.
 const FACTORS: [&str; 3] = [ATTENTION, CALIBRATION, RECURRENT];
@@ -27,6 +30,8 @@ pub(crate) struct Configuration {
     pub(crate) threads: u32,
     /// What operators compute in, where they can: OpenVINO's `INFERENCE_PRECISION_HINT`.
     pub(crate) arithmetic: &'static str,
+    /// Whether the network is on grids, to be computed in integers.
+    pub(crate) is_quantised: bool,
     /// Whether attention is one operator, rather than composed.
     pub(crate) fuses_attention: bool,
 }
@@ -61,13 +66,40 @@ impl Configuration {
                 )));
             }
         };
+        check_processor(
+            cell.precision,
+            &fs::read_to_string(PROCESSORS).unwrap_or_default(),
+        )?;
         quantise::check(cell).map_err(unsupported)?;
         Ok(Self {
             threads: worker::threads(cell)?,
             arithmetic,
+            is_quantised: cell.precision.is_int8(),
             fuses_attention: fuses_attention(&cell.factors)?,
         })
     }
+}
+
+/// Refuses a narrow precision that the processor has no arithmetic for. OpenVINO takes any AVX-512 for
+/// enough for bf16, and imitates it there.
+fn check_processor(precision: Precision, cpuinfo: &str) -> Result<(), Outcome> {
+    let known = match precision {
+        Precision::Bf16 => ["avx512_bf16", "amx_bf16"],
+        Precision::Fp16 => ["avx512_fp16", "amx_fp16"],
+        _ => return Ok(()),
+    };
+    let flags = cpuinfo
+        .lines()
+        .find(|line| line.starts_with("flags"))
+        .unwrap_or_default();
+    if flags.split_whitespace().any(|flag| known.contains(&flag)) {
+        return Ok(());
+    }
+    Err(unsupported(format!(
+        "this CPU has no instructions for {precision} ({}), and OpenVINO would imitate it, or compute \
+         in another precision",
+        known.map(str::to_uppercase).join(" or ")
+    )))
 }
 
 fn fuses_attention(factors: &BTreeMap<String, String>) -> Result<bool, Outcome> {
@@ -91,7 +123,33 @@ fn fuses_attention(factors: &BTreeMap<String, String>) -> Result<bool, Outcome> 
 
 #[cfg(test)]
 mod tests {
+    use schema::OutcomeKind;
+
     use super::*;
+
+    #[test]
+    fn a_narrow_precision_needs_instructions_of_its_own() {
+        let cpu = |flags: &str| format!("processor\t: 0\nflags\t\t: fpu avx2 {flags}\n");
+        for (precision, flags, runs) in [
+            (Precision::Bf16, "avx512f avx512bw avx512_vnni", false),
+            (Precision::Bf16, "avx512_bf16", true),
+            (Precision::Bf16, "amx_bf16", true),
+            (Precision::Fp16, "avx512f avx512_bf16 f16c", false),
+            (Precision::Fp16, "avx512_fp16", true),
+            (Precision::Fp16, "amx_fp16", true),
+            (Precision::Fp32, "", true),
+            (Precision::Int8Static, "", true),
+        ] {
+            let checked = check_processor(precision, &cpu(flags));
+            assert_eq!(checked.is_ok(), runs, "{precision} on {flags}");
+        }
+        let outcome = check_processor(Precision::Bf16, "").unwrap_err();
+        assert_eq!(outcome.kind, OutcomeKind::Unsupported);
+        assert!(
+            outcome.reason.contains("AVX512_BF16 or AMX_BF16"),
+            "{outcome:?}"
+        );
+    }
 
     #[test]
     fn factors_have_defaults_and_known_values() {

@@ -146,6 +146,10 @@ fn own_settings(
         Some(_) => ("model".to_owned(), "the user's file as it is".to_owned()),
         None => ("opset".to_owned(), onnx::OPSET.to_string()),
     };
+    // The C interface gives a compiled model, and none of its operators.
+    let integers = configuration
+        .is_quantised
+        .then_some(("computed in integers", "what the plugin chooses: not asked"));
     let own = [
         ("attention, where there is any", attention),
         ("weights, inputs and outputs", stored.as_str()),
@@ -155,5 +159,6 @@ fn own_settings(
     own.map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into_iter()
         .chain([model])
+        .chain(integers.map(|(name, value)| (name.to_owned(), value.to_owned())))
         .collect()
 }

@@ -143,6 +143,18 @@ fn what_is_in_force_is_told() {
     }
 }
 
+/// The C interface does not tell, so neither does the page of a network on grids.
+#[test]
+fn what_is_computed_in_integers_is_not_claimed() {
+    let graph = resnet18();
+    let mut cell = cell(&graph);
+    let (_session, report) = load(&graph, cell.clone()).unwrap();
+    assert!(!report.settings.contains_key("computed in integers"));
+    cell.precision = Precision::Int8Static;
+    let (_session, report) = load(&graph, cell).unwrap();
+    assert!(report.settings["computed in integers"].ends_with("not asked"));
+}
+
 #[test]
 fn a_library_that_cannot_be_loaded_is_unavailable() {
     let folder = tempfile::tempdir().unwrap();
