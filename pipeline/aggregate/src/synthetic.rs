@@ -286,6 +286,7 @@ fn heat(planned: &PlannedHeat, size: Size, number: u32, random: &mut ChaCha8Rng)
             parity: vec![Some(parity()); cells],
             obstacles: vec![None; cells],
             logs: vec![Some(String::new()); cells],
+            quantised: Vec::new(),
         },
         footer: HeatFooter {
             finished: "2026-11-20T16:04:00Z".to_owned(),

@@ -11,16 +11,18 @@ use std::{
 use models::{
     Numbers,
     quantise::{
-        self, CALIBRATION_INPUTS, Range, Sink,
-        calibrate::{self, Extremes, Histogram, Method},
+        self, Range, Sink,
+        calibrate::{self, Calibration, Method},
     },
 };
 use schema::{
-    Cell, Device, Graph, Outcome, OutcomeKind, Precision, protocol::ModelFiles, record::HeatHeader,
+    Cell, Device, Digest, Graph, Outcome, OutcomeKind, Precision,
+    protocol::ModelFiles,
+    record::{HeatHeader, Quantised, Reference},
 };
 
 use crate::{
-    Phase,
+    Phase, RunError,
     context::Context,
     error::Stop,
     gallery,
@@ -29,36 +31,108 @@ use crate::{
     tensors::Outputs,
 };
 
-/// Most bytes of activations that one launch puts out; the worker holds them in memory.
-const LARGEST_PASS_BYTES: u64 = 256 << 20;
+/// Ranges by the names of values.
+type Ranges = BTreeMap<String, Range>;
 
-/// Quantises the networks of all cells that ask for it. One that cannot be is an outcome of the
-/// cells that need it.
+/// Why there are no ranges, and the log of the launch that decided.
+struct Lack {
+    outcome: Outcome,
+    log: Option<String>,
+}
+
+/// Quantises the networks of all cells that ask for it, and tells how. One that cannot be is an
+/// outcome of the cells that need it.
 pub(crate) fn quantise(
     context: &mut Context<'_>,
     header: &HeatHeader,
     graphs: &mut Graphs,
-) -> Result<(), Stop> {
-    for planned in &header.cells {
+) -> Result<Vec<Quantised>, Stop> {
+    let mut quantised = Vec::new();
+    for (slot, planned) in (0..).zip(&header.cells) {
         let cell = &planned.cell;
-        let Some(quantisation) = Quantisation::asked_by(cell) else {
-            continue;
-        };
         if planned.obstacle.is_some() {
             continue;
         }
-        let Some((network, weights)) = graphs.unquantised(cell) else {
+        let Some((network, quantisation, weights)) = unquantised(graphs, cell) else {
             continue;
         };
-        let made = match ranges(context, header, cell, (network, &*graphs), quantisation)? {
-            Ok(ranges) => apply(network, quantisation, &ranges, weights),
-            Err(outcome) => Err(outcome),
+        let found = ranges(context, header, cell, (network, &*graphs), quantisation)?;
+        let (made, log) = match found {
+            Ok(ranges) => {
+                let made = apply(network, quantisation, &ranges, weights);
+                quantised.extend(made.as_ref().ok().map(|made| told(slot, made, ranges)));
+                (made, None)
+            }
+            Err(Lack { outcome, log }) => (Err(outcome), log),
         };
         // A disk that is full now is no fault of the model's.
         context.store.check_room()?;
-        graphs.keep(cell, made);
+        graphs.keep(cell, made, log);
     }
-    Ok(())
+    Ok(quantised)
+}
+
+/// Puts the networks of a heat that was judged on the very grids that they had then; within, why
+/// that cannot be. Blocks are of the networks whose outputs were compared, or they are worth nothing.
+pub(crate) fn restore(
+    context: &Context<'_>,
+    header: &HeatHeader,
+    reference: &Reference,
+    graphs: &mut Graphs,
+) -> Result<Result<(), String>, Stop> {
+    for known in &reference.quantised {
+        let planned = header.cells.get(known.slot as usize);
+        let Some((cell, (network, quantisation, weights))) = planned
+            .map(|planned| &planned.cell)
+            .and_then(|cell| Some((cell, unquantised(graphs, cell)?)))
+        else {
+            continue;
+        };
+        let range =
+            |(name, &[low, high]): (&String, &[f64; 2])| (name.clone(), Range { low, high });
+        let ranges = known.ranges.iter().map(range).collect();
+        let made = apply(network, quantisation, &ranges, weights);
+        context.store.check_room()?;
+        let made = made.map_err(|outcome| RunError::CannotGoOn {
+            group: header.group.clone(),
+            reason: outcome.reason,
+        })?;
+        if Digest::of_value(&made.graph) != known.graph {
+            let model = &cell.model.name;
+            return Ok(Err(format!("`{model}` is quantised in another way now")));
+        }
+        graphs.keep(cell, Ok(made), None);
+    }
+    let judged = header.cells.iter().zip(&reference.obstacles);
+    let forgotten = judged
+        .filter(|(_, obstacle)| obstacle.is_none())
+        .find(|(planned, _)| unquantised(graphs, &planned.cell).is_some());
+    Ok(forgotten.map_or(Ok(()), |(planned, _)| {
+        let model = &planned.cell.model.name;
+        Err(format!(
+            "its journal does not say how `{model}` was quantised"
+        ))
+    }))
+}
+
+/// The network of a cell that is still to be quantised, how, and the file of what that makes.
+fn unquantised<'a>(
+    graphs: &'a Graphs,
+    cell: &Cell,
+) -> Option<(&'a Prepared, Quantisation, PathBuf)> {
+    let quantisation = Quantisation::asked_by(cell)?;
+    let (network, weights) = graphs.unquantised(cell)?;
+    Some((network, quantisation, weights))
+}
+
+/// What a record tells of a network.
+fn told(slot: u32, made: &Prepared, ranges: Ranges) -> Quantised {
+    let ends = |(name, Range { low, high })| (name, [low, high]);
+    Quantised {
+        slot,
+        graph: Digest::of_value(&made.graph),
+        ranges: ranges.into_iter().map(ends).collect(),
+    }
 }
 
 /// The ranges that a network's grids are made from, or why there are none.
@@ -67,33 +141,23 @@ fn ranges(
     header: &HeatHeader,
     cell: &Cell,
     (network, graphs): (&Prepared, &Graphs),
-    quantisation: Quantisation,
-) -> Result<Result<BTreeMap<String, Range>, Outcome>, Stop> {
-    let Quantisation { form, method } = quantisation;
-    let graph = &network.graph;
-    let wanted = match quantise::wanted(graph, form) {
-        Ok(wanted) => wanted,
-        Err(error) => return Ok(Err(unsupported(error.to_string()))),
-    };
-    let mut ranges = BTreeMap::new();
-    let mut made = Vec::new();
-    for value in wanted {
-        match calibrate::of_input(graph, &value, CALIBRATION_INPUTS) {
-            Some(numbers) => match of_numbers(method, &numbers) {
-                Ok(range) => drop(ranges.insert(value, range)),
-                Err(reason) => return Ok(Err(unsupported(format!("`{value}` {reason}")))),
-            },
-            None => made.push(value),
-        }
-    }
-    let passes = calibrate::passes(graph, &made, CALIBRATION_INPUTS, LARGEST_PASS_BYTES);
-    let passes = match passes {
-        Ok(passes) => passes,
-        Err(error) => return Ok(Err(unsupported(error.to_string()))),
-    };
+    Quantisation { form, method }: Quantisation,
+) -> Result<Result<Ranges, Lack>, Stop> {
+    let measure = &header.measure;
+    let largest = calibrate::largest_pass(gallery::memory_bytes(measure).unwrap_or(0));
+    let Calibration { mut ranges, passes } =
+        match Calibration::of(&network.graph, form, method, largest) {
+            Ok(calibration) => calibration,
+            Err(error) => {
+                let outcome = unsupported(error.to_string());
+                return Ok(Err(Lack { outcome, log: None }));
+            }
+        };
+    // One set of ranges serves all cells of the heat, however many threads they have.
     let plain = Cell {
         precision: Precision::Fp32,
         device: Device::Cpu,
+        threads: reference::most_threads(header, cell),
         ..cell.clone()
     };
     let eager = reference::eager(context, &plain);
@@ -102,7 +166,6 @@ fn ranges(
             graph,
             files: network.files.clone(),
         };
-        let measure = &header.measure;
         let launched = gallery::launch(
             context,
             measure,
@@ -110,72 +173,69 @@ fn ranges(
             (&pass, graphs),
             Phase::Calibration,
         )?;
-        let found = launched.exhibit.and_then(|exhibit| {
-            of_outputs(method, &pass.graph, &exhibit.outputs, &mut ranges).map_err(unsupported)
-        });
-        if let Err(outcome) = found {
-            let reason = format!(
-                "no calibration: {} ended {}: {}",
-                reference::name(&eager),
-                outcome.kind,
-                outcome.reason
-            );
-            return Ok(Err(Outcome::new(OutcomeKind::Unavailable, reason)));
+        let found = match launched.exhibit {
+            Ok(exhibit) => of_outputs(method, &pass.graph, &exhibit.outputs),
+            Err(outcome) => Err(outcome),
+        };
+        match found {
+            Ok(Ok(found)) => ranges.extend(found),
+            Ok(Err(reason)) => {
+                let outcome = unsupported(format!("{reason}, in {}", reference::name(&eager)));
+                let log = launched.log;
+                return Ok(Err(Lack { outcome, log }));
+            }
+            Err(outcome) => {
+                let outcome = uncalibrated(&eager, &outcome);
+                let log = launched.log;
+                return Ok(Err(Lack { outcome, log }));
+            }
         }
     }
     Ok(Ok(ranges))
 }
 
-/// The range of numbers that are at hand.
-fn of_numbers(method: Method, numbers: &[f32]) -> Result<Range, String> {
-    let numbers: Vec<f64> = numbers.iter().map(|&number| f64::from(number)).collect();
-    find(method, |see| see(&numbers))
+/// What a cell ends as for which there are no ranges. What another engine failed at is no failure of
+/// the cell's own, and no machine lacks anything for it unless that is what failed.
+fn uncalibrated(eager: &Cell, outcome: &Outcome) -> Outcome {
+    let kind = match outcome.kind {
+        OutcomeKind::Unavailable => OutcomeKind::Unavailable,
+        _ => OutcomeKind::ParityUnverified,
+    };
+    let reason = format!(
+        "no calibration: {} ended {}: {}",
+        reference::name(eager),
+        outcome.kind,
+        outcome.reason
+    );
+    Outcome::new(kind, reason)
 }
 
-/// The ranges of a pass's values, each over all of its copies.
+/// The ranges of a pass's values, each over all of its copies; within, why one has none.
 fn of_outputs(
     method: Method,
     pass: &Graph,
     outputs: &Outputs,
-    ranges: &mut BTreeMap<String, Range>,
-) -> Result<(), String> {
-    let mut copies: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for output in &pass.outputs {
-        if let Some(value) = calibrate::original(output) {
-            copies.entry(value).or_default().push(output);
+) -> Result<Result<Ranges, String>, Outcome> {
+    let mut ranges = Ranges::new();
+    for (value, copies) in calibrate::copies(pass) {
+        let found = calibrate::range(method, |see| {
+            copies.iter().try_for_each(|copy| {
+                outputs.read(copy, &mut |numbers: &[f64]| {
+                    see(numbers);
+                    Ok(())
+                })
+            })
+        });
+        let found = found.map_err(|reason| {
+            let reason = format!("its outputs cannot be read: `{value}` {reason}");
+            Outcome::new(OutcomeKind::Crashed, reason)
+        })?;
+        match found {
+            Ok(range) => drop(ranges.insert(value.to_owned(), range)),
+            Err(reason) => return Ok(Err(format!("`{value}` {reason}"))),
         }
     }
-    for (value, copies) in copies {
-        let range = find(method, |see| {
-            let mut copies = copies.iter();
-            copies.try_for_each(|copy| outputs.read(copy, &mut *see))
-        })
-        .map_err(|reason| format!("`{value}` {reason}"))?;
-        ranges.insert(value.to_owned(), range);
-    }
-    Ok(())
-}
-
-/// Takes the numbers, piece by piece.
-type See<'a> = dyn FnMut(&[f64]) -> Result<(), String> + 'a;
-
-/// A range from numbers that `show` shows, twice if need be.
-fn find(
-    method: Method,
-    mut show: impl FnMut(&mut See<'_>) -> Result<(), String>,
-) -> Result<Range, String> {
-    let mut extremes = Extremes::default();
-    show(&mut |numbers| extremes.see(numbers))?;
-    let range = extremes.range().ok_or("holds no number")?;
-    if method == Method::MinMax {
-        return Ok(range);
-    }
-    let mut histogram = Histogram::over(range);
-    show(&mut |numbers| {
-        histogram.see(numbers);
-        Ok(())
-    })?;
-    Ok(histogram.middle())
+    Ok(Ok(ranges))
 }
 
 /// Puts a network on grids; what that makes goes behind the network's own weights in a file of its
@@ -183,7 +243,7 @@ fn find(
 fn apply(
     network: &Prepared,
     quantisation: Quantisation,
-    ranges: &BTreeMap<String, Range>,
+    ranges: &Ranges,
     weights: PathBuf,
 ) -> Result<Prepared, Outcome> {
     let own = network.files.as_ref().map(|files| files.weights.as_path());
@@ -226,20 +286,61 @@ fn unsupported(reason: String) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use schema::protocol::{FileElement, Quantity, TensorInfo};
+
     use super::*;
 
     #[test]
-    fn a_range_is_over_all_that_is_shown() {
-        let shown = |method, pieces: &[&[f64]]| {
-            find(method, |see| pieces.iter().try_for_each(|piece| see(piece)))
+    fn only_what_this_machine_lacks_is_unavailable() {
+        let graph = models::sample::perceptron(1).unwrap();
+        let eager = Cell::plain(&graph, "pytorch/eager".parse().unwrap());
+        for kind in OutcomeKind::ALL {
+            let outcome = uncalibrated(&eager, &Outcome::new(*kind, "why"));
+            let expected = match kind {
+                OutcomeKind::Unavailable => OutcomeKind::Unavailable,
+                _ => OutcomeKind::ParityUnverified,
+            };
+            assert_eq!(outcome.kind, expected);
+            let says = format!("pytorch/eager fp32 on cpu ended {kind}: why");
+            assert!(outcome.reason.contains(&says), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_no_grid_holds_is_no_failure_of_the_engine_s() {
+        let folder = tempfile::tempdir().unwrap();
+        let graph = models::sample::perceptron(1).unwrap();
+        let form = quantise::Form::Asymmetric;
+        let method = Method::MinMax;
+        let calibration = Calibration::of(&graph, form, method, u64::MAX).unwrap();
+        let pass = &calibration.passes[0];
+        let outputs = |number: f64| {
+            let path = folder.path().join("outputs");
+            let bytes = number.to_le_bytes();
+            std::fs::write(&path, bytes.repeat(pass.outputs.len())).unwrap();
+            let tensor = |name: &String| TensorInfo {
+                quantity: Quantity::Output,
+                name: name.clone(),
+                shape: vec![1],
+                element: FileElement::F64,
+            };
+            let tensors = pass.outputs.iter().map(tensor).collect();
+            Outputs::new(path, tensors, Vec::new()).unwrap()
         };
-        let range = shown(Method::MinMax, &[&[1.0, 2.0], &[-3.0]]).unwrap();
-        assert_eq!((range.low, range.high), (-3.0, 2.0));
-        let many: Vec<f64> = (0..100_000).map(|i| f64::from(i % 100)).collect();
-        let range = shown(Method::Percentile, &[&many, &[1e6]]).unwrap();
-        assert!(range.high < 200.0 && range.low == 0.0, "{range:?}");
-        assert!(shown(Method::MinMax, &[]).is_err());
-        assert!(shown(Method::MinMax, &[&[0.0, f64::NAN]]).is_err());
+        let found = of_outputs(method, pass, &outputs(2.0)).unwrap().unwrap();
+        assert!(
+            found
+                .values()
+                .all(|range| (range.low, range.high) == (2.0, 2.0))
+        );
+        let reason = of_outputs(method, pass, &outputs(f64::NAN))
+            .unwrap()
+            .unwrap_err();
+        assert!(reason.contains("holds NaN"), "{reason}");
+        let gone = outputs(1.0);
+        std::fs::remove_file(folder.path().join("outputs")).unwrap();
+        let outcome = of_outputs(method, pass, &gone).unwrap_err();
+        assert_eq!(outcome.kind, OutcomeKind::Crashed);
     }
 
     #[test]

@@ -16,6 +16,14 @@ pub enum RunError {
         /// The job that it names.
         job: String,
     },
+    /// What a heat was judged on cannot be made again. Its blocks are kept: that is no cell's outcome.
+    #[error("cannot go on with heat `{group}`, which is kept as it is: {reason}")]
+    CannotGoOn {
+        /// The heat.
+        group: String,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// Why a heat ended before its end.

@@ -45,13 +45,7 @@ impl Gallery {
         if self.outputs.contains_key(&id) {
             return Ok(());
         }
-        let mut attempt = 1;
-        let outputs = loop {
-            match self.launch(context, setting, cell)? {
-                Err(outcome) if attempt < ATTEMPTS && !outcome.kind.is_final() => attempt += 1,
-                ended => break ended,
-            }
-        };
+        let outputs = self.launch(context, setting, cell)?;
         self.outputs.insert(id, outputs);
         Ok(())
     }
@@ -104,11 +98,37 @@ impl Gallery {
 pub(crate) struct Launched {
     pub(crate) exhibit: Result<Exhibit, Outcome>,
     /// None where no worker could be started.
-    log: Option<String>,
+    pub(crate) log: Option<String>,
 }
 
-/// Launches a cell on a network for the outputs alone.
+/// Launches a cell on a network for the outputs alone, once more where it failed in a way that could
+/// be chance.
 pub(crate) fn launch(
+    context: &mut Context<'_>,
+    measure: &plan::Measure,
+    cell: &Cell,
+    network: (&Prepared, &Graphs),
+    phase: Phase,
+) -> Result<Launched, Stop> {
+    let mut attempt = 1;
+    loop {
+        let launched = launch_once(context, measure, cell, network, phase)?;
+        match &launched.exhibit {
+            Err(outcome) if attempt < ATTEMPTS && !outcome.kind.is_final() => attempt += 1,
+            _ => return Ok(launched),
+        }
+    }
+}
+
+/// What a worker may take where it is alone; `None` where neither the manifest nor the system says.
+pub(crate) fn memory_bytes(measure: &plan::Measure) -> Option<u64> {
+    measure.memory_limit_bytes.or_else(|| {
+        let available = telemetry::load().available_memory_bytes / 10 * 9;
+        (available > 0).then_some(available)
+    })
+}
+
+fn launch_once(
     context: &mut Context<'_>,
     measure: &plan::Measure,
     cell: &Cell,
@@ -117,10 +137,7 @@ pub(crate) fn launch(
 ) -> Result<Launched, Stop> {
     context.check_interrupt()?;
     context.tell(&Event::Launch { cell, phase });
-    let memory_bytes = measure.memory_limit_bytes.or_else(|| {
-        let available = telemetry::load().available_memory_bytes / 10 * 9;
-        (available > 0).then_some(available)
-    });
+    let memory_bytes = memory_bytes(measure);
     let folder = context.store.scratch()?;
     let mut worker = match Worker::start(context, measure, cell, memory_bytes, folder.path()) {
         Ok(worker) => worker,

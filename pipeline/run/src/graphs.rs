@@ -49,6 +49,8 @@ pub(crate) struct Graphs {
     onnx: RefCell<BTreeMap<(Digest, Precision), Result<ModelFiles, Outcome>>>,
     /// What is put down for workers; removed in the end.
     folder: Option<TempDir>,
+    /// Logs of calibrations that failed.
+    logs: BTreeMap<Key, String>,
 }
 
 /// What a worker needs to build a network.
@@ -82,6 +84,7 @@ impl Graphs {
             prepared,
             onnx: RefCell::default(),
             folder,
+            logs: BTreeMap::new(),
         })
     }
 
@@ -98,9 +101,21 @@ impl Graphs {
         Some((network, self.folder.as_ref()?.path().join(name)))
     }
 
-    /// Keeps the network of a cell as it was quantised, or why it was not.
-    pub(crate) fn keep(&mut self, cell: &Cell, made: Result<Prepared, Outcome>) {
+    /// Keeps the network of a cell as it was quantised, or why it was not, with the log of the launch
+    /// that decided.
+    pub(crate) fn keep(
+        &mut self,
+        cell: &Cell,
+        made: Result<Prepared, Outcome>,
+        log: Option<String>,
+    ) {
+        self.logs.extend(log.map(|log| (key(cell), log)));
         self.prepared.insert(key(cell), made);
+    }
+
+    /// The log of the launch for lack of which a cell has no network, if there was one.
+    pub(crate) fn log(&self, cell: &Cell) -> Option<String> {
+        self.logs.get(&key(cell)).cloned()
     }
 
     /// The network of a cell, or of the reference for a cell.
@@ -309,6 +324,7 @@ mod tests {
             prepared: prepare(&[], std::slice::from_ref(planned), None),
             onnx: RefCell::default(),
             folder: None,
+            logs: BTreeMap::new(),
         }
     }
 
@@ -420,6 +436,7 @@ mod tests {
             folder: Some(tempfile::tempdir().unwrap()),
             prepared: prepare(&[], &[long.clone(), own.clone()], None),
             onnx: RefCell::default(),
+            logs: BTreeMap::new(),
         };
         let written = |cell: &Cell, precision| {
             let load = Load {

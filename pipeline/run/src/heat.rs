@@ -49,9 +49,8 @@ pub(crate) fn measure(
     assignment: &Assignment<'_>,
     estimate: &Estimate,
 ) -> Result<Sealed, Stop> {
-    let mut journal = open(context, assignment)?;
+    let (mut journal, mut graphs) = open(context, assignment)?;
     let header = journal.header().clone();
-    let mut graphs = Graphs::of(context, assignment.manifests, &header.cells)?;
     let pace = Pace::new(&journal, assignment, estimate);
     context.tell(&Event::HeatStarted {
         group: &header.group,
@@ -61,7 +60,10 @@ pub(crate) fn measure(
         blocks: header.measure.blocks,
         left: pace.left(&journal),
     });
-    calibration::quantise(context, &header, &mut graphs)?;
+    let quantised = match journal.reference() {
+        Some(_) => Vec::new(),
+        None => calibration::quantise(context, &header, &mut graphs)?,
+    };
     let setting = Setting {
         header: &header,
         graphs: &graphs,
@@ -69,7 +71,7 @@ pub(crate) fn measure(
     let reference = match journal.reference() {
         Some(reference) => reference.clone(),
         None => {
-            let judged = reference::judge(context, &setting)?;
+            let judged = reference::judge(context, &setting, quantised)?;
             journal.set_reference(judged.clone())?;
             judged
         }
@@ -163,16 +165,46 @@ impl<'a> Pace<'a> {
     }
 }
 
-fn open<'a>(context: &Context<'a>, assignment: &Assignment<'_>) -> Result<Journal<'a>, Stop> {
-    let heat = assignment.heat;
-    if let Some(journal) = context.store.resume(&heat.key)? {
-        let mine = assignment
-            .fresh
-            .is_none_or(|fresh| fresh.counts_open(journal.header()));
-        if mine {
-            return Ok(journal);
+/// The journal of a heat that was begun, or of one that begins now, and the networks of its cells:
+/// those that its cells were judged on where that is done.
+fn open<'a>(
+    context: &mut Context<'a>,
+    assignment: &Assignment<'_>,
+) -> Result<(Journal<'a>, Graphs), Stop> {
+    if let Some(journal) = resume(context, assignment)? {
+        let header = journal.header();
+        let mut graphs = Graphs::of(context, assignment.manifests, &header.cells)?;
+        let restored = match journal.reference() {
+            Some(reference) => calibration::restore(context, header, reference, &mut graphs)?,
+            None => Ok(()),
+        };
+        match restored {
+            Ok(()) => return Ok((journal, graphs)),
+            Err(reason) => {
+                let text = format!("heat {} begins anew: {reason}", header.group);
+                context.tell(&Event::Note { text: &text });
+            }
         }
     }
+    let journal = begin(context, assignment)?;
+    let graphs = Graphs::of(context, assignment.manifests, &journal.header().cells)?;
+    Ok((journal, graphs))
+}
+
+fn resume<'a>(
+    context: &Context<'a>,
+    assignment: &Assignment<'_>,
+) -> Result<Option<Journal<'a>>, Stop> {
+    let journal = context.store.resume(&assignment.heat.key)?;
+    Ok(journal.filter(|journal| {
+        assignment
+            .fresh
+            .is_none_or(|fresh| fresh.counts_open(journal.header()))
+    }))
+}
+
+fn begin<'a>(context: &Context<'a>, assignment: &Assignment<'_>) -> Result<Journal<'a>, Stop> {
+    let heat = assignment.heat;
     let started = now();
     let header = HeatHeader {
         version: record::VERSION,

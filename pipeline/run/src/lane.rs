@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use models::quantise;
 use schema::{
     Outcome,
     plan::{self, PlannedCell},
@@ -118,14 +119,20 @@ impl<'a> Lane<'a> {
             phase: Phase::Load,
         });
         let network = setting.graphs.get(cell);
-        let load = |worker: &mut Worker| worker.load(cell, network?, setting.graphs);
-        let Some(loaded) = self.attempt(context, load)? else {
+        let load = |worker: &mut Worker| {
+            let network = network?;
+            let loaded = worker.load(cell, network, setting.graphs)?;
+            Ok((loaded, quantise::settings(cell, &network.graph)))
+        };
+        let Some((loaded, grids)) = self.attempt(context, load)? else {
             return Ok(());
         };
         self.step_ns = loaded.first_step_ns.max(1);
+        let mut settings = tidy(loaded.settings);
+        settings.extend(grids);
         self.launch.loaded = Some(protocol::Loaded {
             spin: shorten(&loaded.spin),
-            settings: tidy(loaded.settings),
+            settings,
             ..loaded
         });
         context.tell(&Event::Launch {

@@ -14,7 +14,7 @@ use models::{quantise, rewrite};
 use schema::{
     Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, ModelSource, Outcome, OutcomeKind,
     Precision, Strategy,
-    record::{Parity, Reference},
+    record::{HeatHeader, Parity, Quantised, Reference},
 };
 
 use crate::{
@@ -47,14 +47,20 @@ impl Judgement {
     }
 }
 
-/// Judges all cells of a heat. Identical cells (twins) are judged once.
-pub(crate) fn judge(context: &mut Context<'_>, setting: &Setting<'_>) -> Result<Reference, Stop> {
+/// Judges all cells of a heat, some on networks that were quantised for them. Identical cells (twins)
+/// are judged once.
+pub(crate) fn judge(
+    context: &mut Context<'_>,
+    setting: &Setting<'_>,
+    quantised: Vec<Quantised>,
+) -> Result<Reference, Stop> {
     let mut gallery = Gallery::default();
     let mut judged: BTreeMap<CellId, Judgement> = BTreeMap::new();
     let mut reference = Reference {
         parity: Vec::new(),
         obstacles: Vec::new(),
         logs: Vec::new(),
+        quantised,
     };
     for planned in &setting.header.cells {
         let judgement = match (&planned.obstacle, judged.get(&planned.id)) {
@@ -80,7 +86,7 @@ fn judge_cell(
     cell: &Cell,
 ) -> Result<Judgement, Stop> {
     if let Err(outcome) = setting.graphs.get(cell) {
-        return Ok(Judgement::obstacle(outcome, None));
+        return Ok(Judgement::obstacle(outcome, setting.graphs.log(cell)));
     }
     // The cell itself first: one that cannot run needs no reference.
     gallery.make(context, setting, cell)?;
@@ -156,7 +162,7 @@ impl Standards {
                 if graph.is_outline() {
                     return Self {
                         reference: unoptimised(Cell {
-                            threads: most_threads(setting, cell),
+                            threads: most_threads(setting.header, cell),
                             ..own_file.clone()
                         }),
                         eager: own_file,
@@ -283,14 +289,15 @@ fn exact(context: &Context<'_>, setting: &Setting<'_>, cell: &Cell) -> Cell {
     let plain = Cell {
         precision: Precision::Fp64,
         device: Device::Cpu,
-        threads: most_threads(setting, cell),
+        threads: most_threads(setting.header, cell),
         ..cell.clone()
     };
     eager(context, &plain)
 }
 
-fn most_threads(setting: &Setting<'_>, cell: &Cell) -> u32 {
-    let cells = setting.header.cells.iter();
+/// As many threads as any cell of the heat may use.
+pub(crate) fn most_threads(header: &HeatHeader, cell: &Cell) -> u32 {
+    let cells = header.cells.iter();
     let most = cells.map(|planned| planned.cell.threads).max();
     most.unwrap_or(cell.threads)
 }

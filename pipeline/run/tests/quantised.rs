@@ -1,5 +1,5 @@
-//! Networks on grids of integers: ranges are found once a heat, and failing that the cells that need
-//! them end, and no others.
+//! Networks on grids of integers: ranges are found once a heat, every block runs what was judged, and
+//! where no ranges can be found the cells that need them end, and no others.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -7,7 +7,7 @@ mod common;
 
 use common::*;
 use models::quantise::CALIBRATION;
-use schema::{Cell, Heat, OutcomeKind, Precision, plan::PlannedCell};
+use schema::{Cell, Heat, OutcomeKind, Plan, Precision, plan::PlannedCell, record::Reference};
 
 fn at(precision: Precision, variant: &str) -> PlannedCell {
     planned(Cell {
@@ -111,9 +111,129 @@ fn without_ranges_only_the_cells_that_need_them_end() {
     track.workers.reference_variant = Some("exit_at_start");
     let mut cells = by_precision();
     cells.remove(0);
-    let (heat, _) = run(&track, cells);
-    let outcome = &heat.footer.outcomes[0];
-    assert!(outcome.reason.contains("ended crashed"), "{outcome:?}");
+    // Another engine on the same network.
+    cells.push(at(Precision::Int8Static, "steady"));
+    let (heat, diary) = run(&track, cells);
+    assert_eq!(diary.count("Calibration"), 2, "{:?}", diary.lines);
+    // The machine lacks nothing here: an `allow: unavailable` must not cover a crash.
+    for slot in [0, 2] {
+        let outcome = &heat.footer.outcomes[slot];
+        assert_eq!(outcome.kind, OutcomeKind::ParityUnverified);
+        assert!(outcome.reason.contains("ended crashed"), "{outcome:?}");
+        let log = heat.reference.logs[slot].as_deref().unwrap();
+        assert!(log.contains("left at the start"), "{log:?}");
+    }
+    assert!(heat.reference.quantised.iter().all(|known| known.slot == 1));
+}
+
+#[test]
+fn a_calibration_that_fails_by_chance_is_tried_again() {
+    let track = Track::new();
+    track.workers.bad_starts.set(1);
+    let (heat, diary) = run(&track, by_precision());
+    assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 3]);
+    assert_eq!(diary.count("Calibration"), 2, "{:?}", diary.lines);
+    assert_eq!(diary.count("failed pytorch/eager: crashed"), 1);
+}
+
+/// The heat of [`by_precision`], left after its first block.
+fn left(track: &Track) -> Plan {
+    let plan = plan(measure(), vec![("g", by_precision())]);
+    let (_, diary) = track.run_until(&plan, false, "block 1");
+    assert_eq!(diary.count("Calibration"), 1, "{:?}", diary.lines);
+    plan
+}
+
+#[test]
+fn a_heat_goes_on_with_the_networks_that_were_judged() {
+    let mut track = Track::new();
+    let plan = left(&track);
+    // Nothing of the reference is launched any more.
+    track.workers.lacking = vec!["pytorch"];
+    let (record, diary) = track.run(&plan);
+    assert_eq!(diary.lines[0], "heat g, 1 kept", "{:?}", diary.lines);
+    assert_eq!(diary.count("Calibration"), 0, "{:?}", diary.lines);
+    let heat = track.heat(&record, 0);
+    assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 3]);
+    let [found, in_steps] = heat.reference.quantised.as_slice() else {
+        panic!("{:?}", heat.reference.quantised);
+    };
+    assert_eq!((found.slot, in_steps.slot), (1, 2));
+    assert!(!found.ranges.is_empty() && in_steps.ranges.is_empty());
+    // What every launch tells of its network is what was judged.
+    let launches = heat.blocks.iter().flat_map(|block| &block.launches);
+    let mut told = 0;
+    for launch in launches {
+        let settings = &launch.loaded.as_ref().unwrap().settings;
+        let known = heat.reference.quantised.iter();
+        let known = known.clone().find(|known| known.slot == launch.slot);
+        let known = known.map(|known| known.graph.short());
+        assert_eq!(settings.get("quantised graph"), known.as_ref());
+        assert_eq!(settings.contains_key("products on grids"), launch.slot > 0);
+        told += u32::from(known.is_some());
+    }
+    assert_eq!(told, 2 * 2);
+}
+
+/// Changes what the journal says was judged.
+fn rewrite(track: &Track, plan: &Plan, change: &dyn Fn(&mut Reference)) {
+    let lock = track.store.lock().unwrap();
+    let old = lock.resume(&plan.heats[0].key).unwrap().unwrap();
+    let (header, block) = (old.header().clone(), old.blocks()[0].clone());
+    let mut reference = old.reference().unwrap().clone();
+    change(&mut reference);
+    let mut changed = lock.begin(header).unwrap();
+    changed.set_reference(reference).unwrap();
+    changed.append(block).unwrap();
+}
+
+#[test]
+fn a_heat_whose_networks_cannot_be_made_again_is_kept() {
+    let track = Track::new();
+    let plan = left(&track);
+    rewrite(&track, &plan, &|reference| {
+        reference.quantised[0].ranges.pop_last();
+    });
+    let interrupt = worker::host::Interrupt::new().unwrap();
+    let error = track.run_with(&plan, false, Diary::default(), &interrupt);
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("cannot go on with heat `g`"), "{error}");
+    let known = track.store.known_heats().unwrap();
+    assert_eq!(known.heats[0].state, schema::plan::KnownState::Open(1));
+}
+
+#[test]
+fn a_heat_whose_networks_are_not_those_judged_begins_anew() {
+    let of_another_graph = |reference: &mut Reference| {
+        reference.quantised[0].graph = schema::Digest::of_bytes(b"another");
+    };
+    let of_other_ranges = |reference: &mut Reference| {
+        let ranges = &mut reference.quantised[0].ranges;
+        ranges.values_mut().for_each(|[_, high]| *high *= 2.0);
+    };
+    // As it was before networks were kept.
+    let without = |reference: &mut Reference| reference.quantised.clear();
+    let changes: [(&dyn Fn(&mut Reference), &str); 3] = [
+        (&of_another_graph, "in another way now"),
+        (&of_other_ranges, "in another way now"),
+        (&without, "does not say how"),
+    ];
+    for (change, says) in changes {
+        let track = Track::new();
+        let plan = left(&track);
+        rewrite(&track, &plan, change);
+        let (record, diary) = track.run(&plan);
+        assert!(
+            diary.lines[0].starts_with("note: heat g begins anew") && diary.lines[0].contains(says),
+            "{:?}",
+            diary.lines
+        );
+        assert_eq!(diary.lines[1], "heat g, 0 kept");
+        assert_eq!(diary.count("Calibration"), 1, "{:?}", diary.lines);
+        let heat = track.heat(&record, 0);
+        assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 3]);
+        assert_eq!(heat.blocks.len(), 2);
+    }
 }
 
 #[test]

@@ -116,8 +116,25 @@ pub struct Reference {
     /// Per slot: an outcome that keeps the cell from being measured.
     pub obstacles: Vec<Option<Outcome>>,
     /// Per slot: the end of what was written to standard error in the launch that decided: the
-    /// cell's own, or the reference's where that ran and failed. `None` where no worker was started.
+    /// cell's own, or that of the reference or of calibration where that ran and failed. `None` where
+    /// no worker was started.
     pub logs: Vec<Option<String>>,
+    /// The networks on grids that cells were judged on; those of every block are the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quantised: Vec<Quantised>,
+}
+
+/// A network that was put on grids.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Quantised {
+    /// The first slot that runs it.
+    pub slot: u32,
+    /// Digest of the graph with all grids of activations.
+    pub graph: Digest,
+    /// The range of each activation that has a grid found by calibration: its smallest and its largest
+    /// number.
+    pub ranges: BTreeMap<String, [f64; 2]>,
 }
 
 /// Agreement of a cell's outputs with the reference's.
@@ -136,9 +153,11 @@ pub struct Parity {
     /// file that no graph can say it is that of ONNX Runtime as its users run it, against ONNX Runtime
     /// with its optimisation off, and at least 32 unit roundoffs.
     pub eager_error: f64,
-    /// Largest error that passes.
+    /// Largest error that passes. Of a cell in integers that is nearer to the reference than its grids
+    /// allow: the smallest.
     pub bound: f64,
-    /// Largest error over bound, over all tensors that are judged; passes when at most 1.
+    /// Largest error over bound, over all tensors that are judged; passes when at most 1. Of a cell in
+    /// integers that is nearer to the reference than its grids allow: bound over error.
     pub worst_share: f64,
     /// Tensors and losses that are judged.
     pub judged: u64,

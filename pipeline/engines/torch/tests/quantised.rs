@@ -8,15 +8,15 @@ mod common;
 #[path = "../../onnxruntime/tests/support/library.rs"]
 mod library;
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, convert::Infallible, fs, path::PathBuf};
 
 use common::{Array, arrays, cell};
 use library::library;
 use models::{
     Numbers,
     quantise::{
-        self, CALIBRATION_INPUTS, Form, Range, Sink,
-        calibrate::{self, Extremes},
+        self, Form, Range, Sink,
+        calibrate::{self, Calibration, Method},
     },
     rewrite::{ATTENTION, PLAIN, Rewriting},
 };
@@ -26,7 +26,7 @@ use schema::{
     EngineVariant, Graph, Precision,
     protocol::{Load, ModelFiles},
 };
-use worker::{Engine, LoadReport};
+use worker::Engine;
 
 /// Runs a graph, with the numbers of the file where there is one.
 fn run(
@@ -35,7 +35,7 @@ fn run(
     graph: &Graph,
     precision: Precision,
     weights: Option<PathBuf>,
-) -> (Vec<Array>, LoadReport) {
+) -> Vec<Array> {
     let mut cell = cell(graph, precision, None);
     cell.engine = name.parse::<EngineVariant>().unwrap();
     let scratch = tempfile::tempdir().unwrap();
@@ -49,40 +49,34 @@ fn run(
         }),
         scratch: scratch.path().to_owned(),
     };
-    let (mut session, report) = engine.load(&load).unwrap();
+    let (mut session, _) = engine.load(&load).unwrap();
     session.step().unwrap();
-    (arrays(&session.parity(1).unwrap().tensors), report)
+    arrays(&session.parity(1).unwrap().tensors)
 }
 
 fn torch(graph: &Graph, precision: Precision, weights: Option<PathBuf>) -> Vec<Array> {
-    run(&mut Torch, "pytorch/eager", graph, precision, weights).0
+    run(&mut Torch, "pytorch/eager", graph, precision, weights)
 }
 
 /// Ranges as a run finds them: from copies of the network in PyTorch.
 fn ranges(graph: &Graph, form: Form) -> BTreeMap<String, Range> {
-    let wanted = quantise::wanted(graph, form).unwrap();
-    let mut found: BTreeMap<String, Extremes> = BTreeMap::new();
-    let mut see = |value: &str, numbers: &[f64]| {
-        let extremes = found.entry(value.to_owned()).or_default();
-        extremes.see(numbers).unwrap();
-    };
-    let mut made = Vec::new();
-    for value in wanted {
-        match calibrate::of_input(graph, &value, CALIBRATION_INPUTS) {
-            Some(numbers) => {
-                let numbers: Vec<f64> = numbers.into_iter().map(f64::from).collect();
-                see(&value, &numbers);
-            }
-            None => made.push(value),
+    let method = Method::MinMax;
+    let calibration = Calibration::of(graph, form, method, 1 << 20).unwrap();
+    let mut ranges = calibration.ranges;
+    for pass in &calibration.passes {
+        let arrays = torch(pass, Precision::Fp32, None);
+        let made: BTreeMap<&String, &Array> = pass.outputs.iter().zip(&arrays).collect();
+        for (value, copies) in calibrate::copies(pass) {
+            let Ok(range) = calibrate::range(method, |see| {
+                copies
+                    .iter()
+                    .for_each(|&copy| see(&made[&copy.to_owned()].data));
+                Ok::<(), Infallible>(())
+            });
+            ranges.insert(value.to_owned(), range.unwrap());
         }
     }
-    for pass in calibrate::passes(graph, &made, CALIBRATION_INPUTS, 1 << 20).unwrap() {
-        for (output, numbers) in pass.outputs.iter().zip(torch(&pass, Precision::Fp32, None)) {
-            see(calibrate::original(output).unwrap(), &numbers.data);
-        }
-    }
-    let range = |(value, extremes): (String, Extremes)| (value, extremes.range().unwrap());
-    found.into_iter().map(range).collect()
+    ranges
 }
 
 /// `‖a − b‖₂ / ‖b‖₂` over all outputs.
@@ -119,7 +113,7 @@ fn agree(name: &str, sizes: &[(&str, u64)]) {
         let weights = || Some(weights.clone());
         let simulated = torch(&quantised, precision, weights());
         let mut ort = OnnxRuntime::at(library());
-        let (made, report) = run(
+        let made = run(
             &mut ort,
             "onnxruntime/cpu",
             &quantised,
@@ -129,11 +123,10 @@ fn agree(name: &str, sizes: &[(&str, u64)]) {
         let (cost, apart) = (distance(&simulated, &exact), distance(&made, &simulated));
         assert!((0.001..0.2).contains(&cost), "{name} {form:?}: {cost}");
         assert!(apart < cost, "{name} {form:?}: {apart} {cost}");
-        let products = &report.settings["products in integers"];
-        let (quantised, all) = products.split_once(" of ").unwrap();
+        let products = quantise::census(&quantised);
         assert!(
-            form == Form::Dynamic || all.starts_with(quantised),
-            "{products}"
+            form == Form::Dynamic || products.quantised == products.products,
+            "{products:?}"
         );
     }
 }

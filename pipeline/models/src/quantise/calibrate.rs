@@ -1,18 +1,21 @@
 //! Ranges of activations, found by running the network as it is on inputs of its own.
 //!
-//! An engine is asked for outputs alone, and makes its inputs from their names. So [`passes`] makes
-//! graphs that hold the network several times, each time under other names and so with other
-//! numbers, and whose outputs are the activations; a pass has as many of them as a bound on bytes
-//! allows. Ranges of the inputs themselves need no engine.
+//! An engine is asked for outputs alone, and makes its inputs from their names. So a pass is a graph
+//! that holds the network several times, each time under other names and so with other numbers, and
+//! whose outputs are the activations; it has as many of them as a bound on bytes allows. Ranges of the
+//! inputs themselves need no engine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+};
 
 use schema::{
     Graph,
     graph::{ElementType, Input},
 };
 
-use super::{CALIBRATION, PERCENTILE, Range};
+use super::{CALIBRATION, CALIBRATION_INPUTS, Form, PERCENTILE, Range};
 use crate::{ModelError, fill, infer};
 
 /// The share of numbers that [`Method::Percentile`] leaves out, half of it at each end.
@@ -20,6 +23,63 @@ const LEFT_OUT: f64 = 1e-4;
 
 /// Steps of a histogram: fine beside the 256 of a grid, also where a tail is far out.
 const BINS: usize = 1 << 14;
+
+/// Numbers of an input that are shown at once.
+const PIECE: usize = 1 << 16;
+
+/// Least and most bytes that a pass puts out.
+const PASS_BYTES: [u64; 2] = [256 << 20, 2 << 30];
+
+/// Most bytes that a pass may put out where a worker has so much memory: it holds them there, beside
+/// the network, and again while it writes them.
+#[must_use]
+pub fn largest_pass(memory_bytes: u64) -> u64 {
+    let [least, most] = PASS_BYTES;
+    (memory_bytes / 8).clamp(least, most)
+}
+
+/// What is known of a network's ranges, and what is to be run for the others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Calibration {
+    /// Ranges of inputs, which need no engine.
+    pub ranges: BTreeMap<String, Range>,
+    /// Graphs whose outputs are what else is wanted, to be run on an engine.
+    pub passes: Vec<Graph>,
+}
+
+impl Calibration {
+    /// What the ranges that [`super::wanted`] names take, with at most `largest_bytes` of outputs a
+    /// pass unless one value alone takes more.
+    ///
+    /// # Errors
+    /// A graph that [`infer::shapes`] refuses; an input that holds what no grid does.
+    pub fn of(
+        graph: &Graph,
+        form: Form,
+        method: Method,
+        largest_bytes: u64,
+    ) -> Result<Self, ModelError> {
+        let mut ranges = BTreeMap::new();
+        let mut made = Vec::new();
+        for value in super::wanted(graph, form)? {
+            let Some(input) = input(graph, &value) else {
+                made.push(value);
+                continue;
+            };
+            let Ok(found) = range(method, |see| {
+                show_input(input, see);
+                Ok::<(), Infallible>(())
+            });
+            let found = found.map_err(|reason| ModelError::Graph {
+                graph: graph.name.clone(),
+                reason: format!("`{value}` {reason}"),
+            })?;
+            ranges.insert(value, found);
+        }
+        let passes = passes(graph, &made, CALIBRATION_INPUTS, largest_bytes)?;
+        Ok(Self { ranges, passes })
+    }
+}
 
 /// How a range is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,23 +106,61 @@ fn copied(copy: u32, value: &str) -> String {
     format!("calibration.{copy}.{value}")
 }
 
-/// The value of the network that an output of a pass is a copy of.
+/// The outputs of a pass, by the value of the network that they are copies of.
 #[must_use]
-pub fn original(output: &str) -> Option<&str> {
+pub fn copies(pass: &Graph) -> BTreeMap<&str, Vec<&str>> {
+    let mut copies: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for output in &pass.outputs {
+        if let Some(value) = original(output) {
+            copies.entry(value).or_default().push(output);
+        }
+    }
+    copies
+}
+
+fn original(output: &str) -> Option<&str> {
     let (_, value) = output.strip_prefix("calibration.")?.split_once('.')?;
     Some(value)
 }
 
-/// The numbers that the inputs called `name` have in the copies; `None` where it is no input of
-/// floats.
-#[must_use]
-pub fn of_input(graph: &Graph, name: &str, copies: u32) -> Option<Vec<f32>> {
+/// The input of floats with this name, if it is one.
+fn input<'a>(graph: &'a Graph, name: &str) -> Option<&'a Input> {
     let is_asked = |input: &&Input| input.name == name && input.element == ElementType::Float;
-    let input = graph.inputs.iter().find(is_asked)?;
-    let count = usize::try_from(fill::elements(&input.shape)).ok()?;
-    let numbers =
-        (0..copies).flat_map(|copy| fill::floats(&copied(copy, name), &input.fill, count));
-    Some(numbers.collect())
+    graph.inputs.iter().find(is_asked)
+}
+
+/// Shows the numbers that an input has in the copies; those of one copy are in memory at a time.
+fn show_input(input: &Input, see: &mut See<'_>) {
+    let count = usize::try_from(fill::elements(&input.shape)).unwrap_or(usize::MAX);
+    for copy in 0..CALIBRATION_INPUTS {
+        let numbers = fill::floats(&copied(copy, &input.name), &input.fill, count);
+        for piece in numbers.chunks(PIECE) {
+            let piece: Vec<f64> = piece.iter().copied().map(f64::from).collect();
+            see(&piece);
+        }
+    }
+}
+
+/// Takes numbers, piece by piece.
+pub type See<'a> = dyn FnMut(&[f64]) + 'a;
+
+/// The range of the numbers that `show` shows, twice if need be; within, why they have none.
+///
+/// # Errors
+/// Those of `show`.
+pub fn range<E>(
+    method: Method,
+    mut show: impl FnMut(&mut See<'_>) -> Result<(), E>,
+) -> Result<Result<Range, String>, E> {
+    let mut extremes = Extremes::default();
+    show(&mut |numbers| extremes.see(numbers))?;
+    let range = match extremes.range() {
+        Ok(range) if method == Method::Percentile => range,
+        found => return Ok(found),
+    };
+    let mut histogram = Histogram::over(range);
+    show(&mut |numbers| histogram.see(numbers))?;
+    Ok(Ok(histogram.middle()))
 }
 
 /// Graphs whose outputs are the copies of `values`, those of one value all in the same graph. What
@@ -70,7 +168,7 @@ pub fn of_input(graph: &Graph, name: &str, copies: u32) -> Option<Vec<f32>> {
 ///
 /// # Errors
 /// A graph that [`infer::shapes`] refuses.
-pub fn passes(
+fn passes(
     graph: &Graph,
     values: &[String],
     copies: u32,
@@ -155,9 +253,11 @@ fn needed<'a>(graph: &'a Graph, values: &[&'a String]) -> BTreeSet<&'a String> {
 
 /// The smallest and the largest of the numbers shown.
 #[derive(Debug, Clone, Copy)]
-pub struct Extremes {
+struct Extremes {
     low: f64,
     high: f64,
+    /// The first number that is not finite.
+    odd: Option<f64>,
 }
 
 impl Default for Extremes {
@@ -165,45 +265,44 @@ impl Default for Extremes {
         Self {
             low: f64::INFINITY,
             high: f64::NEG_INFINITY,
+            odd: None,
         }
     }
 }
 
 impl Extremes {
     /// Looks at more numbers.
-    ///
-    /// # Errors
-    /// One that is not finite.
-    pub fn see(&mut self, numbers: &[f64]) -> Result<(), String> {
+    fn see(&mut self, numbers: &[f64]) {
         for &number in numbers {
             if !number.is_finite() {
-                return Err(format!("holds {number}"));
+                self.odd.get_or_insert(number);
             }
             self.low = self.low.min(number);
             self.high = self.high.max(number);
         }
-        Ok(())
     }
 
-    /// From the smallest to the largest; `None` where no number was shown.
-    #[must_use]
-    pub fn range(self) -> Option<Range> {
-        let Self { low, high } = self;
-        (low <= high).then_some(Range { low, high })
+    /// From the smallest to the largest, or why there is no range.
+    fn range(self) -> Result<Range, String> {
+        let Self { low, high, odd } = self;
+        match odd {
+            Some(odd) => Err(format!("holds {odd}, which no grid holds")),
+            None if low <= high => Ok(Range { low, high }),
+            None => Err("holds no number".to_owned()),
+        }
     }
 }
 
 /// How numbers are spread over a range.
 #[derive(Debug, Clone)]
-pub struct Histogram {
+struct Histogram {
     range: Range,
     counts: Vec<u64>,
 }
 
 impl Histogram {
     /// An empty one over a range.
-    #[must_use]
-    pub fn over(range: Range) -> Self {
+    fn over(range: Range) -> Self {
         Self {
             range,
             counts: vec![0; BINS],
@@ -211,7 +310,7 @@ impl Histogram {
     }
 
     /// Counts more numbers. Those outside the range are counted at its ends.
-    pub fn see(&mut self, numbers: &[f64]) {
+    fn see(&mut self, numbers: &[f64]) {
         let width = (self.range.high - self.range.low) / BINS as f64;
         for number in numbers {
             // A conversion that saturates; an empty range has all in the first bin.
@@ -224,8 +323,7 @@ impl Histogram {
 
     /// The range without the outermost numbers, to the step of the histogram. Zero stays where it
     /// is at an end: what a `Relu` makes is not cut off there.
-    #[must_use]
-    pub fn middle(&self) -> Range {
+    fn middle(&self) -> Range {
         let count: u64 = self.counts.iter().sum();
         let cut = (count as f64 * (LEFT_OUT / 2.0)) as u64;
         let width = (self.range.high - self.range.low) / BINS as f64;
@@ -256,7 +354,7 @@ mod tests {
 
     fn seen(numbers: &[f64]) -> Range {
         let mut extremes = Extremes::default();
-        extremes.see(numbers).unwrap();
+        extremes.see(numbers);
         extremes.range().unwrap()
     }
 
@@ -264,11 +362,35 @@ mod tests {
     fn extremes_are_those_of_all_numbers_and_nothing_else() {
         let range = seen(&[0.5, -2.0, 1.5]);
         assert_eq!((range.low, range.high), (-2.0, 1.5));
-        assert_eq!(Extremes::default().range(), None);
+        assert!(Extremes::default().range().is_err());
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            let error = Extremes::default().see(&[1.0, bad]).unwrap_err();
-            assert!(error.contains("holds"), "{error}");
+            let mut extremes = Extremes::default();
+            extremes.see(&[1.0, bad, 2.0]);
+            let error = extremes.range().unwrap_err();
+            assert!(error.contains(&format!("holds {bad}")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_range_is_over_all_that_is_shown() {
+        let shown = |method, pieces: &[&[f64]]| {
+            let Ok(range) = range(method, |see| {
+                pieces.iter().for_each(|piece| see(piece));
+                Ok::<(), Infallible>(())
+            });
+            range
+        };
+        let range = shown(Method::MinMax, &[&[1.0, 2.0], &[-3.0]]).unwrap();
+        assert_eq!((range.low, range.high), (-3.0, 2.0));
+        let many: Vec<f64> = (0..100_000).map(|i| f64::from(i % 100)).collect();
+        let range = shown(Method::Percentile, &[&many, &[1e6]]).unwrap();
+        assert!(range.high < 200.0 && range.low == 0.0, "{range:?}");
+        for method in [Method::MinMax, Method::Percentile] {
+            assert!(shown(method, &[]).is_err());
+            assert!(shown(method, &[&[0.0, f64::NAN]]).is_err());
+        }
+        let unread = super::range(Method::Percentile, |_| Err("gone"));
+        assert_eq!(unread, Err("gone"));
     }
 
     #[test]
@@ -321,12 +443,37 @@ mod tests {
         assert!(pass.outputs.iter().all(|output| {
             original(output).is_some_and(|value| values.contains(&value.to_owned()))
         }));
-        let numbers = of_input(&graph, "input", 2).unwrap();
-        assert_eq!(numbers.len(), 2 * 2 * 16);
-        assert_ne!(numbers[..32], numbers[32..]);
-        let parity = fill::floats("input", &graph.inputs[0].fill, 32);
-        assert!(numbers.chunks(32).all(|copy| copy != parity));
-        assert_eq!(of_input(&graph, "hidden", 2), None);
+        assert_eq!(copies(pass)["relu"].len(), 3);
+    }
+
+    #[test]
+    fn inputs_are_those_of_the_copies_and_not_that_of_parity() {
+        let graph = crate::sample::perceptron(2).unwrap();
+        let mut shown = Vec::new();
+        show_input(input(&graph, "input").unwrap(), &mut |piece| {
+            shown.push(piece.to_vec());
+        });
+        assert_eq!(shown.len(), CALIBRATION_INPUTS as usize);
+        let parity = fill::floats("input", &graph.inputs[0].fill, 2 * 16);
+        let parity: Vec<f64> = parity.into_iter().map(f64::from).collect();
+        assert!(shown.iter().all(|copy| copy.len() == 32 && *copy != parity));
+        assert_ne!(shown[0], shown[1]);
+        assert_eq!(input(&graph, "hidden"), None);
+        let all = Calibration::of(&graph, Form::Asymmetric, Method::MinMax, u64::MAX).unwrap();
+        let mut extremes = Extremes::default();
+        shown.iter().for_each(|copy| extremes.see(copy));
+        assert_eq!(all.ranges["input"], extremes.range().unwrap());
+        assert_eq!(all.passes.len(), 1);
+        let none = Calibration::of(&graph, Form::Dynamic, Method::MinMax, u64::MAX).unwrap();
+        assert!(none.ranges.is_empty() && none.passes.is_empty());
+    }
+
+    #[test]
+    fn a_pass_is_as_large_as_memory_allows() {
+        let gib = |count: u64| count << 30;
+        assert_eq!(largest_pass(0), 256 << 20);
+        assert_eq!(largest_pass(gib(8)), gib(1));
+        assert_eq!(largest_pass(u64::MAX), gib(2));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! How much of a network is quantised: what an engine is not asked to compute in integers is said.
+//! How much of a network is quantised. It is what the graph says: which kernels an engine takes for it
+//! is the engine's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,8 +50,8 @@ pub fn census(graph: &Graph) -> Census {
     }
 }
 
-/// What a page tells of a quantised network: which share of its products is computed in integers,
-/// how ranges were found, and the digest of the graph with all grids of activations. Empty for cells
+/// What a page tells of a quantised network: how many of its products have operands on grids, how
+/// ranges were found, and the digest of the graph with all grids of activations. Empty for cells
 /// of other precisions.
 #[must_use]
 pub fn settings(cell: &Cell, graph: &Graph) -> BTreeMap<String, String> {
@@ -64,8 +65,8 @@ pub fn settings(cell: &Cell, graph: &Graph) -> BTreeMap<String, String> {
     } = census(graph);
     let mut tell = |name: &str, value: String| settings.insert(name.to_owned(), value);
     tell(
-        "products in integers",
-        format!("{quantised} of {products}; the others in fp32"),
+        "products on grids",
+        format!("{quantised} of {products}; the others in floats"),
     );
     let digest = Digest::of_value(graph).short();
     tell("quantised graph", digest);

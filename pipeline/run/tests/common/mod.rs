@@ -7,7 +7,7 @@
 )]
 
 use std::{
-    cell::RefCell,
+    cell::{Cell as Counter, RefCell},
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
@@ -65,6 +65,8 @@ pub struct Synthetic {
     pub lacking: Vec<&'static str>,
     /// How the reference's worker behaves before it is told its cell.
     pub reference_variant: Option<&'static str>,
+    /// How often the reference's worker leaves at its start before it behaves as it should.
+    pub bad_starts: Counter<u32>,
     /// How ONNX Runtime's does.
     pub witness_variant: Option<&'static str>,
     /// What the workers of `synthetic` must have been built from.
@@ -80,6 +82,7 @@ impl Synthetic {
             mark: mark.to_owned(),
             lacking: vec![],
             reference_variant: None,
+            bad_starts: Counter::new(0),
             witness_variant: None,
             built_from: None,
             asked: RefCell::default(),
@@ -95,6 +98,10 @@ impl Workers for Synthetic {
         }
         let mut args = vec!["--engine".to_owned(), engine.engine.clone()];
         let told = match engine.engine.as_str() {
+            "pytorch" if self.bad_starts.get() > 0 => {
+                self.bad_starts.set(self.bad_starts.get() - 1);
+                Some("exit_at_start")
+            }
             "pytorch" => self.reference_variant,
             "onnxruntime" => self.witness_variant,
             _ => None,

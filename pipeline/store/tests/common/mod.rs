@@ -141,6 +141,7 @@ pub fn reference() -> Reference {
         parity: vec![None, None],
         obstacles: vec![None, None],
         logs: vec![None, None],
+        quantised: Vec::new(),
     }
 }
 
