@@ -26,13 +26,13 @@ fn exported(opset: u32) -> (tempfile::TempDir, Vec<String>) {
 fn what_is_read_computes_what_the_file_computes() {
     for opset in [13, 17, 18, 21] {
         let (folder, names) = exported(opset);
-        assert_eq!(names.len(), 6);
+        assert_eq!(names.len(), 8);
         for name in names {
             for batch in [2, 3] {
                 let sizes: &[(&str, u64)] = match name.as_str() {
                     "images" if batch == 2 => &[],
                     "images" => continue,
-                    "vision" | "sound" => &[("batch", batch)],
+                    "vision" | "sound" | "arithmetic" => &[("batch", batch)],
                     _ => &[("batch", batch), ("seq", 6)],
                 };
                 let what = format!("{name} at opset {opset}, batch {batch}");
@@ -49,6 +49,11 @@ fn what_is_read_computes_what_the_file_computes() {
                         let found =
                             [Op::Silu, Op::HardSwish].map(|kind| count(&graph, |op| *op == kind));
                         assert_eq!(found, [1, 2], "{what}");
+                    }
+                    // By the input itself, below the rows of the smallest table.
+                    "views" => {
+                        assert_eq!(count(&graph, |op| *op == Op::Gather), 3, "{what}");
+                        assert_eq!(graph.inputs[0].fill, Fill::Integers { bound: 40 }, "{what}");
                     }
                     // Frequencies, angles and the mask are constants.
                     "llama" => {

@@ -12,6 +12,7 @@ use photofinish_models::onnx::{self, Document, Extensions, File, ReadError, own_
 use proptest::{prelude::*, test_runner::TestRunner};
 use schema::{Outcome, OutcomeKind, Precision, graph::Fill, protocol::Load};
 use support::{
+    by_hand::{ByHand, FLOAT, INT64, tensor, value},
     hostile::{self, field, number_field},
     judge::options,
     networks::small,
@@ -150,7 +151,7 @@ fn what_contradicts_itself_is_refused_behind_an_operator_that_is_not_known() {
 #[test]
 fn constants_beyond_all_measure_are_no_operator_that_is_not_known() {
     let node = |op: &str, reads: &[usize]| hostile::Node {
-        op: hostile::OPERATORS.iter().position(|it| *it == op).unwrap(),
+        op: hostile::operator(op),
         reads: reads.to_vec(),
         ints: vec![],
     };
@@ -197,12 +198,12 @@ fn no_file_is_named_that_was_not_looked_at() {
     assert!(error.contains("lie beside the model"), "{error}");
     assert!(run(&held(&branch(&held(&attribute)))).is_err());
     assert!(run(&held(&branch(&held(&[])))).is_ok());
-    // Without end, and cut off.
     // Two graphs in one attribute, of which some readers see the last and some both.
     let mut twice = branch(&outside);
     field(6, &held(&[]), &mut twice);
     let error = run(&held(&twice)).unwrap_err().to_string();
     assert!(error.contains("two graphs"), "{error}");
+    // Without end, and cut off.
     let mut deep = held(&[]);
     for _ in 0..20 {
         deep = held(&branch(&deep));
@@ -245,6 +246,30 @@ fn an_outline_is_run_from_its_file_or_not_at_all() {
     let unrolled = ("recurrent".to_owned(), "unrolled".to_owned());
     load.cell.factors = BTreeMap::from([unrolled]);
     refused(of(&load, Precision::Fp32));
+}
+
+#[test]
+fn axes_do_not_double_without_end() {
+    let gather = |reads| hostile::Node {
+        op: hostile::operator("Gather"),
+        reads: vec![reads, reads],
+        ints: vec![],
+    };
+    // `v7` is a matrix of 0 and 1: taken by itself it has three axes, that by itself has five.
+    let nodes: Vec<_> = (7..47).map(gather).collect();
+    let error = outline(&hostile::model(&nodes, 1, &[4])).unwrap_err();
+    assert!(matches!(error, ReadError::Excessive { .. }), "{error:?}");
+    assert!(error.to_string().contains("makes 9 axes"), "{error}");
+    let flat = tensor("t", INT64, &[1; 1 << 16], &1_i64.to_le_bytes());
+    for file in [
+        ByHand::default().tensor(&flat),
+        ByHand::default().node_with("Constant", &[], "t", &[value(&flat)]),
+    ] {
+        let file = file.fed("x", FLOAT, &[2]).node("Shape", &["t"], "y");
+        let read = |bytes: &[u8]| File::from_bytes("own", bytes)?.read(&BTreeMap::new());
+        let error = read(&file.made("y")).unwrap_err().to_string();
+        assert!(error.contains("has 65536 axes"), "{error}");
+    }
 }
 
 /// Small files ask for much: whatever they say, reading them stays within a few gigabytes. Beyond them an

@@ -373,13 +373,17 @@ fn read(bytes: &[u8]) -> Result<Graph, ReadError> {
         .resolve_dims(&sizes)
         .or_else(|_| file.resolve_dims(&BTreeMap::new()))?;
     let read = file.read(&sizes).map(|reading| reading.graph);
-    if let Err(ReadError::Unsupported { .. }) = &read {
+    if let Err(unsupported @ ReadError::Unsupported { .. }) = &read {
         match file.outline(&sizes) {
             Ok(outline) => {
                 assert!(outline.graph.is_outline() && outline.nodes > 0);
                 assert!(!outline.graph.inputs.is_empty() && !outline.graph.outputs.is_empty());
             }
-            Err(error) => assert!(matches!(error, ReadError::Malformed(_)), "{error}"),
+            // What it is fed cannot be said either.
+            Err(error) => assert!(
+                matches!(error, ReadError::Malformed(_)) || error == *unsupported,
+                "{error}"
+            ),
         }
     }
     read
@@ -471,19 +475,13 @@ fn tiny_model() -> Vec<u8> {
 
 #[test]
 fn rows_of_nothing_end() {
-    let op = |name| {
-        hostile::OPERATORS
-            .iter()
-            .position(|op| *op == name)
-            .unwrap()
-    };
     let of_shape = hostile::Node {
-        op: op("ConstantOfShape"),
+        op: hostile::operator("ConstantOfShape"),
         reads: vec![3],
         ints: vec![],
     };
     let repeat = |name| hostile::Node {
-        op: op(name),
+        op: hostile::operator(name),
         reads: vec![8, if name == "Concat" { 8 } else { 6 }],
         ints: vec![(0, vec![1])],
     };
@@ -498,16 +496,16 @@ fn rows_of_nothing_end() {
 fn the_form_is_right() {
     assert!(read(&tiny_model()).is_ok() && read(&tiny_text()).is_ok());
     // Otherwise the property above would say nothing.
-    let relu = hostile::Node {
-        op: 20,
+    let softmax = hostile::Node {
+        op: hostile::operator("Softmax"),
         reads: vec![0],
         ints: vec![(0, vec![1])],
     };
     let flat = hostile::Node {
-        op: 21,
+        op: hostile::operator("Flatten"),
         reads: vec![8],
         ints: vec![],
     };
-    let graph = read(&hostile::model(&[relu, flat], 1, &[1, 3, 8, 8])).unwrap();
+    let graph = read(&hostile::model(&[softmax, flat], 1, &[1, 3, 8, 8])).unwrap();
     assert_eq!(graph.nodes.len(), 2);
 }

@@ -189,7 +189,7 @@ impl File {
                 )));
             }
         }
-        let precision = precision(&inputs, &initializers)?;
+        let precision = precision(&inputs, &initializers, &graph)?;
         Ok(Self {
             path: PathBuf::from(name),
             name: name.to_owned(),
@@ -238,6 +238,15 @@ impl File {
     #[must_use]
     pub fn precision(&self) -> Precision {
         self.precision
+    }
+
+    /// ONNX's number of the element type of its floats.
+    const fn float_code(&self) -> i32 {
+        match self.precision {
+            Precision::Fp16 => Element::FLOAT16,
+            Precision::Bf16 => Element::BFLOAT16,
+            _ => Element::FLOAT,
+        }
     }
 
     /// Bytes of it, those of the weights beside it included.
@@ -291,7 +300,7 @@ impl File {
     ///
     /// # Errors
     /// Sizes that it cannot have; nodes that read what nothing before them makes, or make what is
-    /// there; no output; constants beyond all measure.
+    /// there; no output; constants beyond all measure; inputs of a type that is not fed.
     pub fn outline(&self, dims: &BTreeMap<String, u64>) -> Result<Outline, ReadError> {
         let dims = self.inputs.resolve(dims)?;
         Import::new(self, &dims)?.outline()
@@ -401,32 +410,16 @@ fn check_opset(model: &ModelProto) -> Result<(), ReadError> {
     }
 }
 
-/// What its floats are: those of the inputs and of every tensor with axes.
+/// What its floats are: those that are fed first, or those of most numbers where none are fed. What is
+/// of another precision is refused where a node reads it.
 fn precision(
     inputs: &Inputs,
     initializers: &BTreeMap<String, Constant>,
+    graph: &GraphProto,
 ) -> Result<Precision, ReadError> {
-    let mut found: Option<(i32, &str)> = None;
-    let fed = inputs
-        .fed
-        .iter()
-        .filter(|input| input.kind == Kind::Float)
-        .map(|input| (input.code, input.name.as_str()));
-    let held = initializers
-        .iter()
-        .filter(|(_, constant)| !constant.shape.is_empty())
-        .filter_map(|(name, constant)| Some((constant.float_code()?, name.as_str())));
-    for (code, name) in fed.chain(held) {
-        match found {
-            Some((first, other)) if first != code => {
-                return Err(ReadError::Malformed(format!(
-                    "`{other}` and `{name}` hold floats of two precisions; export it in one"
-                )));
-            }
-            _ => found = Some((code, name)),
-        }
-    }
-    match found.map_or(Element::FLOAT, |(code, _)| code) {
+    let mut fed = inputs.fed.iter();
+    let fed = fed.find(|input| input.kind == Kind::Float);
+    match fed.map_or_else(|| most(initializers, graph), |input| input.code) {
         Element::FLOAT => Ok(Precision::Fp32),
         Element::FLOAT16 => Ok(Precision::Fp16),
         Element::BFLOAT16 => Ok(Precision::Bf16),
@@ -434,4 +427,29 @@ fn precision(
             "its floats have 64 bits; export it in fp32".to_owned(),
         )),
     }
+}
+
+/// The element type of most floats that the file holds in tensors with axes, be they initializers or
+/// constants among the nodes.
+fn most(initializers: &BTreeMap<String, Constant>, graph: &GraphProto) -> i32 {
+    let held = initializers.values();
+    let held = held.filter_map(|tensor| {
+        let code = tensor.float_code().filter(|_| !tensor.shape.is_empty())?;
+        Some((code, tensor.elements()))
+    });
+    let attributes = graph.node.iter().flat_map(|node| &node.attribute);
+    let tensors = attributes.filter_map(|attribute| attribute.t.as_deref());
+    let in_nodes = tensors.filter(|tensor| !tensor.dims.is_empty());
+    let in_nodes = in_nodes.filter_map(|tensor| {
+        let element = Element::of(tensor.data_type).ok()?;
+        let sizes = tensor.dims.iter().map(|size| size.unsigned_abs());
+        (element.kind == Kind::Float).then_some((element.code, sizes.fold(1, u64::saturating_mul)))
+    });
+    let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
+    for (code, elements) in held.chain(in_nodes) {
+        let count = counts.entry(code).or_default();
+        *count = count.saturating_add(elements);
+    }
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    most.map_or(Element::FLOAT, |(code, _)| code)
 }

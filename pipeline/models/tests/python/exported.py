@@ -262,6 +262,43 @@ def llama():
     m.save("llama", [("input_ids", TensorProto.INT64, ["batch", "sequence_length"])], x, ["batch", width])
 
 
-for make in (vision, decoder, encoder, sound, images, llama):
+def views():
+    """Token ids that are rows of tables in other shapes, and one of them that is a narrow integer there."""
+    m, width = Model(), 16
+    seq = m.dim("input_ids", 1)
+    rows = m.op("Reshape", "input_ids", m.op("Concat", m.constant([-1]), seq, axis=0))
+    x = m.op("Gather", m.weight(40, width), rows)
+    second = m.axes("Unsqueeze", "input_ids", [1])
+    x = m.op("Add", x, m.axes("Squeeze", m.op("Gather", m.weight(50, width), second), [1]))
+    flat = m.op("Cast", m.op("Reshape", "input_ids", m.constant([-1])), to=TensorProto.INT32)
+    third = m.op("Reshape", m.op("Gather", m.weight(60, width), flat), m.op("Shape", x))
+    x = m.linear(m.op("Tanh", m.op("Add", x, third)), width, width)
+    m.save("views", [("input_ids", TensorProto.INT64, ["batch", "sequence"])], x, ["batch", "sequence", width])
+
+
+def arithmetic():
+    """Integers by ONNX's rules, which are neither C's nor Python's throughout, and what is masked twice."""
+    m = Model()
+    x = m.op("Where", m.held(np.array([True, True, False, True])), "x", m.constant(-np.inf, np.float32))
+    x = m.op("Where", m.held(np.array([True, False, True, True])), x, m.constant(-np.inf, np.float32))
+    x = m.op("Softmax", x, axis=-1)
+    numbers = m.constant([-7, 7, -300, 129])
+    parts = [
+        m.op("Mod", numbers, m.constant([-3, -3, 7, 5])),
+        m.op("Mod", numbers, m.constant([-3, -3, 7, 5]), fmod=1),
+        m.op("Div", numbers, m.constant([2, -2, 7, 5])),
+        m.op("ReduceSum", numbers, noop_with_empty_axes=1),
+        m.op("ReduceSum", numbers),
+        m.op("Slice", numbers, m.constant([-100]), m.constant([-200]), m.constant([0]), m.constant([-1])),
+        m.op("Slice", numbers, m.constant([9]), m.constant([-200]), m.constant([0]), m.constant([-1])),
+    ]
+    for kind in (TensorProto.UINT8, TensorProto.INT8, TensorProto.UINT16, TensorProto.INT16, TensorProto.INT32, TensorProto.BOOL):
+        parts.append(m.op("Cast", m.op("Cast", numbers, to=kind), to=TensorProto.INT64))
+    for part in parts:
+        x = m.op("Add", x, m.op("Sin", m.op("Cast", part, to=TensorProto.FLOAT)))
+    m.save("arithmetic", [("x", TensorProto.FLOAT, ["batch", 4])], x, ["batch", 4])
+
+
+for make in (vision, decoder, encoder, sound, images, llama, views, arithmetic):
     make()
 json.dump(names, sys.stdout)

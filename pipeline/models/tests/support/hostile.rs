@@ -39,6 +39,12 @@ pub(crate) const OPERATORS: [&str; 34] = [
     "Sin",
 ];
 
+/// Where an operator stands among them.
+pub(crate) fn operator(name: &str) -> usize {
+    let mut operators = OPERATORS.iter();
+    operators.position(|op| *op == name).expect("one of them")
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) op: usize,
@@ -99,7 +105,7 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Values: the input `v0`, constants `v1` to `v7`, what the nodes make from `v8` on.
+/// Values: the input `v0`, constants `v1` to `v7`, of which the last is a matrix, what the nodes make from `v8` on.
 pub(crate) fn model(nodes: &[Node], size: i64, input: &[i64]) -> Vec<u8> {
     let mut graph = Vec::new();
     for (at, node) in nodes.iter().enumerate() {
@@ -120,18 +126,20 @@ pub(crate) fn model(nodes: &[Node], size: i64, input: &[i64]) -> Vec<u8> {
         }
         field(1, &body, &mut graph);
     }
-    let lists: [&[i64]; 7] = [
-        &[size],
-        &[1, size],
-        &[size, size],
-        &[0, -1],
-        &[2],
-        &[i64::MAX, 1],
-        &[1, 2, 3, 4],
+    let lists: [(&[u64], &[i64]); 7] = [
+        (&[1], &[size]),
+        (&[2], &[1, size]),
+        (&[2], &[size, size]),
+        (&[2], &[0, -1]),
+        (&[4], &[1, 2, 3, 4]),
+        (&[2], &[i64::MAX, 1]),
+        (&[2, 2], &[0, 1, 1, 0]),
     ];
-    for (at, list) in lists.iter().enumerate() {
+    for (at, (dims, list)) in lists.iter().enumerate() {
         let mut tensor = Vec::new();
-        number_field(1, list.len() as u64, &mut tensor);
+        for &size in *dims {
+            number_field(1, size, &mut tensor);
+        }
         number_field(2, 7, &mut tensor);
         field(8, format!("v{}", at + 1).as_bytes(), &mut tensor);
         let raw: Vec<u8> = list.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -152,6 +160,11 @@ pub(crate) fn model(nodes: &[Node], size: i64, input: &[i64]) -> Vec<u8> {
 
 /// An input of floats.
 pub(crate) fn described(name: &str, sizes: &[i64]) -> Vec<u8> {
+    described_as(name, 1, sizes)
+}
+
+/// An input of an element type.
+pub(crate) fn described_as(name: &str, element: u64, sizes: &[i64]) -> Vec<u8> {
     let mut shape = Vec::new();
     for &size in sizes {
         let mut dim = Vec::new();
@@ -159,7 +172,7 @@ pub(crate) fn described(name: &str, sizes: &[i64]) -> Vec<u8> {
         field(1, &dim, &mut shape);
     }
     let mut tensor = Vec::new();
-    number_field(1, 1, &mut tensor);
+    number_field(1, element, &mut tensor);
     field(2, &shape, &mut tensor);
     let mut kind = Vec::new();
     field(1, &tensor, &mut kind);

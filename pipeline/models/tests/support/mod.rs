@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test is a program and uses a part of it")]
 
+pub(crate) mod by_hand;
 pub(crate) mod hostile;
 pub(crate) mod judge;
 pub(crate) mod networks;

@@ -193,7 +193,10 @@ impl Fold<'_> {
     pub(super) fn zip(&mut self, op: &str, pair: Binary) -> Result<Constant, String> {
         let (a, b) = (self.at(0)?, self.at(1)?);
         let shape = infer::broadcast(&a.shape, &b.shape)?;
-        let (a, b) = (self.expanded(a, &shape)?, self.expanded(b, &shape)?);
+        let (a, b) = (
+            self.budget.expanded(a, &shape)?,
+            self.budget.expanded(b, &shape)?,
+        );
         let kind = if pair.compares { Kind::Bool } else { a.kind };
         let data = match (self.budget.data(&a)?, self.budget.data(&b)?) {
             (Data::Floats(a), Data::Floats(b)) => {
@@ -221,7 +224,7 @@ impl Fold<'_> {
         let shape = infer::broadcast(&infer::broadcast(&which.shape, &a.shape)?, &b.shape)?;
         let kind = a.kind;
         let mut wide = |x: &Constant| {
-            let x = self.expanded(x, &shape)?;
+            let x = self.budget.expanded(x, &shape)?;
             self.budget.data(&x)
         };
         let data = match (wide(which)?, wide(a)?, wide(b)?) {
@@ -271,12 +274,12 @@ impl Fold<'_> {
     pub(super) fn reduce(&mut self, op: &str) -> Result<Constant, String> {
         let x = self.at(0)?;
         let axes = self.axes(1)?.unwrap_or_default();
-        let keeps = self.attributes.int("keepdims", 1) != 0;
-        if !(axes.is_empty() || axes.len() == x.shape.len()) {
-            return Err("reduces some axes of a constant".to_owned());
         if axes.is_empty() && self.attributes.int("noop_with_empty_axes", 0) != 0 {
             return Ok(x.clone());
         }
+        let keeps = self.attributes.int("keepdims", 1) != 0;
+        if !(axes.is_empty() || axes.len() == x.shape.len()) {
+            return Err("reduces some axes of a constant".to_owned());
         }
         let Data::Integers(numbers) = self.budget.data(x)? else {
             return Err("reduces floats".to_owned());

@@ -9,22 +9,18 @@ use super::{
 };
 use crate::infer;
 
-/// Largest magnitude of a mask that leaves nothing of what it is added to.
+/// Largest number of a mask that leaves nothing of what it is added to.
 const MASKED: f32 = -1e30;
 
 impl Import<'_> {
     pub(super) fn cast(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
         let to = here.attributes.int("to", 0);
         let same = match self.type_of(x)?.element {
-            ElementType::Int64 => to == i64::from(Element::INT64),
-            ElementType::Float => {
-                let own = match self.file.precision {
-                    schema::Precision::Fp16 => Element::FLOAT16,
-                    schema::Precision::Bf16 => Element::BFLOAT16,
-                    _ => Element::FLOAT,
-                };
-                to == i64::from(own)
-            }
+            // What is fed are rows of tables, and no number of them is too large for 32 bits.
+            ElementType::Int64 => [Element::INT64, Element::INT32]
+                .map(i64::from)
+                .contains(&to),
+            ElementType::Float => to == i64::from(self.file.float_code()),
         };
         if same {
             self.give(here, 0, x.clone())
@@ -52,7 +48,8 @@ impl Import<'_> {
         self.op(here, op, inputs.get(..1).unwrap_or_default())
     }
 
-    /// A choice by a known mask: a sum with what masks everything, or a sum of two products.
+    /// A choice by a known mask: a sum with what masks everything, or a sum of two products. An infinity
+    /// that is not chosen would make either no number.
     pub(super) fn choose(
         &mut self,
         here: Here<'_>,
@@ -77,18 +74,27 @@ impl Import<'_> {
                     let masked = self.masked(&mask, constant)?;
                     parts.push((Value::Known(masked.0), masked.1));
                 }
-                Value::Made(_) => parts.push((Value::Known(mask), false)),
+                Value::Made(_) => parts.push((Value::Known(mask), f32::INFINITY)),
             }
         }
-        let [(a_part, a_masks), (b_part, b_masks)] = parts.as_slice() else {
+        let [(a_part, a_largest), (b_part, b_largest)] = parts.as_slice() else {
             return Err("chooses between two values".to_owned());
         };
+        let is_infinite =
+            |value: &Value| matches!(value, Value::Made(made) if self.infinite.contains(made));
+        // Negative infinities may meet: what was masked before may be masked again.
+        let masks = |largest: f32, value: &Value| {
+            largest <= MASKED && (largest == f32::NEG_INFINITY || !is_infinite(value))
+        };
         match (a, b) {
-            (Value::Made(_), Value::Known(_)) if *b_masks => {
+            (Value::Made(_), Value::Known(_)) if masks(*b_largest, a) => {
                 self.op(here, Op::Add, &[Some(a.clone()), Some(b_part.clone())])
             }
-            (Value::Known(_), Value::Made(_)) if *a_masks => {
+            (Value::Known(_), Value::Made(_)) if masks(*a_largest, b) => {
                 self.op(here, Op::Add, &[Some(b.clone()), Some(a_part.clone())])
+            }
+            _ if [a, b].into_iter().any(is_infinite) => {
+                Err("chooses, by a fixed mask, from what may be infinite".to_owned())
             }
             _ => {
                 let mut term = |value: &Value, part: &Value, other: &str| match value {
@@ -104,25 +110,32 @@ impl Import<'_> {
         }
     }
 
-    /// A constant where a mask is 1, 0 elsewhere; and whether what it is added to vanishes there.
-    fn masked(&mut self, mask: &Constant, constant: &Constant) -> Result<(Constant, bool), String> {
+    /// A constant where a mask is 1, 0 elsewhere; and the largest number there.
+    fn masked(&mut self, mask: &Constant, constant: &Constant) -> Result<(Constant, f32), String> {
         let shape = infer::broadcast(&mask.shape, &constant.shape)?;
-        let (mask, constant) = (self.expand(mask, &shape)?, self.expand(constant, &shape)?);
+        let (mask, constant) = (
+            self.budget.expanded(mask, &shape)?,
+            self.budget.expanded(constant, &shape)?,
+        );
         let (Data::Floats(mask), Data::Floats(numbers)) =
             (self.budget.data(&mask)?, self.budget.data(&constant)?)
         else {
             return Err("chooses integers by what is computed".to_owned());
         };
-        let mut vanishes = true;
+        let mut largest = f32::NEG_INFINITY;
         let chosen = mask.into_iter().zip(numbers).map(|(mask, number)| {
             if mask == 0.0 {
                 return 0.0;
             }
-            vanishes &= number <= MASKED;
+            largest = largest.max(if number.is_nan() {
+                f32::INFINITY
+            } else {
+                number
+            });
             number
         });
         let chosen = chosen.collect();
-        Ok((Constant::floats(shape, chosen), vanishes))
+        Ok((Constant::floats(shape, chosen), largest))
     }
 
     /// `min(max(alpha·x + beta, 0), 1)`.

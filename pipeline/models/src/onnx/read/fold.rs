@@ -7,49 +7,75 @@ use super::{
     shapes,
     tensor::{self, Constant, Data, Kind},
 };
-use crate::infer;
+use crate::infer::{self, MAX_RANK};
+
+/// Elements that may be computed whatever the file holds.
+const GIVEN: u64 = 16 << 20;
+
+/// How often a mask over pairs of positions may be computed anew.
+const STEPS: u64 = 32;
+
+/// Most elements that sizes of inputs may ask for: a gigabyte of integers.
+const MOST_FED: u64 = 128 << 20;
 
 /// What is left of the elements that may be computed.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: u64,
-    /// Whether something asked for more than was left.
-    is_spent: bool,
+    /// Most elements at once that file and inputs explain.
+    explained: u64,
+    /// Whether something asked for more than that.
+    is_absurd: bool,
 }
 
 impl Budget {
-    /// For a model of this many bytes, wherever they lie: constants are at most a few times as
-    /// large as what they are computed from.
-    pub(super) fn new(bytes: u64) -> Self {
+    /// For a model of this many bytes, wherever they lie, and inputs from which masks of so many
+    /// elements follow. Weights are computed from weights, and masks from inputs, in a few steps.
+    pub(super) fn new(bytes: u64, masks: u64) -> Self {
+        let masks = masks.saturating_mul(STEPS);
+        let given = GIVEN.saturating_add(bytes);
         Self {
-            left: (16 << 20) + bytes,
-            is_spent: false,
+            left: given.saturating_add(masks.min(MOST_FED)),
+            explained: given.saturating_add(masks),
+            is_absurd: false,
         }
     }
 
     pub(super) fn take(&mut self, elements: u64) -> Result<(), String> {
-        match self.left.checked_sub(elements) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                self.is_spent = true;
-                Err("its constants are absurdly larger than the file".to_owned())
-            }
+        if let Some(left) = self.left.checked_sub(elements) {
+            self.left = left;
+            return Ok(());
+        }
+        if elements > self.explained {
+            self.is_absurd = true;
+            Err("its constants are absurdly larger than the file".to_owned())
+        } else {
+            Err("its constants are more than is computed while reading".to_owned())
         }
     }
 
     /// Elements of a shape, within what any value may have.
     pub(super) fn count(&mut self, shape: &[u64]) -> Result<u64, String> {
         let count = tensor::count(shape);
-        self.is_spent |= count.is_err();
+        self.is_absurd |= count.is_err();
         count
     }
 
-    /// Whether it was too small for what was asked.
-    pub(super) const fn is_spent(&self) -> bool {
-        self.is_spent
+    /// Refuses axes beyond those that any value may have: there can be twice as many after each step.
+    fn check_rank(&mut self, constant: &Constant) -> Result<(), String> {
+        let rank = constant.shape.len();
+        if rank <= MAX_RANK {
+            return Ok(());
+        }
+        self.is_absurd = true;
+        Err(format!(
+            "makes {rank} axes, at most {MAX_RANK} are possible"
+        ))
+    }
+
+    /// Whether more was asked for than anything explains.
+    pub(super) const fn is_absurd(&self) -> bool {
+        self.is_absurd
     }
 
     /// A list of one number, repeated.
@@ -72,10 +98,73 @@ impl Budget {
             Data::Floats(_) => Err("reads a list of floats where integers belong".to_owned()),
         }
     }
+
+    /// The elements at these places, in a new shape.
+    fn pick(
+        &mut self,
+        x: &Constant,
+        shape: Vec<u64>,
+        place: impl Fn(u64) -> u64,
+    ) -> Result<Constant, String> {
+        let count = self.count(&shape)?;
+        self.take(count)?;
+        let data = self.data(x)?;
+        fn picked<T: Copy>(
+            numbers: &[T],
+            count: u64,
+            place: impl Fn(u64) -> u64,
+        ) -> Result<Vec<T>, String> {
+            (0..count)
+                .map(|at| numbers.get(place(at) as usize).copied())
+                .collect::<Option<_>>()
+                .ok_or_else(|| "reads beyond a tensor".to_owned())
+        }
+        let data = match &data {
+            Data::Floats(numbers) => Data::Floats(picked(numbers, count, place)?),
+            Data::Integers(numbers) => Data::Integers(picked(numbers, count, place)?),
+        };
+        Ok(Constant::new(x.kind, shape, data))
+    }
+
+    /// A constant repeated along its axes of one element, and along new ones before them.
+    pub(super) fn expanded(&mut self, x: &Constant, shape: &[u64]) -> Result<Constant, String> {
+        if x.shape == shape {
+            return Ok(x.clone());
+        }
+        let missing = shape.len().saturating_sub(x.shape.len());
+        let padded = [vec![1; missing], x.shape.clone()].concat();
+        let (from, to) = (shapes::strides(&padded), shapes::strides(shape));
+        let place = |at: u64| {
+            let mut rest = at;
+            let mut place = 0;
+            for ((to, from), size) in to.iter().zip(&from).zip(&padded) {
+                let index = rest / to.max(&1);
+                rest %= to.max(&1);
+                if *size != 1 {
+                    place += index * from;
+                }
+            }
+            place
+        };
+        self.pick(x, shape.to_vec(), place)
+    }
 }
 
 /// The values that a node makes of constants; `None` where it is not known how.
 pub(super) fn fold(
+    op: &str,
+    attributes: Attributes<'_>,
+    inputs: &[Option<Constant>],
+    budget: &mut Budget,
+) -> Result<Option<Vec<Constant>>, String> {
+    let made = folded(op, attributes, inputs, budget)?;
+    for constant in made.iter().flatten() {
+        budget.check_rank(constant)?;
+    }
+    Ok(made)
+}
+
+fn folded(
     op: &str,
     attributes: Attributes<'_>,
     inputs: &[Option<Constant>],
@@ -122,7 +211,7 @@ pub(super) fn fold(
             let (x, spec) = (fold.at(0)?, fold.list(1)?);
             let spec = shapes::sizes_of(&spec)?;
             let shape = infer::broadcast(&x.shape, &spec)?;
-            fold.expanded(x, &shape)?
+            fold.budget.expanded(x, &shape)?
         }
         "Tile" => fold.tile()?,
         "Range" => fold.range()?,
@@ -190,55 +279,6 @@ impl<'a> Fold<'a> {
         }
     }
 
-    /// The elements at these places, in a new shape.
-    fn pick(
-        &mut self,
-        x: &Constant,
-        shape: Vec<u64>,
-        place: impl Fn(u64) -> u64,
-    ) -> Result<Constant, String> {
-        let count = self.budget.count(&shape)?;
-        self.budget.take(count)?;
-        let data = self.budget.data(x)?;
-        fn picked<T: Copy>(
-            numbers: &[T],
-            count: u64,
-            place: impl Fn(u64) -> u64,
-        ) -> Result<Vec<T>, String> {
-            (0..count)
-                .map(|at| numbers.get(place(at) as usize).copied())
-                .collect::<Option<_>>()
-                .ok_or_else(|| "reads beyond a tensor".to_owned())
-        }
-        let data = match &data {
-            Data::Floats(numbers) => Data::Floats(picked(numbers, count, place)?),
-            Data::Integers(numbers) => Data::Integers(picked(numbers, count, place)?),
-        };
-        Ok(Constant::new(x.kind, shape, data))
-    }
-
-    pub(super) fn expanded(&mut self, x: &Constant, shape: &[u64]) -> Result<Constant, String> {
-        if x.shape == shape {
-            return Ok(x.clone());
-        }
-        let missing = shape.len().saturating_sub(x.shape.len());
-        let padded = [vec![1; missing], x.shape.clone()].concat();
-        let (from, to) = (shapes::strides(&padded), shapes::strides(shape));
-        let place = |at: u64| {
-            let mut rest = at;
-            let mut place = 0;
-            for ((to, from), size) in to.iter().zip(&from).zip(&padded) {
-                let index = rest / to.max(&1);
-                rest %= to.max(&1);
-                if *size != 1 {
-                    place += index * from;
-                }
-            }
-            place
-        };
-        self.pick(x, shape.to_vec(), place)
-    }
-
     fn transpose(&mut self) -> Result<Constant, String> {
         let x = self.at(0)?;
         let perm = permutation(self.attributes.ints("perm"), x.shape.len())?;
@@ -259,7 +299,7 @@ impl<'a> Fold<'a> {
             }
             place
         };
-        self.pick(x, shape, place)
+        self.budget.pick(x, shape, place)
     }
 
     /// Elements along an axis, by their indices there.
@@ -283,7 +323,7 @@ impl<'a> Fold<'a> {
             let index = indices.get((rest % taken) as usize).copied().unwrap_or(0);
             (rest / taken * size + index) * inner + within
         };
-        self.pick(x, shape, place)
+        self.budget.pick(x, shape, place)
     }
 
     fn slice(&mut self) -> Result<Constant, String> {
@@ -520,6 +560,14 @@ impl<'a> Fold<'a> {
     }
 }
 
+/// Refuses a dropout that is told to drop: in a model that is exported for inference it is not.
+pub(super) fn check_dropout(training: &Constant) -> Result<(), String> {
+    match training.scalar() {
+        Some(0.0) => Ok(()),
+        _ => Err("drops as in training; export the model for inference".to_owned()),
+    }
+}
+
 /// An order of axes; all turned around if none is given.
 pub(super) fn permutation(perm: Option<&[i64]>, rank: usize) -> Result<Vec<u64>, String> {
     let Some(perm) = perm else {
@@ -560,14 +608,6 @@ pub(super) fn parts(
         let end = end.ok_or_else(|| format!("splits an axis of {size} beyond its end"))?;
         parts.push((at, end));
         at = end;
-/// Refuses a dropout that is told to drop: in a model that is exported for inference it is not.
-pub(super) fn check_dropout(training: &Constant) -> Result<(), String> {
-    match training.scalar() {
-        Some(0.0) => Ok(()),
-        _ => Err("drops as in training; export the model for inference".to_owned()),
-    }
-}
-
     }
     if at == size && parts.len() as u64 == outputs {
         Ok(parts)

@@ -1,6 +1,6 @@
 //! What a model is fed: inputs of the graph, and the numbers that fill them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashSet};
 
 use schema::graph::{ElementType, Fill, Input};
 
@@ -8,6 +8,7 @@ use super::{
     ReadError,
     import::{Import, Value},
     tensor::{Constant, Element, Kind},
+    whole,
 };
 use crate::{
     infer::{self, ValueType},
@@ -22,9 +23,13 @@ impl Import<'_> {
             let (name, shape) = (&fed.name, fed.shape(dims));
             let refused =
                 |reason: &str| ReadError::Malformed(format!("its input `{name}` {reason}"));
-            if fed.kind == Kind::Bool || (fed.kind == Kind::Integer && fed.code != Element::INT64) {
-                let reason = "holds booleans or narrow integers; export it with floats and int64";
-                return Err(refused(reason));
+            let is_fed = match fed.kind {
+                Kind::Float => fed.code == self.file.float_code(),
+                Kind::Integer => fed.code == Element::INT64,
+                Kind::Bool => false,
+            };
+            if !is_fed {
+                return Err(self.unfed(name));
             }
             let (element, fill) = match fed.kind {
                 Kind::Float => {
@@ -53,11 +58,13 @@ impl Import<'_> {
                 // Ones, here as for every engine.
                 let one = Constant::integers(vec![1; shape.len()], vec![1]);
                 let ones = self
-                    .expand(&one, &shape)
+                    .budget
+                    .expanded(&one, &shape)
                     .map_err(|reason| refused(&reason))?;
                 Value::Known(ones)
             } else {
                 self.types.insert(name.clone(), value);
+                self.as_fed.insert(name.clone(), name.clone());
                 Value::Made(name.clone())
             };
             self.values.insert(name.clone(), value);
@@ -69,6 +76,20 @@ impl Import<'_> {
             });
         }
         Ok(())
+    }
+
+    /// What is said of an input of another element type than is fed, by who reads it.
+    fn unfed(&self, name: &str) -> ReadError {
+        let mut nodes = self.nodes.node.iter();
+        let reader = nodes.find(|node| node.input.iter().any(|read| read == name));
+        ReadError::Unsupported {
+            op: reader.map_or_else(|| "Input".to_owned(), |node| node.op_type.clone()),
+            node: reader.map_or(name, whole::name_of).to_owned(),
+            reason: format!(
+                "reads the input `{name}`, and models are fed integers of 64 bits and floats of one \
+                 precision; export it so"
+            ),
+        }
     }
 
     /// The inputs, those that are indices bounded by the rows that they are used for.
@@ -89,25 +110,27 @@ impl Import<'_> {
     }
 }
 
-/// Inputs that some node takes rows by, casts and copies in between.
-fn indices(graph: &GraphProto) -> BTreeSet<&str> {
-    let mut copies: HashMap<&str, &str> = HashMap::new();
-    let mut found = BTreeSet::new();
-    for node in &graph.node {
-        let root = |name: &String| copies.get(name.as_str()).copied();
-        match (
-            node.op_type.as_str(),
-            node.input.as_slice(),
-            node.output.as_slice(),
-        ) {
-            ("Identity" | "Cast", [input, ..], [output, ..]) => {
-                let input = root(input).unwrap_or(input);
-                copies.insert(output, input);
+/// Values that some node takes rows by, and those that they are but for their places: inputs among
+/// them are indices, whatever moves their numbers on the way.
+fn indices(graph: &GraphProto) -> HashSet<&str> {
+    let mut found = HashSet::new();
+    // From behind: who reads a value stands behind who makes it.
+    for node in graph.node.iter().rev() {
+        let op = node.op_type.as_str();
+        let is_index = |name: &String| found.contains(name.as_str());
+        let moved = match op {
+            _ if !node.output.iter().any(is_index) => &[],
+            "Concat" => node.input.as_slice(),
+            "Where" => node.input.get(1..).unwrap_or_default(),
+            "Identity" | "Cast" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Slice"
+            | "Transpose" | "Expand" | "Tile" | "Split" | "Gather" | "Clip" | "Mod" => {
+                node.input.get(..1).unwrap_or_default()
             }
-            ("Gather", [_, indices, ..], _) => {
-                found.insert(root(indices).unwrap_or(indices));
-            }
-            _ => {}
+            _ => &[],
+        };
+        found.extend(moved.iter().map(String::as_str));
+        if let ("Gather", Some(rows)) = (op, node.input.get(1)) {
+            found.insert(rows);
         }
     }
     found

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use schema::graph::{Approximation, ElementType, Input, Op, Role};
+use schema::graph::{Approximation, ElementType, Input, Node, Op, Role};
 
 use super::{
     File, ReadError, Reading,
     attributes::Attributes,
     fold::{self, Budget},
     fuse, linear, moves, recurrent, shapes,
-    tensor::{Constant, Kind},
+    tensor::{Constant, Data, Kind},
     tidy, whole, windows,
 };
 use crate::{
@@ -28,6 +28,27 @@ pub(super) enum Work {
     Erf,
     /// Of the last axis, which stays with size 1.
     Mean,
+}
+
+impl Work {
+    /// Whether it takes numbers one by one, so that an infinity of a mask is one of what it makes.
+    const fn is_by_element(&self) -> bool {
+        matches!(
+            self,
+            Self::Sub | Self::Div | Self::Op(Op::Add | Op::Mul | Op::Concat { .. })
+        )
+    }
+
+    /// Whether what it makes is finite whatever it reads.
+    const fn is_bounded(&self) -> bool {
+        matches!(
+            self,
+            Self::Erf
+                | Self::Op(
+                    Op::Softmax { .. } | Op::Sigmoid | Op::HardSigmoid | Op::Tanh | Op::Clip { .. }
+                )
+        )
+    }
 }
 
 /// An operator application under construction.
@@ -71,10 +92,18 @@ pub(super) struct Import<'a> {
     /// Values that a node reads, or that leave the model.
     used: HashSet<&'a str>,
     pub(super) taken: BTreeSet<String>,
+    /// The last numbers that were put behind wanted names.
+    numbered: HashMap<String, u64>,
     pub(super) budget: Budget,
     pub(super) inputs: Vec<Input>,
     /// Rows that exist for the inputs that are used as indices.
     pub(super) rows: HashMap<String, u64>,
+    /// Values that may hold infinities, as a mask of them does and what it is added to.
+    pub(super) infinite: HashSet<String>,
+    /// Whether tensors hold infinities, by their origin, as far as that was asked.
+    searched: HashMap<usize, bool>,
+    /// Values that are inputs, perhaps in another shape, and which.
+    pub(super) as_fed: HashMap<String, String>,
 }
 
 /// The node at hand.
@@ -108,9 +137,13 @@ impl<'a> Import<'a> {
             names: HashMap::new(),
             used: read.chain(leave).map(String::as_str).collect(),
             taken: names.cloned().collect(),
-            budget: Budget::new(file.bytes),
+            numbered: HashMap::new(),
+            budget: Budget::new(file.bytes, masks(file, dims)),
             inputs: Vec::new(),
             rows: HashMap::new(),
+            infinite: HashSet::new(),
+            searched: HashMap::new(),
+            as_fed: HashMap::new(),
         };
         for (name, constant) in &file.initializers {
             import.names.insert(constant.origin(), name.clone());
@@ -121,20 +154,6 @@ impl<'a> Import<'a> {
         Ok(import)
     }
 
-    pub(super) fn expand(
-        &mut self,
-        constant: &Constant,
-        shape: &[u64],
-    ) -> Result<Constant, String> {
-        let node = NodeProto::default();
-        let spec: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
-        let spec = Constant::integers(vec![spec.len() as u64], spec);
-        let inputs = [Some(constant.clone()), Some(spec)];
-        let made = fold::fold("Expand", Attributes(&node), &inputs, &mut self.budget)?;
-        made.and_then(|made| made.into_iter().next())
-            .ok_or_else(|| "cannot be repeated".to_owned())
-    }
-
     /// The graph.
     pub(super) fn finish(mut self) -> Result<Reading, ReadError> {
         self.import()?;
@@ -142,7 +161,25 @@ impl<'a> Import<'a> {
         tidy::tidy(&mut self, &outputs);
         fuse::fuse(&mut self, &outputs);
         let steps = fuse::lower(&mut self, &outputs)?;
+        self.check_fed(&steps)?;
         super::build(self, steps, outputs)
+    }
+
+    /// Refuses a network of which nothing is left: it would be no network that engines are timed on.
+    fn check_fed(&self, steps: &[Node]) -> Result<(), ReadError> {
+        let fed: HashSet<&str> = self.inputs.iter().map(|input| &*input.name).collect();
+        let mut read = steps.iter().flat_map(|step| &step.inputs);
+        if read.any(|name| fed.contains(name.as_str())) {
+            return Ok(());
+        }
+        let last = self.nodes.node.last();
+        let reason = "what it makes depends on nothing that is fed; integers that are not seen to be \
+                      rows of a table are fed as ones, and what follows from them is constant";
+        Err(ReadError::Unsupported {
+            op: last.map_or_else(String::new, |node| node.op_type.clone()),
+            node: last.map_or_else(String::new, |node| whole::name_of(node).to_owned()),
+            reason: reason.to_owned(),
+        })
     }
 
     /// Every node, in the file's order.
@@ -176,7 +213,7 @@ impl<'a> Import<'a> {
     }
 
     pub(super) fn refusal(&self, op: String, node: String, reason: String) -> ReadError {
-        if self.budget.is_spent() {
+        if self.budget.is_absurd() {
             ReadError::Excessive { op, node, reason }
         } else {
             ReadError::Unsupported { op, node, reason }
@@ -215,6 +252,21 @@ impl<'a> Import<'a> {
                 None => Some(None),
             })
             .collect();
+        let of_other = |(_, input): &(&String, &Option<Value>)| match input {
+            Some(Value::Known(constant)) if !constant.shape.is_empty() => {
+                let code = constant.float_code();
+                code.is_some_and(|code| code != self.file.float_code())
+            }
+            _ => false,
+        };
+        if let Some((name, _)) = node.input.iter().zip(&inputs).find(of_other)
+            && node.op_type != "Cast"
+        {
+            let precision = self.file.precision;
+            return Err(format!(
+                "reads `{name}` in a model of {precision}, and it is in another precision"
+            ));
+        }
         if let Some(known) = known
             && let Some(made) =
                 fold::fold(&node.op_type, here.attributes, &known, &mut self.budget)?
@@ -290,6 +342,7 @@ impl<'a> Import<'a> {
             }
             "Erf" => self.work(here, Work::Erf, inputs),
             "Pow" => {
+                let rank = self.shape_of(x)?.len();
                 let power = match inputs.get(1) {
                     Some(Some(Value::Known(power))) if power.shape.len() <= rank => power.scalar(),
                     _ => None,
@@ -342,7 +395,6 @@ impl<'a> Import<'a> {
     pub(super) fn op(
         &mut self,
         here: Here<'_>,
-                let rank = self.shape_of(x)?.len();
         op: Op,
         inputs: &[Option<Value>],
     ) -> Result<(), String> {
@@ -375,13 +427,17 @@ impl<'a> Import<'a> {
 
     /// A name that nothing has yet.
     pub(super) fn fresh(&mut self, wanted: &str) -> String {
-        let mut name = wanted.to_owned();
-        let mut count = 1;
-        while !self.taken.insert(name.clone()) {
-            count += 1;
-            name = format!("{wanted}.{count}");
+        if self.taken.insert(wanted.to_owned()) {
+            return wanted.to_owned();
         }
-        name
+        let last = self.numbered.entry(wanted.to_owned()).or_insert(1);
+        loop {
+            *last += 1;
+            let name = format!("{wanted}.{last}");
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+        }
     }
 
     pub(super) fn step(
@@ -391,11 +447,17 @@ impl<'a> Import<'a> {
         work: Work,
         inputs: &[Option<Value>],
     ) -> Result<Value, String> {
-        let inputs: Vec<String> = inputs
-            .iter()
-            .flatten()
-            .map(|input| self.operand(input, Role::Weight))
-            .collect::<Result<_, _>>()?;
+        let mut names = Vec::new();
+        for input in inputs.iter().flatten() {
+            let name = self.operand(input, Role::Weight)?;
+            if let Value::Known(constant) = input
+                && work.is_by_element()
+            {
+                self.search(&name, constant)?;
+            }
+            names.push(name);
+        }
+        let inputs = names;
         let origin = (here.node.op_type.clone(), here.name());
         self.push(Step {
             origin,
@@ -403,6 +465,23 @@ impl<'a> Import<'a> {
             inputs,
             output,
         })
+    }
+
+    /// Notes whether a parameter holds an infinity.
+    fn search(&mut self, name: &str, constant: &Constant) -> Result<(), String> {
+        let origin = constant.origin();
+        let is_infinite = match self.searched.get(&origin) {
+            Some(&known) => known,
+            None => match self.budget.data(constant)? {
+                Data::Floats(numbers) => numbers.iter().any(|number| number.is_infinite()),
+                Data::Integers(_) => false,
+            },
+        };
+        self.searched.insert(origin, is_infinite);
+        if is_infinite {
+            self.infinite.insert(name.to_owned());
+        }
+        Ok(())
     }
 
     /// Appends a step and works out what it makes.
@@ -415,6 +494,10 @@ impl<'a> Import<'a> {
         let made = made(&step.work, &types)?;
         let name = step.output.clone();
         self.types.insert(name.clone(), made);
+        let is_infinite = |name: &String| self.infinite.contains(name);
+        if !step.work.is_bounded() && step.inputs.iter().any(is_infinite) {
+            self.infinite.insert(name.clone());
+        }
         self.steps.push(step);
         Ok(Value::Made(name))
     }
@@ -475,6 +558,16 @@ impl<'a> Import<'a> {
         };
         found.ok_or_else(|| "reads a value of unknown shape".to_owned())
     }
+}
+
+/// Elements of masks over pairs of positions, as they follow from what is fed.
+fn masks(file: &File, dims: &BTreeMap<String, u64>) -> u64 {
+    let of = |shape: Vec<u64>| {
+        let longest = shape.iter().copied().max().unwrap_or(1);
+        shape.into_iter().fold(longest, u64::saturating_mul)
+    };
+    let fed = file.inputs.fed.iter().map(|fed| of(fed.shape(dims)));
+    fed.fold(0, u64::saturating_add)
 }
 
 /// What the work makes of values of these types.

@@ -37,7 +37,7 @@ pub(super) fn node(
         "Reshape" => {
             let spec = list(import, inputs, 1)?.ok_or("has no shape")?;
             let shape = shapes::reshaped(&shape, &spec, attributes.int("allowzero", 0) != 0)?;
-            import.op(here, Op::Reshape { shape }, &[Some(x.clone())])
+            reshape(import, here, x, Op::Reshape { shape })
         }
         "Flatten" => {
             let axis = attributes.int("axis", 1);
@@ -47,7 +47,7 @@ pub(super) fn node(
                 let shape = fold::flattened(&shape, axis)?;
                 Op::Reshape { shape }
             };
-            import.op(here, op, &[Some(x.clone())])
+            reshape(import, here, x, op)
         }
         "Squeeze" | "Unsqueeze" => {
             let axes = match attributes.ints("axes") {
@@ -59,7 +59,7 @@ pub(super) fn node(
             } else {
                 shapes::unsqueezed(&shape, &axes.ok_or("names no axes")?)?
             };
-            import.op(here, Op::Reshape { shape }, &[Some(x.clone())])
+            reshape(import, here, x, Op::Reshape { shape })
         }
         "Transpose" => {
             let perm = fold::permutation(attributes.ints("perm"), shape.len())?;
@@ -89,6 +89,17 @@ pub(super) fn node(
         }
         _ => Err("moves nothing".to_owned()),
     }
+}
+
+/// The same numbers in another shape. Of an input it is remembered: rows are taken by the input itself.
+fn reshape(import: &mut Import<'_>, here: Here<'_>, x: &Value, op: Op) -> Result<(), String> {
+    import.op(here, op, &[Some(x.clone())])?;
+    if let (Value::Made(x), Some(made)) = (x, here.node.output.first())
+        && let Some(input) = import.as_fed.get(x).cloned()
+    {
+        import.as_fed.insert(made.clone(), input);
+    }
+    Ok(())
 }
 
 /// Elements `start..end` of an axis; the value itself where those are all.
@@ -190,19 +201,26 @@ fn gather(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> 
     let chosen = match indices {
         Value::Known(chosen) => chosen,
         Value::Made(name) => {
-            let &[rows, _] = shape.as_slice() else {
+            let &[rows, width] = shape.as_slice() else {
                 return Err(format!("takes rows of {shape:?}, which is no table"));
             };
             if axis != 0 {
                 return Err("takes columns by integers that are fed".to_owned());
             }
-            import.bound(name, rows);
+            let input = import.as_fed.get(name).cloned().ok_or(
+                "takes rows by integers that are fed and then moved otherwise than to another shape",
+            )?;
+            import.bound(&input, rows);
             let table = import.operand(x, Role::Weight)?;
-            return import.op(
-                here,
-                Op::Gather,
-                &[Some(Value::Made(table)), Some(indices.clone())],
-            );
+            let is_as_fed = input == *name;
+            let operands = [Some(Value::Made(table)), Some(Value::Made(input))];
+            if is_as_fed {
+                return import.op(here, Op::Gather, &operands);
+            }
+            let taken = import.between(here, "rows", Work::Op(Op::Gather), &operands)?;
+            let mut shape = import.shape_of(indices)?;
+            shape.push(width);
+            return import.op(here, Op::Reshape { shape }, &[Some(taken)]);
         }
     };
     let Data::Integers(places) = import.budget.data(chosen)? else {

@@ -41,8 +41,8 @@ impl Fold<'_> {
         let stack = infer::broadcast(left, right)?;
         let whole = |sizes: [u64; 2]| [stack.as_slice(), &sizes].concat();
         let (a, b) = (
-            self.expanded(a, &whole([rows, inner]))?,
-            self.expanded(b, &whole([inner, columns]))?,
+            self.budget.expanded(a, &whole([rows, inner]))?,
+            self.budget.expanded(b, &whole([inner, columns]))?,
         );
         let shape = whole([rows, columns]);
         let made = self.budget.count(&shape)?;

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use half::{bf16, f16};
 
 use super::{census::varint, open};
-use crate::{infer::MAX_ELEMENTS, onnx::proto::TensorProto};
+use crate::{
+    infer::{MAX_ELEMENTS, MAX_RANK},
+    onnx::proto::TensorProto,
+};
 
 /// `TensorProto.DataLocation` of a tensor whose numbers lie in a file beside the model.
 pub(super) const EXTERNAL: i32 = 1;
@@ -34,6 +37,7 @@ pub(super) struct Element {
 
 impl Element {
     pub(super) const FLOAT: i32 = 1;
+    pub(super) const INT32: i32 = 6;
     pub(super) const INT64: i32 = 7;
     pub(super) const FLOAT16: i32 = 10;
     pub(super) const DOUBLE: i32 = 11;
@@ -47,7 +51,7 @@ impl Element {
             Self::DOUBLE => (Kind::Float, 8),
             2 | 3 => (Kind::Integer, 1),
             4 | 5 => (Kind::Integer, 2),
-            6 | 12 => (Kind::Integer, 4),
+            Self::INT32 | 12 => (Kind::Integer, 4),
             Self::INT64 | 13 => (Kind::Integer, 8),
             9 => (Kind::Bool, 1),
             _ => {
@@ -68,10 +72,6 @@ impl Element {
         self.of_bits(u64::from_le_bytes(wide))
     }
 
-    /// A number from its bits, those above its width zero.
-    fn of_bits(self, bits: u64) -> Number {
-        match self.code {
-            Self::FLOAT => Number::Float(f32::from_bits(bits as u32)),
     /// What a number becomes as one of these integers: its lower bits.
     pub(super) fn integer(self, number: i64) -> i64 {
         let unused = u64::MAX.checked_shl(8 * self.width as u32).unwrap_or(0);
@@ -81,12 +81,16 @@ impl Element {
         }
     }
 
+    /// A number from its bits, those above its width zero.
+    fn of_bits(self, bits: u64) -> Number {
+        match self.code {
+            Self::FLOAT => Number::Float(f32::from_bits(bits as u32)),
             Self::FLOAT16 => Number::Float(f16::from_bits(bits as u16).to_f32()),
             Self::BFLOAT16 => Number::Float(bf16::from_bits(bits as u16).to_f32()),
             Self::DOUBLE => Number::Float(f64::from_bits(bits) as f32),
             3 => Number::Integer(i64::from(bits as i8)),
             5 => Number::Integer(i64::from(bits as i16)),
-            6 => Number::Integer(i64::from(bits as i32)),
+            Self::INT32 => Number::Integer(i64::from(bits as i32)),
             9 => Number::Integer(i64::from(bits != 0)),
             2 => Number::Integer(i64::from(bits as u8)),
             4 => Number::Integer(i64::from(bits as u16)),
@@ -182,6 +186,10 @@ impl Constant {
     /// not looked at.
     pub(super) fn read(tensor: &TensorProto, open: OpenBeside<'_>) -> Result<Self, String> {
         let element = Element::of(tensor.data_type)?;
+        let rank = tensor.dims.len();
+        if rank > MAX_RANK {
+            return Err(format!("has {rank} axes, at most {MAX_RANK} are possible"));
+        }
         let size = |&size: &i64| u64::try_from(size).map_err(|_| format!("size {size}"));
         let shape: Vec<u64> = tensor.dims.iter().map(size).collect::<Result<_, _>>()?;
         let elements = count(&shape)?;
@@ -280,8 +288,11 @@ impl Constant {
 
     /// The numbers in memory. The caller has seen to it that there is room for them.
     pub(super) fn data(&self) -> Result<Data, String> {
-        let mut floats = Vec::new();
-        let mut integers = Vec::new();
+        let room = usize::try_from(self.elements()).unwrap_or(0);
+        let (mut floats, mut integers) = match self.kind {
+            Kind::Float => (Vec::with_capacity(room), Vec::new()),
+            Kind::Integer | Kind::Bool => (Vec::new(), Vec::with_capacity(room)),
+        };
         self.each(&mut |number| {
             match number {
                 Number::Float(float) => floats.push(float),

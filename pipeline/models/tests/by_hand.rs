@@ -1,0 +1,329 @@
+//! What few exporters write, field by field: read as ONNX means it, or refused.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::{collections::BTreeMap, fs};
+
+use photofinish_models::{
+    infer,
+    onnx::{File, ReadError, Reading},
+};
+use schema::{
+    Graph, Precision,
+    graph::{Fill, Op},
+};
+use support::{
+    by_hand::{BOOL, ByHand, FLOAT, FLOAT16, INT32, INT64, int, tensor, value, zero},
+    hostile::{field, number_field},
+    users::count,
+};
+
+fn reading(bytes: &[u8]) -> Result<Reading, ReadError> {
+    File::from_bytes("own", bytes)?.read(&BTreeMap::new())
+}
+
+fn read(bytes: &[u8]) -> Result<Graph, ReadError> {
+    reading(bytes).map(|reading| reading.graph)
+}
+
+/// What is said of a file that no graph can say, and what goes in and out of it.
+fn outlined(bytes: &[u8]) -> (String, Graph) {
+    let file = File::from_bytes("own", bytes).unwrap();
+    let error = file.read(&BTreeMap::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Unsupported { .. }), "{error:?}");
+    let outline = file.outline(&BTreeMap::new()).unwrap();
+    (error.to_string(), outline.graph)
+}
+
+fn shape_of(graph: &Graph, value: &str) -> Vec<u64> {
+    infer::shapes(graph).unwrap()[value].shape.clone()
+}
+
+/// Token ids `[2, 3]`, and a table of 5 rows.
+fn text() -> ByHand {
+    ByHand::default()
+        .fed("ids", INT64, &[2, 3])
+        .floats("table", &[5, 2], &[0.5; 10])
+}
+
+#[test]
+fn ids_in_another_shape_are_rows_all_the_same() {
+    let file = text()
+        .integers("flat", &[1], &[-1])
+        .node("Reshape", &["ids", "flat"], "list")
+        .node("Gather", &["table", "list"], "rows")
+        .integers("first", &[1], &[0])
+        .node("Unsqueeze", &["rows", "first"], "y");
+    let graph = read(&file.made("y")).unwrap();
+    assert_eq!(shape_of(&graph, "y"), [1, 6, 2]);
+    assert_eq!(count(&graph, |op| *op == Op::Gather), 1);
+    assert_eq!(graph.inputs[0].fill, Fill::Integers { bound: 5 });
+}
+
+#[test]
+fn a_network_of_which_nothing_is_left_is_none() {
+    // Which rows these are cannot be said by a graph; and they are not those of ones.
+    let moved = text()
+        .integers("zero", &[1], &[0])
+        .integers("one", &[1], &[1])
+        .node("Slice", &["ids", "zero", "one", "zero"], "part")
+        .node("Gather", &["table", "part"], "y");
+    let (says, outline) = outlined(&moved.made("y"));
+    assert!(
+        says.contains("`Gather`") && says.contains("moved"),
+        "{says}"
+    );
+    assert_eq!(outline.outputs, ["y"]);
+    let computed = text()
+        .integers("offset", &[], &[1])
+        .node("Add", &["ids", "offset"], "other")
+        .node("Gather", &["table", "other"], "y");
+    let (says, _) = outlined(&computed.made("y"));
+    assert!(says.contains("depends on nothing that is fed"), "{says}");
+}
+
+#[test]
+fn masks_of_a_large_batch_are_computed() {
+    let (batch, seq) = (40, 256);
+    let mask = |size: i64| {
+        ByHand::default()
+            .fed("scores", FLOAT, &[size, 1, seq, seq])
+            .fed("mask", INT64, &[size, seq])
+            .integers("axes", &[2], &[1, 2])
+            .node("Unsqueeze", &["mask", "axes"], "wide")
+            .integers("whole", &[4], &[size, 1, seq, seq])
+            .node("Expand", &["wide", "whole"], "square")
+            .node_with("Cast", &["square"], "seen", &[int("to", FLOAT as i64)])
+            .floats("one", &[], &[1.0])
+            .node("Sub", &["one", "seen"], "unseen")
+            .floats("least", &[], &[-3.4e38])
+            .node("Mul", &["unseen", "least"], "bias")
+            .node("Add", &["scores", "bias"], "y")
+            .made("y")
+    };
+    let graph = read(&mask(batch)).unwrap();
+    assert_eq!(graph.nodes.len(), 1);
+    // Beyond what is computed while reading, it is an honest file still.
+    let (says, _) = outlined(&mask(1 << 14));
+    assert!(
+        says.contains("more than is computed while reading"),
+        "{says}"
+    );
+}
+
+#[test]
+fn a_number_that_is_left_out_is_zero() {
+    let flat = |attributes: &[Vec<u8>]| {
+        let file = ByHand::default().fed("x", FLOAT, &[2, 3]);
+        let file = file.node_with("Flatten", &["x"], "y", attributes);
+        shape_of(&read(&file.made("y")).unwrap(), "y")
+    };
+    assert_eq!(flat(&[int("axis", 1)]), [2, 3]);
+    assert_eq!(flat(&[zero("axis", 2)]), [1, 6]);
+    // HardSigmoid's slope is 0.2 where none is given.
+    let bent = |attributes: &[Vec<u8>]| {
+        let file = ByHand::default().fed("x", FLOAT, &[2, 3]);
+        let file = file.node_with("HardSigmoid", &["x"], "y", attributes);
+        let reading = reading(&file.made("y")).unwrap();
+        let mut numbers = Vec::new();
+        reading.write_weights(&mut numbers).unwrap();
+        f32::from_le_bytes(*numbers.first_chunk().unwrap())
+    };
+    assert_eq!(bent(&[]), 0.2);
+    assert_eq!(bent(&[zero("alpha", 1)]), 0.0);
+}
+
+#[test]
+fn two_precisions_are_no_broken_file() {
+    let half = [0_u8, 0x3c].repeat(12);
+    let kept = ByHand::default()
+        .fed("x", FLOAT, &[2, 3])
+        .held("w", FLOAT16, &[3, 4], &half)
+        .node_with("Cast", &["x"], "half", &[int("to", FLOAT16 as i64)])
+        .node("MatMul", &["half", "w"], "product")
+        .node_with("Cast", &["product"], "y", &[int("to", FLOAT as i64)])
+        .made("y");
+    assert_eq!(
+        File::from_bytes("own", &kept).unwrap().precision(),
+        Precision::Fp32
+    );
+    let (says, outline) = outlined(&kept);
+    assert!(says.contains("`Cast`"), "{says}");
+    assert_eq!(outline.inputs.len(), 1);
+    // Weights that are only stored in it are those that they stand for.
+    let stored = ByHand::default()
+        .fed("x", FLOAT, &[2, 3])
+        .held("w", FLOAT16, &[3, 4], &half)
+        .node_with("Cast", &["w"], "weight", &[int("to", FLOAT as i64)])
+        .node("MatMul", &["x", "weight"], "y");
+    let graph = read(&stored.made("y")).unwrap();
+    assert_eq!(count(&graph, |op| *op == Op::Gemm), 1);
+    // Without a cast it is another matter.
+    let mixed = ByHand::default()
+        .fed("x", FLOAT, &[2, 3])
+        .held("w", FLOAT16, &[3, 4], &half)
+        .node("MatMul", &["x", "w"], "y");
+    let (says, _) = outlined(&mixed.made("y"));
+    assert!(says.contains("`w`") && says.contains("fp32"), "{says}");
+}
+
+#[test]
+fn constants_among_the_nodes_tell_the_precision() {
+    let table = tensor("", FLOAT16, &[5, 2], &[0, 0x3c].repeat(10));
+    let file = ByHand::default()
+        .fed("ids", INT64, &[2, 3])
+        .floats("small", &[1], &[1.0])
+        .node_with("Constant", &[], "table", &[value(&table)])
+        .node("Gather", &["table", "ids"], "y")
+        .made("y");
+    let file = File::from_bytes("own", &file).unwrap();
+    assert_eq!(file.precision(), Precision::Fp16);
+    assert!(file.read(&BTreeMap::new()).is_ok());
+}
+
+#[test]
+fn what_cannot_be_fed_is_named_with_who_reads_it() {
+    for element in [INT32, BOOL] {
+        let file = ByHand::default()
+            .fed("ids", element, &[2, 3])
+            .floats("table", &[5, 2], &[0.5; 10])
+            .node("Gather", &["table", "ids"], "y")
+            .made("y");
+        let file = File::from_bytes("own", &file).unwrap();
+        let error = file.read(&BTreeMap::new()).unwrap_err();
+        assert!(matches!(error, ReadError::Unsupported { .. }), "{error:?}");
+        for named in ["`Gather`", "the input `ids`", "integers of 64 bits"] {
+            assert!(error.to_string().contains(named), "{error}");
+        }
+        assert_eq!(file.outline(&BTreeMap::new()).unwrap_err(), error);
+    }
+}
+
+#[test]
+fn dropout_that_drops_is_refused() {
+    let drop = |training: u8| {
+        let file = ByHand::default().fed("x", FLOAT, &[2, 3]);
+        let file = file.floats("ratio", &[], &[0.5]);
+        let file = file.held("training", BOOL, &[], &[training]);
+        let file = file.node("Dropout", &["x", "ratio", "training"], "kept");
+        file.node("Relu", &["kept"], "y").made("y")
+    };
+    assert_eq!(read(&drop(0)).unwrap().nodes.len(), 1);
+    let (says, _) = outlined(&drop(1));
+    assert!(says.contains("drops as in training"), "{says}");
+}
+
+#[test]
+fn a_factor_with_axes_gives_them_to_what_it_makes() {
+    let gelu = |dims: &[i64]| {
+        let file = ByHand::default()
+            .fed("x", FLOAT, &[2, 3])
+            .floats("root", &[], &[std::f32::consts::SQRT_2])
+            .floats("one", &[], &[1.0])
+            .floats("half", dims, &[0.5])
+            .node("Div", &["x", "root"], "scaled")
+            .node("Erf", &["scaled"], "erf")
+            .node("Add", &["erf", "one"], "sum")
+            .node("Mul", &["x", "sum"], "product")
+            .node("Mul", &["product", "half"], "y");
+        read(&file.made("y"))
+    };
+    let graph = gelu(&[1]).unwrap();
+    assert_eq!(count(&graph, |op| matches!(op, Op::Gelu { .. })), 1);
+    // Then there is no GELU of this shape, and no error function without one.
+    let error = gelu(&[1, 1, 1]).unwrap_err();
+    assert!(matches!(error, ReadError::Unsupported { .. }), "{error:?}");
+    let power = |dims: &[i64]| {
+        let file = ByHand::default().fed("x", FLOAT, &[2, 3]);
+        let file = file.floats("two", dims, &[2.0]);
+        read(&file.node("Pow", &["x", "two"], "y").made("y"))
+    };
+    assert_eq!(shape_of(&power(&[1]).unwrap(), "y"), [2, 3]);
+    assert!(power(&[1, 1, 1]).is_err());
+}
+
+/// `x [2, 3]`, masked by infinities.
+fn masked() -> ByHand {
+    ByHand::default()
+        .fed("x", FLOAT, &[2, 3])
+        .held("seen", BOOL, &[3], &[1, 1, 0])
+        .floats("never", &[], &[f32::NEG_INFINITY])
+        .floats("nought", &[], &[0.0])
+        .node("Where", &["seen", "x", "never"], "masked")
+}
+
+#[test]
+fn infinities_that_are_not_chosen_are_no_numbers() {
+    let twice = masked().node("Where", &["seen", "masked", "never"], "y");
+    assert_eq!(
+        count(&read(&twice.made("y")).unwrap(), |op| *op == Op::Add),
+        2
+    );
+    let after = masked().node("Softmax", &["masked"], "weights").node(
+        "Where",
+        &["seen", "weights", "nought"],
+        "y",
+    );
+    assert!(read(&after.made("y")).is_ok());
+    let product = masked().node("Where", &["seen", "masked", "nought"], "y");
+    let (says, _) = outlined(&product.made("y"));
+    assert!(says.contains("may be infinite"), "{says}");
+    // Further on, as well.
+    let product =
+        masked()
+            .node("Neg", &["masked"], "other")
+            .node("Where", &["seen", "nought", "other"], "y");
+    assert!(outlined(&product.made("y")).0.contains("may be infinite"));
+}
+
+#[test]
+fn a_file_is_named_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["one.bin", "two.bin"] {
+        fs::write(folder.path().join(name), [0; 8]).unwrap();
+    }
+    let external = |locations: &[&str]| {
+        let mut tensor = Vec::new();
+        number_field(1, 2, &mut tensor);
+        number_field(2, FLOAT, &mut tensor);
+        field(8, b"w", &mut tensor);
+        for location in locations {
+            let mut entry = Vec::new();
+            field(1, b"location", &mut entry);
+            field(2, location.as_bytes(), &mut entry);
+            field(13, &entry, &mut tensor);
+        }
+        number_field(14, 1, &mut tensor);
+        let file = ByHand::default().fed("x", FLOAT, &[2]).tensor(&tensor);
+        let file = file.node("Add", &["x", "w"], "y").made("y");
+        fs::write(folder.path().join("model.onnx"), file).unwrap();
+        File::open(folder.path(), "model.onnx")
+    };
+    assert!(external(&["one.bin"]).is_ok());
+    let error = external(&["one.bin", "two.bin"]).unwrap_err().to_string();
+    assert!(error.contains("says `location` twice"), "{error}");
+}
+
+/// Nanoseconds that this thread was on a processor, whatever else the machine does.
+fn busy_ns() -> u64 {
+    let status = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    status.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn twice_the_nodes_take_twice_the_time() {
+    let took = |nodes: usize| {
+        let mut file = ByHand::default().fed("v0", FLOAT, &[2, 3]);
+        for at in 0..nodes {
+            file = file.node("Neg", &[&format!("v{at}")], &format!("v{}", at + 1));
+        }
+        let bytes = file.made(&format!("v{nodes}"));
+        let start = busy_ns();
+        assert_eq!(read(&bytes).unwrap().nodes.len(), nodes);
+        busy_ns() - start
+    };
+    let (few, many) = (took(2_000), took(16_000));
+    assert!(many < 24 * few, "{few} ns and {many} ns");
+}
