@@ -70,6 +70,20 @@ impl Optimization {
             Self::Off => GraphOptimizationLevel::Disable,
         }
     }
+
+    /// Whether cells of this precision are what they say. ONNX Runtime's optimiser is what makes
+    /// kernels for integers of a network on grids that are known beforehand, and from the level
+    /// `extended` on: below, numbers are rounded to the grids and products computed in floats.
+    /// (Dynamic grids come in operators for integers, which need no optimiser.)
+    fn accepts(self, precision: Precision) -> Result<(), Outcome> {
+        match (self, precision) {
+            (Self::Basic | Self::Off, Precision::Int8Static) => Err(unsupported(format!(
+                "ONNX Runtime computes {precision} in floats below `{OPTIMIZATION}: {}`",
+                Self::Extended.word()
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Configuration {
@@ -91,11 +105,13 @@ impl Configuration {
         provider.accepts(cell.precision)?;
         let threads = worker::threads(cell)?;
         quantise::check(cell).map_err(unsupported)?;
+        let optimization = optimization(&cell.factors)?;
+        optimization.accepts(cell.precision)?;
         Ok(Self {
             provider,
             precision: cell.precision,
             threads,
-            optimization: optimization(&cell.factors)?,
+            optimization,
             spins: spins(&cell.factors)?,
             fuses_attention: fuses_attention(&cell.factors)?,
         })
@@ -174,5 +190,32 @@ mod tests {
         assert_eq!(fuses_attention(&BTreeMap::new()), Ok(false));
         assert_eq!(fuses_attention(&factors(ATTENTION, FUSED)), Ok(true));
         assert!(fuses_attention(&factors(ATTENTION, "flash")).is_err());
+    }
+
+    #[test]
+    fn integers_that_would_be_floats_are_refused() {
+        let graph = models::sample::perceptron(1).unwrap();
+        let asked = |precision, level: &str| {
+            let mut cell = Cell {
+                precision,
+                ..Cell::plain(&graph, "onnxruntime/cpu".parse().unwrap())
+            };
+            cell.factors = factors(OPTIMIZATION, level);
+            Configuration::of(&cell)
+        };
+        for level in ["all", "extended"] {
+            assert!(asked(Precision::Int8Static, level).is_ok(), "{level}");
+        }
+        for level in ["basic", "off"] {
+            let outcome = asked(Precision::Int8Static, level).unwrap_err();
+            assert_eq!(outcome.kind, schema::OutcomeKind::Unsupported);
+            assert!(
+                outcome.reason.contains("`optimization: extended`"),
+                "{outcome:?}"
+            );
+            for precision in [Precision::Int8Dynamic, Precision::Fp32] {
+                assert!(asked(precision, level).is_ok(), "{level} {precision}");
+            }
+        }
     }
 }

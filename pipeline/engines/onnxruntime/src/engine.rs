@@ -7,10 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use models::{
-    onnx::{self, Document, Extensions},
-    quantise,
-};
+use models::onnx::{self, Document, Extensions};
 use schema::{Outcome, Precision, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
 
@@ -120,11 +117,10 @@ const fn spin(configuration: &Configuration) -> &'static str {
 
 fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, String> {
     let own_file = onnx::own_file(load, configuration.precision);
-    let mut settings = quantise::settings(&load.cell, &load.graph);
     let arithmetic = match (configuration.provider, configuration.precision) {
         (Provider::Cpu, Precision::Fp16) => "stored as fp16, computed in fp32".to_owned(),
         (_, Precision::Int8Dynamic | Precision::Int8Static) => {
-            "int8 where the network is on grids, fp32 elsewhere".to_owned()
+            "int8 where ONNX Runtime has kernels for the grids, fp32 elsewhere".to_owned()
         }
         (_, precision) => precision.to_string(),
     };
@@ -138,7 +134,7 @@ fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, Stri
     } else {
         "bound once"
     };
-    settings.extend([
+    BTreeMap::from([
         (
             "attention, where there is any".to_owned(),
             attention.to_owned(),
@@ -165,6 +161,5 @@ fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, Stri
             Some(_) => ("model".to_owned(), "the user's file as it is".to_owned()),
             None => ("opset".to_owned(), onnx::OPSET.to_string()),
         },
-    ]);
-    settings
+    ])
 }

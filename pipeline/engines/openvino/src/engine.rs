@@ -7,10 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use models::{
-    onnx::{self, Document, Extensions},
-    quantise,
-};
+use models::onnx::{self, Document, Extensions};
 use openvino::Core;
 use schema::{Outcome, Precision, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
@@ -108,7 +105,6 @@ impl Engine for OpenVino {
         let mut settings = network::settings(&compiled);
         let own_file = onnx::own_file(load, stored);
         settings.extend(own_settings(&configuration, stored, own_file));
-        settings.extend(quantise::settings(cell, &load.graph));
         let session = Inference::new(compiled, &load.graph, inputs)?;
         let report = LoadReport {
             fill_ns: nanoseconds(filled - start),

@@ -16,8 +16,7 @@ from photofinish_tensorrt.inference import Inference, place_inputs, place_output
 from photofinish_tensorrt.library import ENGINE, RTX, Library
 from photofinish_worker import sources
 from photofinish_worker.engine import Identity, LoadReport, Session
-from photofinish_worker.graph import QuantizeDequantize
-from photofinish_worker.messages import Load, Precision
+from photofinish_worker.messages import Load
 
 PACKAGES = ("photofinish_tensorrt", "photofinish_numpy", "photofinish_worker")
 """What this worker is made of."""
@@ -103,7 +102,7 @@ def start(
         compile_ns=compile_ns,
         threads=None,
         spin="the CUDA runtime's default (cudaDeviceScheduleAuto)",
-        settings=settings | _settings(configuration, card, engine) | _grids(load),
+        settings=settings | _settings(configuration, card, engine),
     )
     return session, report
 
@@ -141,12 +140,3 @@ def _settings(configuration: Configuration, card: Card, engine: Any) -> dict[str
         "shapes": "fixed when the engine is built",
         "TF32": "on" if configuration.tf32 else "off",
     }
-
-
-def _grids(load: Load) -> dict[str, str]:
-    """What is rounded to integers, where anything is. What lies between is computed in binary32."""
-    if load.cell.precision is not Precision.INT8_STATIC:
-        return {}
-    rounded = sum(isinstance(node.op, QuantizeDequantize) for node in load.graph.nodes)
-    method = load.cell.factors.get("calibration", "minmax")
-    return {"grids": f"{rounded} values rounded to 8-bit integers, ranges by {method}"}

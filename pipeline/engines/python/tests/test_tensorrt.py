@@ -24,10 +24,10 @@ from photofinish_tensorrt.failure import classify
 from photofinish_tensorrt.library import Library
 from photofinish_worker import cache, sources
 from photofinish_worker.decode import decode
-from photofinish_worker.graph import Graph, Uniform
+from photofinish_worker.graph import Uniform
 from photofinish_worker.messages import Cell, Load, ModelFiles, Precision
 from photofinish_worker.outcome import Failure, Kind
-from tests.sketch import CELL, graph, node, value, weight
+from tests.sketch import CELL, graph, node, value
 
 RTX = library.load(library.RTX)
 SHAPE = (2, 3)
@@ -75,10 +75,10 @@ def cell(**other: Any) -> Cell:
     return read
 
 
-def load(path: Path, scratch: str, network: Graph = NETWORK, **other: Any) -> Load:
+def load(path: Path, scratch: str, **other: Any) -> Load:
     asked = cell(**other)
     files = ModelFiles("no.weights", str(path), asked.precision)
-    return Load(asked, network, files, scratch)
+    return Load(asked, NETWORK, files, scratch)
 
 
 class Folder(unittest.TestCase):
@@ -474,13 +474,7 @@ class Native(Folder):
 
 
 class Running(Folder):
-    def started(
-        self,
-        element: Any = None,
-        memory: int = 1 << 20,
-        network: Graph = NETWORK,
-        precision: str = "",
-    ) -> tuple[Any, Any, Any]:
+    def started(self, element: Any = None, memory: int = 1 << 20) -> tuple[Any, Any, Any]:
         """A session on the stand-in, its engine, its CUDA runtime; the engine is truly built."""
         self.engine = Engine(element or RTX.module.float32)
         runtime = SimpleNamespace(deserialize_cuda_engine=lambda plan: plan and self.engine)
@@ -495,8 +489,7 @@ class Running(Folder):
         request = load(
             onnx(self.folder, element=10 if half else 1),
             self.folder,
-            network,
-            precision=precision or ("fp16" if half else "fp32"),
+            precision="fp16" if half else "fp32",
         )
         with mock.patch.dict("os.environ", {cache.VARIABLE: self.folder}):
             card = cuda.Card(0, self.cuda)
@@ -515,13 +508,6 @@ class Running(Folder):
             size = 2 * int(np.prod(SHAPE)) * np.dtype(kind).itemsize
             self.assertEqual(session.device_memory(), (1100 + size, 1100 + size))
             self.assertEqual(report.settings["GPU"], "A card, compute capability 8.9")
-
-    def test_what_is_rounded_is_told(self) -> None:
-        grid = {"QuantizeDequantize": {"axis": None, "zero_point": 0, "element": "int8"}}
-        parameters = [weight("scale", [])]
-        rounds = graph([value("x", list(SHAPE))], parameters, [node(grid, ["x", "scale"], "y")])
-        _, report, _ = self.started(network=rounds, precision="int8-static")
-        self.assertIn("1 values rounded to 8-bit integers", report.settings["grids"])
 
     def test_a_step_waits_for_the_card(self) -> None:
         session, _, _ = self.started()
