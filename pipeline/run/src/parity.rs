@@ -15,6 +15,15 @@ const ALLOWANCE: f64 = 10.0;
 /// off by what the grids are, and beyond that by what falls on the other side of a step.
 const INT8_ALLOWANCE: f64 = 2.0;
 
+/// A cell in integers is off by at least this share of what the simulation of its grids is: they
+/// differ by what falls on the other side of a step, and both by what the grids are. One that is
+/// nearer does not compute on them.
+const INT8_LEAST: f64 = 0.1;
+
+/// Only a simulation that is off by so much, in unit roundoffs of binary32, tells computing on grids
+/// from computing in fp32: a tenth of it is beyond what rounding makes of any network of the zoo.
+const INT8_TELLING: f64 = EAGER_ROUNDOFFS;
+
 /// No bound is above this, whatever the precision: outputs that have nothing to do with the
 /// reference's are off by about 1.
 const LARGEST_BOUND: f64 = 0.5;
@@ -30,9 +39,8 @@ const EAGER_ROUNDOFFS: f64 = 1024.0;
 /// where two right trainings have little in common.
 const LARGEST_GROWTH: f64 = LARGEST_BOUND / ALLOWANCE;
 
-/// What a reference that computes in fp64 is off by, in unit roundoffs of the cell's precision, is
-/// nothing; a bound is made from one of them at least.
-pub(crate) const EXACT: f64 = 1.0;
+/// What a reference that computes in fp64 is off by, in unit roundoffs of the cell's precision.
+pub(crate) const EXACT: f64 = 0.0;
 
 /// A reference in the cell's own precision is off by rounding itself, and what is run on the same
 /// kernels by the same rounding: a bound is made from so many unit roundoffs at least. Outputs of the
@@ -46,7 +54,7 @@ pub(crate) struct Exhibits<'a> {
     pub(crate) reference: &'a Outputs,
     /// What the reference is called.
     pub(crate) reference_name: &'a str,
-    /// Least unit roundoffs that a bound is made from: [`EXACT`] or [`ROUNDED`].
+    /// What rounding makes of the reference itself, in unit roundoffs: [`EXACT`] or [`ROUNDED`].
     pub(crate) least_roundoffs: f64,
     /// PyTorch eager at the cell's precision on the cell's device; of a file that no graph can say,
     /// ONNX Runtime as its users run it.
@@ -63,22 +71,9 @@ pub(crate) fn judge(
     precision: Precision,
 ) -> (Option<Parity>, Option<Outcome>) {
     let roundoff = precision.unit_roundoff();
-    let unverified = |who: &str, reason: String| {
-        let reason = format!("{who} cannot serve as a measure: {reason}");
-        (
-            None,
-            Some(Outcome::new(OutcomeKind::ParityUnverified, reason)),
-        )
-    };
     let cell = match tensors::distances(exhibits.reference, exhibits.cell, roundoff) {
         Ok(distances) => distances,
-        Err(Flaw::Reference(reason)) => return unverified(exhibits.reference_name, reason),
-        Err(Flaw::Candidate(reason)) => {
-            return (None, Some(Outcome::new(OutcomeKind::ParityFailed, reason)));
-        }
-        Err(Flaw::Unreadable(reason)) => {
-            return (None, Some(Outcome::new(OutcomeKind::Crashed, reason)));
-        }
+        Err(flaw) => return flawed(exhibits, flaw),
     };
     let eager = match tensors::distances(exhibits.reference, exhibits.eager, roundoff) {
         Ok(distances) => distances,
@@ -113,7 +108,13 @@ pub(crate) fn judge(
         return unverified(exhibits.reference_name, "there is no tensor".to_owned());
     };
     if precision.is_int8() {
-        parity.top1 = top1::agreement(exhibits.reference, exhibits.cell);
+        parity.top1 = match top1::agreement(exhibits.reference, exhibits.cell) {
+            Ok(top1) => top1,
+            Err(flaw) => return flawed(exhibits, flaw),
+        };
+        if let Some((cell, eager)) = too_near(&cell, &eager) {
+            return off_its_grids(exhibits, parity, cell, eager);
+        }
     }
     let outcome = (parity.worst_share > 1.0).then(|| {
         let reason = format!(
@@ -123,6 +124,64 @@ pub(crate) fn judge(
         Outcome::new(OutcomeKind::ParityFailed, reason)
     });
     (Some(parity), outcome)
+}
+
+/// No judgement: who was to be the measure is none.
+fn unverified(who: &str, reason: String) -> (Option<Parity>, Option<Outcome>) {
+    let reason = format!("{who} cannot serve as a measure: {reason}");
+    let outcome = Outcome::new(OutcomeKind::ParityUnverified, reason);
+    (None, Some(outcome))
+}
+
+/// What comes of a cell that cannot be held against the reference.
+fn flawed(exhibits: &Exhibits<'_>, flaw: Flaw) -> (Option<Parity>, Option<Outcome>) {
+    let (kind, reason) = match flaw {
+        Flaw::Reference(reason) => return unverified(exhibits.reference_name, reason),
+        Flaw::Candidate(reason) => (OutcomeKind::ParityFailed, reason),
+        Flaw::Unreadable(reason) => (OutcomeKind::Crashed, reason),
+    };
+    (None, Some(Outcome::new(kind, reason)))
+}
+
+/// An output of a cell in integers, and of the simulation of its grids, where all outputs that can
+/// tell are nearer to the reference than grids allow.
+fn too_near<'a>(
+    cell: &'a [Distance],
+    eager: &'a [Distance],
+) -> Option<(&'a Distance, &'a Distance)> {
+    let telling = INT8_TELLING * Precision::Fp32.unit_roundoff();
+    let mut pairs = cell
+        .iter()
+        .zip(eager)
+        .filter(|(_, eager)| eager.error > telling);
+    let first = pairs.next()?;
+    let is_near = |(cell, eager): (&Distance, &Distance)| cell.error < INT8_LEAST * eager.error;
+    (is_near(first) && pairs.all(is_near)).then_some(first)
+}
+
+/// The failure of a cell in integers that is too near to the reference.
+fn off_its_grids(
+    exhibits: &Exhibits<'_>,
+    parity: Parity,
+    cell: &Distance,
+    eager: &Distance,
+) -> (Option<Parity>, Option<Outcome>) {
+    let least = INT8_LEAST * eager.error;
+    let reason = format!(
+        "its outputs are nearer to the network in floats than its grids allow: it does not compute on \
+         them; `{}` is off by {:.2e} (relative L2 error) where {} is off by {:.2e}",
+        cell.name, cell.error, exhibits.eager_name, eager.error
+    );
+    let parity = Parity {
+        tensor: cell.name.clone(),
+        error: cell.error,
+        eager_error: eager.error,
+        bound: least,
+        worst_share: (least / cell.error).min(f64::MAX),
+        ..parity
+    };
+    let outcome = Outcome::new(OutcomeKind::ParityFailed, reason);
+    (Some(parity), Some(outcome))
 }
 
 /// Whether eager is near enough to the reference to be the measure of others.
@@ -181,10 +240,7 @@ fn worst(
         .zip(eager)
         .partition(|(_, eager)| is_measure(eager));
     let usual = Usual::of(eager);
-    let least = match exhibits.least_roundoffs {
-        least if least > EXACT => least * roundoff,
-        _ => 0.0,
-    };
+    let least = exhibits.least_roundoffs * roundoff;
     let shares = judged.iter().map(|(cell, eager)| {
         let eager_error = usual.rounding(eager).max(least);
         let bound = (allowance * eager_error.max(roundoff)).min(LARGEST_BOUND);
@@ -285,6 +341,15 @@ mod tests {
     }
 
     fn judged(reference: Made, eager: Made, cell: Made) -> (Option<Parity>, Option<Outcome>) {
+        judged_in(Precision::Fp32, reference, eager, cell)
+    }
+
+    fn judged_in(
+        precision: Precision,
+        reference: Made,
+        eager: Made,
+        cell: Made,
+    ) -> (Option<Parity>, Option<Outcome>) {
         let folder = tempfile::tempdir().unwrap();
         let write = |made: Made| made.try_write(folder.path()).unwrap();
         let exhibits = Exhibits {
@@ -295,7 +360,7 @@ mod tests {
             eager_name: "eager",
             cell: &write(cell),
         };
-        judge(&exhibits, Precision::Fp32)
+        judge(&exhibits, precision)
     }
 
     fn exact() -> Made {
@@ -362,6 +427,47 @@ mod tests {
             let share = parity.bound / (ALLOWANCE * parity.eager_error.max(roundoff));
             assert!((share - 1.0).abs() < 1e-9, "{parity:?}");
         }
+    }
+
+    /// Off by what grids cost, 1e-2; what is off by a twentieth of it computes in floats.
+    #[test]
+    fn a_cell_in_integers_is_about_as_far_off_as_the_simulation_of_its_grids() {
+        for precision in [Precision::Int8Static, Precision::Int8Dynamic] {
+            let judged = |eager, cell| judged_in(precision, exact(), off_by(eager), off_by(cell));
+            for (error, passes) in [
+                (1.9e-2, true),
+                (9e-3, true),
+                (1.1e-3, true),
+                (2.1e-2, false),
+                (9e-4, false),
+                (5e-4, false),
+                (0.0, false),
+            ] {
+                let (parity, outcome) = judged(1e-2, error);
+                let parity = parity.unwrap();
+                assert_eq!(outcome.is_none(), passes, "{error} {parity:?} {outcome:?}");
+                assert_eq!(parity.worst_share <= 1.0, passes, "{parity:?}");
+                assert!(parity.worst_share.is_finite(), "{parity:?}");
+                let Some(outcome) = outcome else { continue };
+                assert_eq!(outcome.kind, OutcomeKind::ParityFailed);
+                let is_near = outcome.reason.contains("does not compute on them");
+                assert_eq!(is_near, error < 1e-2, "{}", outcome.reason);
+            }
+            // Grids that cost next to nothing tell nothing.
+            assert!(judged(5e-5, 1e-6).1.is_none());
+        }
+        // In floats nobody is too near.
+        assert!(judged(exact(), off_by(1e-5), exact()).1.is_none());
+    }
+
+    #[test]
+    fn a_cell_in_integers_may_leave_one_output_in_floats() {
+        let two = |first: f64, second: f64| off_by(first).f64("b", &wave(1.0 + second));
+        let judged = |cell| judged_in(Precision::Int8Static, two(0.0, 0.0), two(1e-2, 2e-2), cell);
+        assert!(judged(two(1e-6, 2e-2)).1.is_none());
+        let (parity, outcome) = judged(two(1e-6, 1e-6));
+        assert_eq!(outcome.unwrap().kind, OutcomeKind::ParityFailed);
+        assert_eq!(parity.unwrap().tensor, "out");
     }
 
     #[test]

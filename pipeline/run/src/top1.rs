@@ -3,11 +3,14 @@
 
 use schema::{protocol::Quantity, record::Top1};
 
-use crate::tensors::Outputs;
+use crate::tensors::{Flaw, Outputs};
 
 /// How many rows of all outputs have their largest number where the reference has it, the first of
-/// equals; `None` where no output has a row of two numbers, or a file cannot be read.
-pub(crate) fn agreement(reference: &Outputs, candidate: &Outputs) -> Option<Top1> {
+/// equals; `None` where no output has a row of two numbers.
+///
+/// # Errors
+/// Whose file cannot be read.
+pub(crate) fn agreement(reference: &Outputs, candidate: &Outputs) -> Result<Option<Top1>, Flaw> {
     let mut top1 = Top1 {
         agreeing: 0,
         rows: 0,
@@ -17,13 +20,13 @@ pub(crate) fn agreement(reference: &Outputs, candidate: &Outputs) -> Option<Top1
         if quantity != Quantity::Output || width < 2 {
             continue;
         }
-        let ours = choices(reference, name, width).ok()?;
-        let theirs = choices(candidate, name, width).ok()?;
+        let ours = choices(reference, name, width).map_err(Flaw::Reference)?;
+        let theirs = choices(candidate, name, width).map_err(Flaw::Unreadable)?;
         let agreeing = ours.iter().zip(&theirs).filter(|(a, b)| a == b).count();
         top1.agreeing += agreeing as u64;
         top1.rows += ours.len() as u64;
     }
-    (top1.rows > 0).then_some(top1)
+    Ok((top1.rows > 0).then_some(top1))
 }
 
 /// The place of the largest number of each row.
@@ -81,14 +84,26 @@ mod tests {
         ];
         let reference = outputs(&folder, "ours", &shape, &ours);
         let candidate = outputs(&folder, "theirs", &shape, &theirs);
-        let top1 = agreement(&reference, &candidate).unwrap();
+        let top1 = agreement(&reference, &candidate).unwrap().unwrap();
         assert_eq!((top1.agreeing, top1.rows), (3, 4));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = |name| outputs(&folder, name, &[1, 2], &[1.0, 2.0]);
+        let (reference, candidate) = (made("ours"), made("theirs"));
+        std::fs::remove_file(folder.path().join("theirs")).unwrap();
+        let flaw = agreement(&reference, &candidate).unwrap_err();
+        assert!(matches!(flaw, Flaw::Unreadable(_)), "{flaw:?}");
+        let flaw = agreement(&candidate, &reference).unwrap_err();
+        assert!(matches!(flaw, Flaw::Reference(_)), "{flaw:?}");
     }
 
     #[test]
     fn single_numbers_choose_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let scalars = |name| outputs(&folder, name, &[4, 1], &[1.0, 2.0, 3.0, 4.0]);
-        assert_eq!(agreement(&scalars("a"), &scalars("b")), None);
+        assert_eq!(agreement(&scalars("a"), &scalars("b")), Ok(None));
     }
 }
