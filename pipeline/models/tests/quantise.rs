@@ -109,23 +109,33 @@ fn count(operators: &BTreeMap<String, u64>, wanted: &[&str]) -> u64 {
     wanted.iter().filter_map(|name| operators.get(*name)).sum()
 }
 
+/// Every number is at the same place of its grid: 4e-8 to 2e-7 were seen. What the grids themselves cost,
+/// and what one that is misread would, is over a hundredth.
+const SAME: f64 = 1e-5;
+
+/// A number that the last bit of binary32 puts on the other side of a step moves many behind it: one in
+/// MobileNetV2's first block moves the outputs by 1.9 %. ResNet-18's are off by 0.6 % on grids found in
+/// every step, and by 2.2 % on symmetric ones, which are not ONNX Runtime's. That is as much as the
+/// grids cost, so a bound as wide as this shows no more than that the file is read and run.
+const ONE_STEP_OFF: f64 = 0.05;
+
 #[test]
 fn onnx_runtime_computes_on_the_grids_that_the_graph_says() {
     // A transformer in the symmetric form is for TensorRT alone: ONNX Runtime gets lost among its own
     // rewritings there (a zero point without a sign for integers with one).
     let mut forms = vec![
-        ("resnet18", Form::Asymmetric),
-        ("bert_tiny", Form::Asymmetric),
-        ("bert_tiny", Form::Dynamic),
+        ("resnet18", Form::Asymmetric, SAME),
+        ("bert_tiny", Form::Asymmetric, SAME),
+        ("bert_tiny", Form::Dynamic, SAME),
     ];
     if is_full() {
         forms.extend([
-            ("resnet18", Form::Symmetric),
-            ("resnet18", Form::Dynamic),
-            ("mobilenet_v2", Form::Asymmetric),
+            ("resnet18", Form::Symmetric, ONE_STEP_OFF),
+            ("resnet18", Form::Dynamic, ONE_STEP_OFF),
+            ("mobilenet_v2", Form::Asymmetric, ONE_STEP_OFF),
         ]);
     }
-    for (name, form) in forms {
+    for (name, form, most) in forms {
         let quantised = Quantised::of(&network(name, 2), form);
         let file = quantised.save("quantised.onnx");
         let recipe = quantised.folder.path().join("recipe.py");
@@ -133,10 +143,7 @@ fn onnx_runtime_computes_on_the_grids_that_the_graph_says() {
         let found = held_against(&quantised.graph, &[file], quantised.folder.path());
         let (error, output) = &found.errors[0];
         println!("{name} {form:?}: off by {error:.2e} in {output}");
-        // A number that the last bit of binary32 puts on the other side of a step moves many behind
-        // it: one in MobileNetV2's first block moves the outputs by 2 %. What the grids themselves
-        // cost is several times as much.
-        assert!(*error < 0.05, "{name} {form:?}: {error}");
+        assert!(*error < most, "{name} {form:?}: {error}");
     }
 }
 
