@@ -257,7 +257,7 @@ fn coordinate(cell: &PlannedCell, axis: &str) -> Option<String> {
     let resolved = || {
         let cell = &cell.cell;
         match axis {
-            "model" => Some(cell.model.name.clone()),
+            "model" => Some(cell.model.title().into_owned()),
             "precision" => Some(cell.precision.to_string()),
             "mode" => Some(cell.mode.to_string()),
             "engine" => Some(cell.engine.to_string()),

@@ -206,6 +206,7 @@ fn cell(number: u32, engine: &str, variant: &str, twin_of: Option<u32>) -> Plann
             name: model(number).to_owned(),
             source: ModelSource::Zoo,
             graph: Digest::of_bytes(model(number).as_bytes()),
+            weights: None,
         },
         dims: BTreeMap::from([("batch".to_owned(), u64::from(batch(number)))]),
         precision: Precision::Fp32,

@@ -130,6 +130,7 @@ fn load(graph: Graph, files: Option<ModelFiles>, scratch: &Path) -> Load {
                 .as_ref()
                 .map_or(ModelSource::Zoo, |_| ModelSource::Onnx),
             graph: Digest::of_value(&graph),
+            weights: None,
         },
         dims: BTreeMap::from([("batch".to_owned(), BATCH)]),
         precision: Precision::Fp64,
@@ -246,7 +247,7 @@ fn it_reads_the_weights_of_a_user_s_file() {
         .unwrap();
     let files = ModelFiles {
         weights,
-        onnx: Some(file.path().to_owned()),
+        onnx: Some(scratch.path().join("mine.onnx")),
         precision: file.precision(),
     };
     // The input of a file has another recipe than that of the sample.

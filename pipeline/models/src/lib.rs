@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod builder;
+mod checkpoint;
 pub mod cost;
 mod error;
 pub mod fill;
@@ -20,6 +21,7 @@ pub mod rewrite;
 pub mod sample;
 pub mod zoo;
 
+pub use checkpoint::Checkpoint;
 pub use error::ModelError;
 pub use numbers::Numbers;
 pub use resolve::resolve;

@@ -15,7 +15,7 @@ mod document;
 mod lower;
 mod proto;
 mod quantised;
-mod read;
+pub(crate) mod read;
 mod recurrent;
 mod weights;
 
@@ -32,6 +32,7 @@ use crate::{
     infer::{self, ValueType},
 };
 pub use document::{Document, OPSET, own_file};
+pub(crate) use read::Shelf;
 pub use read::{File, Outline, ReadError, Reading};
 
 use proto::{DataType, GraphProto, ModelProto, NodeProto, ValueInfoProto};

@@ -1,8 +1,9 @@
-//! A network that is nobody's: for checks of workers whose engine has few operators.
+//! For checks: a network that is nobody's, of few operators, and weights that are nobody's.
 
+use safetensors::{Dtype, SafeTensorError, tensor::TensorView};
 use schema::{
     Graph,
-    graph::{ElementType, Fill, Op},
+    graph::{ElementType, Fill, Op, Role},
 };
 
 use crate::{
@@ -33,4 +34,28 @@ pub fn perceptron(batch: u64) -> Result<Graph, ModelError> {
     builder.output(&logits, "logits");
     builder.cross_entropy("logits", &[batch], CLASSES);
     builder.finish()
+}
+
+/// A file of weights for the network, in which every number is this one.
+///
+/// # Errors
+/// A shape that no memory has room for.
+pub fn safetensors(graph: &Graph, number: f32) -> Result<Vec<u8>, SafeTensorError> {
+    let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = graph
+        .parameters
+        .iter()
+        .filter(|parameter| parameter.role != Role::Constant)
+        .map(|parameter| {
+            let shape: Vec<usize> = parameter.shape.iter().map(|&size| size as usize).collect();
+            let bytes = number.to_le_bytes().repeat(shape.iter().product());
+            (parameter.name.clone(), shape, bytes)
+        })
+        .collect();
+    let views: Result<Vec<_>, _> = tensors
+        .iter()
+        .map(|(name, shape, bytes)| {
+            TensorView::new(Dtype::F32, shape.clone(), bytes).map(|view| (name.as_str(), view))
+        })
+        .collect();
+    safetensors::serialize(views?, None)
 }

@@ -306,6 +306,7 @@ fn resolving_holds_the_plan_to_its_graph() {
         name: "bert_tiny".into(),
         source,
         graph,
+        weights: None,
     };
     let planned = model(ModelSource::Zoo, Digest::of_value(&graph));
     assert_eq!(resolve(&planned, &sizes, Mode::Training), Ok(graph));

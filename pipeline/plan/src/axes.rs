@@ -1,6 +1,9 @@
 //! The axes of a job's matrix, each value checked and typed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use schema::{
     Device, EngineVariant, Mode, Optimizer, Precision,
@@ -9,7 +12,7 @@ use schema::{
 
 use crate::{
     context::{Context, key, name},
-    networks::{self, Networks, Which},
+    networks::{self, Networks, Trained, Which},
     suggest,
     tree::Step,
     user_model,
@@ -188,7 +191,13 @@ fn models_axis(
         &steps,
         models,
         |context, choice, steps| match choice {
-            ModelChoice::Zoo(model) => model_value(context, model, steps),
+            ModelChoice::Zoo(model, None) => model_value(context, model, steps),
+            ModelChoice::Zoo(model, Some(path)) => {
+                model_value(context, model, steps)?;
+                let checkpoint = user_model::weights(context, networks, path, steps)?;
+                let trained = Which::Trained(Rc::new(Trained::new(model, path, checkpoint)));
+                Some((trained.title().into_owned(), Typed::Model(trained)))
+            }
             ModelChoice::Onnx(path) => {
                 let model = user_model::open(context, networks, path, steps)?;
                 let dimensions = model.file.dimensions().map(str::to_owned);

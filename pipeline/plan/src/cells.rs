@@ -7,9 +7,8 @@ use std::{
 
 use models::{quantise, rewrite};
 use schema::{
-    Boundary, Cell, Device, EngineVariant, HostLanguage, Mode, Model, Optimizer, Outcome,
-    OutcomeKind, Precision, Strategy, VariantDescription, manifest::OptimizerChoice,
-    plan::PlannedCell,
+    Boundary, Cell, Device, EngineVariant, HostLanguage, Mode, Optimizer, Outcome, OutcomeKind,
+    Precision, Strategy, VariantDescription, manifest::OptimizerChoice, plan::PlannedCell,
 };
 
 use crate::{
@@ -116,7 +115,8 @@ pub(crate) fn resolve(
                     .push(draft.planned(context.world, mode, shared, &network));
             }
             Err(reason) => {
-                let is_news = refused.insert((draft.model.name().to_owned(), draft.dims.clone()));
+                let is_news =
+                    refused.insert((draft.model.title().into_owned(), draft.dims.clone()));
                 if !context.has_room() {
                     return None;
                 }
@@ -173,9 +173,10 @@ fn refuse(
         let alone = BTreeMap::from([((*name).clone(), **size)]);
         networks.get(&draft.model, &alone, mode).is_err()
     });
-    let (axis, value) = culprit.map_or(("model", draft.model.name().to_owned()), |(name, size)| {
-        (name, size.to_string())
-    });
+    let (axis, value) = culprit.map_or(
+        ("model", draft.model.title().into_owned()),
+        |(name, size)| (name, size.to_string()),
+    );
     let index = axes
         .iter()
         .find(|known| known.name == axis)
@@ -186,7 +187,7 @@ fn refuse(
         &steps,
         format!(
             "the model `{}` cannot be built so: {reason}",
-            draft.model.name()
+            draft.model.title()
         ),
     );
 }
@@ -286,11 +287,7 @@ impl Draft {
     ) -> PlannedCell {
         let variant = world.variant(&self.engine);
         let cell = Cell {
-            model: Model {
-                name: self.model.name().to_owned(),
-                source: self.model.source(),
-                graph: network.graph,
-            },
+            model: self.model.model(network.graph),
             dims: network.dims.clone(),
             precision: self.precision,
             mode,
@@ -328,7 +325,7 @@ fn outlined(model: &Which, network: &Network) -> Option<String> {
         format!(
             "`{}` is run as it is, in {precision}, by engines that read ONNX themselves, and its outputs \
              are held against ONNX Runtime's with optimisation off; what a step costs is not known: {}",
-            model.name(),
+            model.title(),
             unread.reason
         )
     })

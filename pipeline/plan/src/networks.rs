@@ -2,6 +2,7 @@
 //! network is built once, however many cells share it.
 
 use std::{
+    borrow::Cow,
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     num::NonZero,
@@ -12,11 +13,12 @@ use std::{
 };
 
 use models::{
+    Checkpoint,
     cost::Cost,
     onnx::{self, ReadError},
     zoo::Drawings,
 };
-use schema::{Digest, Mode, ModelSource, Precision};
+use schema::{Digest, Mode, Model, ModelSource, Precision, Weights};
 
 /// Networks below which a second processor is not worth starting.
 const SHARE: usize = 64;
@@ -161,34 +163,98 @@ impl UserModel {
     }
 }
 
-/// A network: one of the zoo by its name, or a model of the user's.
+/// A network of the zoo, and weights of the user's for it.
+#[derive(Debug)]
+pub(crate) struct Trained {
+    zoo: String,
+    weights: Weights,
+    checkpoint: Rc<Checkpoint>,
+    /// Whether the weights are the network's, at each of its sizes that were asked for.
+    fits: RefCell<BTreeMap<(BTreeMap<String, u64>, Mode), Result<(), String>>>,
+}
+
+impl Trained {
+    pub(crate) fn new(zoo: &str, path: &str, checkpoint: Rc<Checkpoint>) -> Self {
+        Self {
+            zoo: zoo.to_owned(),
+            weights: Weights {
+                path: path.to_owned(),
+                content: checkpoint.digest(),
+            },
+            checkpoint,
+            fits: RefCell::default(),
+        }
+    }
+
+    fn check(&self, dims: &BTreeMap<String, u64>, mode: Mode) -> Result<(), String> {
+        let request = (dims.clone(), mode);
+        if let Some(known) = self.fits.borrow().get(&request) {
+            return known.clone();
+        }
+        let found = self.find(dims, mode);
+        self.fits.borrow_mut().insert(request, found.clone());
+        found
+    }
+
+    fn find(&self, dims: &BTreeMap<String, u64>, mode: Mode) -> Result<(), String> {
+        let dims = models::zoo::resolve_dims(&self.zoo, dims).map_err(|error| error.to_string())?;
+        let graph = models::zoo::build_for(&self.zoo, &dims, mode);
+        let graph = graph.map_err(|error| error.to_string())?;
+        let read = self.checkpoint.read(graph);
+        read.map(drop)
+            .map_err(|error| format!("`{}`: {error}", self.weights.path))
+    }
+}
+
+/// A network: one of the zoo by its name, perhaps with weights, or a model of the user's.
 #[derive(Debug, Clone)]
 pub(crate) enum Which {
     Zoo(String),
+    Trained(Rc<Trained>),
     User(Rc<UserModel>),
 }
 
 impl Which {
-    /// The name that cells and pages show.
-    pub(crate) fn name(&self) -> &str {
+    /// The zoo's name, or the path of the user's model.
+    fn name(&self) -> &str {
         match self {
             Self::Zoo(name) => name,
+            Self::Trained(trained) => &trained.zoo,
             Self::User(model) => &model.name,
         }
     }
 
-    pub(crate) const fn source(&self) -> ModelSource {
+    fn weights(&self) -> Option<&Weights> {
         match self {
-            Self::Zoo(_) => ModelSource::Zoo,
-            Self::User(_) => ModelSource::Onnx,
+            Self::Trained(trained) => Some(&trained.weights),
+            Self::Zoo(_) | Self::User(_) => None,
+        }
+    }
+
+    /// The name that plans and pages show.
+    pub(crate) fn title(&self) -> Cow<'_, str> {
+        let weights = self.weights().map(|weights| weights.path.as_str());
+        Model::title_of(self.name(), weights)
+    }
+
+    /// How a cell names it, whose graph or file this is.
+    pub(crate) fn model(&self, graph: Digest) -> Model {
+        Model {
+            name: self.name().to_owned(),
+            source: match self {
+                Self::Zoo(_) | Self::Trained(_) => ModelSource::Zoo,
+                Self::User(_) => ModelSource::Onnx,
+            },
+            graph,
+            weights: self.weights().cloned(),
         }
     }
 
     /// Whether it has a dimension.
     pub(crate) fn has_dimension(&self, dimension: &str) -> bool {
         match self {
-            Self::Zoo(name) => DIMENSIONS
-                .get(name.as_str())
+            Self::Zoo(_) | Self::Trained(_) => DIMENSIONS
+                .get(self.name())
                 .is_some_and(|dims| dims.contains_key(dimension)),
             Self::User(model) => model.file.dimensions().any(|name| name == dimension),
         }
@@ -197,7 +263,7 @@ impl Which {
     /// Whether a factor says anything about it.
     pub(crate) fn is_concerned(&self, factor: &str) -> bool {
         match self {
-            Self::Zoo(name) => models::zoo::is_concerned(name, factor),
+            Self::Zoo(_) | Self::Trained(_) => models::zoo::is_concerned(self.name(), factor),
             Self::User(model) => model.file.is_concerned(factor),
         }
     }
@@ -207,6 +273,7 @@ impl PartialEq for Which {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Zoo(a), Self::Zoo(b)) => a == b,
+            (Self::Trained(a), Self::Trained(b)) => a.zoo == b.zoo && a.weights == b.weights,
             (Self::User(a), Self::User(b)) => a.is(b),
             _ => false,
         }
@@ -222,6 +289,8 @@ pub(crate) struct Networks {
     built: BTreeMap<Request, Result<Rc<Network>, String>>,
     /// By the manifest's folder and the path from there.
     files: BTreeMap<(PathBuf, String), Result<Rc<UserModel>, ReadError>>,
+    /// Files of weights, likewise.
+    checkpoints: BTreeMap<(PathBuf, String), Result<Rc<Checkpoint>, ReadError>>,
 }
 
 impl Networks {
@@ -237,6 +306,18 @@ impl Networks {
             .clone()
     }
 
+    /// The user's weights at a path from a manifest's folder, read and hashed at the first call.
+    pub(crate) fn checkpoint(
+        &mut self,
+        folder: &Path,
+        path: &str,
+    ) -> Result<Rc<Checkpoint>, ReadError> {
+        self.checkpoints
+            .entry((folder.to_owned(), path.to_owned()))
+            .or_insert_with(|| Checkpoint::open(folder, path).map(Rc::new))
+            .clone()
+    }
+
     /// Works out what is going to be asked for, on all processors. What cannot be built is left
     /// to [`Networks::get`], which says why.
     pub(crate) fn prepare<'a>(
@@ -245,13 +326,13 @@ impl Networks {
         mode: Mode,
     ) {
         let zoo = requests.filter_map(|(model, dims)| match model {
-            Which::Zoo(name) => Some((name, dims)),
+            Which::Zoo(_) | Which::Trained(_) => Some((model.name(), dims)),
             Which::User(_) => None,
         });
         let requests: BTreeSet<_> = zoo.collect();
         let requests: Vec<Request> = requests
             .into_iter()
-            .map(|(model, dims)| (model.clone(), dims.clone(), mode))
+            .map(|(model, dims)| (model.to_owned(), dims.clone(), mode))
             .filter(|request| !self.built.contains_key(request))
             .collect();
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
@@ -284,12 +365,14 @@ impl Networks {
         dims: &BTreeMap<String, u64>,
         mode: Mode,
     ) -> Result<Rc<Network>, String> {
-        let model = match model {
-            Which::Zoo(name) => name,
+        match model {
             Which::User(model) => return model.network(dims),
-        };
+            Which::Trained(trained) => trained.check(dims, mode)?,
+            Which::Zoo(_) => {}
+        }
+        let model = model.name();
         self.built
-            .entry((model.clone(), dims.clone(), mode))
+            .entry((model.to_owned(), dims.clone(), mode))
             .or_insert_with(|| build(model, dims, mode).map(Rc::new))
             .clone()
     }

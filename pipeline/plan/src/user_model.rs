@@ -1,9 +1,9 @@
-//! Models of the user's: found beside the manifest, and read. A manifest from elsewhere must not make
+//! Models and weights of the user's: found beside the manifest, and read. A manifest from elsewhere must not make
 //! us read other files, so the path stays in its folder, and no link is followed.
 
-use std::rc::Rc;
+use std::{path::PathBuf, rc::Rc};
 
-use models::onnx::ReadError;
+use models::{Checkpoint, onnx::ReadError};
 use schema::Mode;
 
 use crate::{
@@ -27,33 +27,64 @@ pub(crate) fn open(
         );
         return None;
     }
-    let Some(folder) = context.file.folder() else {
-        context.error_with_help(
-            steps,
-            format!("the model `{path}` is looked for beside the manifest, and standard input lies nowhere"),
-            "give the manifest as a file, or use a name of the zoo",
-        );
-        return None;
-    };
-    match networks.open(folder, path) {
-        Ok(model) => Some(model),
-        Err(error) => {
-            let (message, help) = words(path, &error);
-            context.error_with_help(steps, message, help);
-            None
-        }
-    }
+    let what = format!("the model `{path}`");
+    let folder = folder(context, &what, steps)?;
+    let found = networks.open(&folder, path);
+    noted(
+        context,
+        steps,
+        &what,
+        "an ONNX file of opset 13 to 22",
+        found,
+    )
 }
 
-fn words(path: &str, error: &ReadError) -> (String, &'static str) {
-    match error {
-        ReadError::Unreadable(reason) => (
-            format!("the model `{path}` cannot be used: {reason}"),
-            "put the model, and the weights that it names, beside or below the manifest, without links",
-        ),
-        _ => (
-            format!("the model `{path}` cannot be read: {error}"),
-            "an ONNX file of opset 13 to 22 is expected",
-        ),
+/// The weights at a path of the manifest; `None`, and an error noted, when they cannot be used.
+pub(crate) fn weights(
+    context: &mut Context<'_>,
+    networks: &mut Networks,
+    path: &str,
+    steps: &[Step],
+) -> Option<Rc<Checkpoint>> {
+    let what = format!("the file of weights `{path}`");
+    let folder = folder(context, &what, steps)?;
+    let found = networks.checkpoint(&folder, path);
+    noted(context, steps, &what, "a whole file of safetensors", found)
+}
+
+/// The manifest's folder.
+fn folder(context: &mut Context<'_>, what: &str, steps: &[Step]) -> Option<PathBuf> {
+    let folder = context.file.folder().map(ToOwned::to_owned);
+    if folder.is_none() {
+        context.error_with_help(
+            steps,
+            format!("{what} is looked for beside the manifest, and standard input lies nowhere"),
+            "give the manifest as a file, or use a name of the zoo",
+        );
     }
+    folder
+}
+
+/// What was found; an error is noted where that is nothing.
+fn noted<T>(
+    context: &mut Context<'_>,
+    steps: &[Step],
+    what: &str,
+    expected: &str,
+    found: Result<T, ReadError>,
+) -> Option<T> {
+    let (message, help) = match found {
+        Ok(found) => return Some(found),
+        Err(ReadError::Unreadable(reason)) => (
+            format!("{what} cannot be used: {reason}"),
+            "put the model, and the weights that it names, beside or below the manifest, without links"
+                .to_owned(),
+        ),
+        Err(error) => (
+            format!("{what} cannot be read: {error}"),
+            format!("{expected} is expected"),
+        ),
+    };
+    context.error_with_help(steps, message, help);
+    None
 }

@@ -221,3 +221,76 @@ fn a_model_of_the_users_can_be_named_in_lists() {
     // The file has no `seq`: both sizes are one cell.
     assert_eq!(plan.cell_count(), 3);
 }
+
+/// A file of weights for the zoo's network, all zero.
+fn put_weights(path: &Path, network: &str) {
+    let dims = models::zoo::resolve_dims(network, &BTreeMap::new()).unwrap();
+    let graph = models::zoo::build(network, &dims).unwrap();
+    let content = models::sample::safetensors(&graph, 0.0).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+const WITH_WEIGHTS: &str = "  - id: a
+    matrix: { model: [{ zoo: mobilenet_v2, weights: own.safetensors }, mobilenet_v2], batch: [2], image: [64], engine: [pytorch/eager, onnxruntime/cpu] }
+    compare: { axis: engine, baseline: pytorch/eager }
+";
+
+#[test]
+fn a_network_of_the_zoo_with_weights_is_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.safetensors");
+    put_weights(&path, "mobilenet_v2");
+    let first = planned(folder.path(), WITH_WEIGHTS).unwrap();
+    assert_eq!(first.heats.len(), 2);
+    let has_weights =
+        |heat: &&schema::plan::PlannedHeat| heat.cells[0].cell.model.weights.is_some();
+    let own = first.heats.iter().find(has_weights).unwrap();
+    let zoo = first.heats.iter().find(|heat| !has_weights(heat)).unwrap();
+    let title = "mobilenet_v2@own.safetensors";
+    assert_eq!(own.cells[0].coordinates["model"], title);
+    assert!(own.cells[0].cell.describe().starts_with(title));
+    assert_eq!(own.cells[0].cell.model.graph, zoo.cells[0].cell.model.graph);
+    assert_eq!(own.cells[0].flops, zoo.cells[0].flops);
+    // Other numbers, other heat; that of the zoo's own stays.
+    let mut content = fs::read(&path).unwrap();
+    *content.last_mut().unwrap() = 1;
+    fs::write(&path, content).unwrap();
+    let second = planned(folder.path(), WITH_WEIGHTS).unwrap();
+    let keys = |plan: &Plan| -> Vec<_> {
+        let heats = plan.heats.iter();
+        heats.map(|heat| (has_weights(&heat), heat.key)).collect()
+    };
+    for ((own, one), (_, other)) in keys(&first).into_iter().zip(keys(&second)) {
+        assert_eq!(own, one != other);
+    }
+}
+
+#[test]
+fn weights_that_are_not_the_network_s_are_told_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let refusal = |jobs: &str| planned(folder.path(), jobs).unwrap_err();
+    let said = refusal(WITH_WEIGHTS);
+    assert!(
+        said.contains("the file of weights `own.safetensors` cannot be used"),
+        "{said}"
+    );
+    assert!(said.contains("jobs.yaml:4:"), "{said}");
+    fs::write(folder.path().join("own.safetensors"), "short").unwrap();
+    let said = refusal(WITH_WEIGHTS);
+    assert!(
+        said.contains("a whole file of safetensors is expected"),
+        "{said}"
+    );
+    put_weights(&folder.path().join("own.safetensors"), "resnet18");
+    let said = refusal(WITH_WEIGHTS);
+    assert!(
+        said.contains("`own.safetensors`: of the 262 tensors of mobilenet_v2 it lacks"),
+        "{said}"
+    );
+    let lone = WITH_WEIGHTS.replace("zoo: mobilenet_v2, ", "");
+    let said = refusal(&lone);
+    assert!(
+        said.contains("a model is `onnx` alone, or `zoo`, which may have `weights`"),
+        "{said}"
+    );
+}

@@ -9,12 +9,12 @@ use std::{
 };
 
 use models::{
-    onnx,
+    Checkpoint, onnx,
     quantise::{Form, calibrate::Method},
     rewrite::{self, Rewriting},
 };
 use schema::{
-    Cell, Digest, Graph, ModelSource, Outcome, OutcomeKind, Precision,
+    Cell, Digest, Graph, ModelSource, Outcome, OutcomeKind, Precision, Weights,
     plan::{ManifestSource, PlannedCell},
     protocol::{Load, ModelFiles},
 };
@@ -68,6 +68,7 @@ impl Graphs {
         let has_file = |planned: &PlannedCell| {
             let cell = &planned.cell;
             cell.model.source == ModelSource::Onnx
+                || cell.model.weights.is_some()
                 || cell.precision.is_int8()
                 || context.workers.takes_onnx(&cell.engine)
         };
@@ -170,10 +171,11 @@ fn prepare(
         // The reference runs the network as the model has it.
         let own = (network(cell), Rewriting::default(), None);
         if !prepared.contains_key(&own) {
-            let made = match (cell.model.source, folder) {
-                (ModelSource::Onnx, Some(folder)) => {
-                    let weights = folder.join(format!("weights-{}", prepared.len()));
-                    from_file(cell, manifests, &weights)
+            let weights = folder.map(|folder| folder.join(format!("weights-{}", prepared.len())));
+            let made = match (cell.model.source, &cell.model.weights, weights) {
+                (ModelSource::Onnx, _, Some(weights)) => from_file(cell, manifests, &weights),
+                (ModelSource::Zoo, Some(own), Some(weights)) => {
+                    trained(cell, own, manifests, &weights)
                 }
                 _ => from_zoo(cell),
             };
@@ -228,6 +230,54 @@ fn from_zoo(cell: &Cell) -> Result<Prepared, Outcome> {
     Ok(Prepared { graph, files: None })
 }
 
+/// A network of the zoo with the user's weights, which are put where workers find them.
+fn trained(
+    cell: &Cell,
+    own: &Weights,
+    manifests: &[ManifestSource],
+    weights: &Path,
+) -> Result<Prepared, Outcome> {
+    let Prepared { graph, .. } = from_zoo(cell)?;
+    let checkpoint = find(
+        &own.path,
+        own.content,
+        manifests,
+        Checkpoint::open,
+        |found| found.digest(),
+    )?;
+    let reading = checkpoint.read(graph).map_err(|error| {
+        let reason = format!("`{}`: {error}", own.path);
+        Outcome::new(OutcomeKind::Unsupported, reason)
+    })?;
+    write_weights(&own.path, Some(&reading), weights)?;
+    Ok(Prepared {
+        graph: reading.graph,
+        files: Some(ModelFiles {
+            weights: weights.to_owned(),
+            onnx: None,
+            precision: Precision::Fp32,
+        }),
+    })
+}
+
+/// Puts the numbers that were read, if any, where workers find them.
+fn write_weights(name: &str, reading: Option<&onnx::Reading>, to: &Path) -> Result<(), Outcome> {
+    let written = File::create_new(to).and_then(|out| {
+        let mut out = BufWriter::new(out);
+        if let Some(reading) = reading {
+            reading.write_weights(&mut out)?;
+        }
+        out.flush()
+    });
+    written.map_err(|error| {
+        let what = "its weights cannot be put down for the workers";
+        Outcome::new(
+            OutcomeKind::Unavailable,
+            format!("`{name}`: {what}: {error}"),
+        )
+    })
+}
+
 /// Reads the user's file once more, and puts its weights where workers find them.
 fn from_file(
     cell: &Cell,
@@ -235,7 +285,13 @@ fn from_file(
     weights: &Path,
 ) -> Result<Prepared, Outcome> {
     let model = &cell.model;
-    let file = find(cell, manifests)?;
+    let file = find(
+        &model.name,
+        model.graph,
+        manifests,
+        onnx::File::open,
+        |found| found.digest(),
+    )?;
     let refused = |error: onnx::ReadError| {
         let reason = format!("`{}`: {error}", model.name);
         Outcome::new(OutcomeKind::Unsupported, reason)
@@ -248,21 +304,17 @@ fn from_file(
         }
         Err(error) => return Err(refused(error)),
     };
-    let unavailable = |what: &str, error: std::io::Error| {
-        let reason = format!("`{}`: {what}: {error}", model.name);
+    write_weights(&model.name, reading.as_ref(), weights)?;
+    // Engines that read ONNX open it in every launch, and shall find what was read here.
+    let folder = weights.with_extension("onnx");
+    let copied = fs::create_dir(&folder).and_then(|()| file.copy_to(&folder));
+    let onnx = copied.map_err(|error| {
+        let reason = format!(
+            "`{}` cannot be put down for the workers: {error}",
+            model.name
+        );
         Outcome::new(OutcomeKind::Unavailable, reason)
-    };
-    let written = File::create_new(weights).and_then(|out| {
-        let mut out = BufWriter::new(out);
-        if let Some(reading) = &reading {
-            reading.write_weights(&mut out)?;
-        }
-        out.flush()
-    });
-    written
-        .map_err(|error| unavailable("its weights cannot be put down for the workers", error))?;
-    let onnx = std::path::absolute(file.path())
-        .map_err(|error| unavailable("its place is not known", error))?;
+    })?;
     Ok(Prepared {
         graph,
         files: Some(ModelFiles {
@@ -275,24 +327,29 @@ fn from_file(
 
 /// The file that the plan was made for: beside one of its manifests, by the name that it has there,
 /// with the content that it had.
-fn find(cell: &Cell, manifests: &[ManifestSource]) -> Result<onnx::File, Outcome> {
-    let model = &cell.model;
+fn find<T>(
+    path: &str,
+    content: Digest,
+    manifests: &[ManifestSource],
+    open: impl Fn(&Path, &str) -> Result<T, onnx::ReadError>,
+    digest: impl Fn(&T) -> Digest,
+) -> Result<T, Outcome> {
     let mut reason = "the plan has no manifest that is a file".to_owned();
     for folder in manifests.iter().filter_map(ManifestSource::folder) {
-        match onnx::File::open(folder, &model.name) {
-            Ok(file) if file.digest() == model.graph => return Ok(file),
+        match open(folder, path) {
+            Ok(file) if digest(&file) == content => return Ok(file),
             Ok(_) => reason = "it has changed since the plan was made; plan again".to_owned(),
             Err(error) => reason = error.to_string(),
         }
     }
-    let reason = format!("the model `{}` is not there: {reason}", model.name);
+    let reason = format!("`{path}` is not there: {reason}");
     Err(Outcome::new(OutcomeKind::Unavailable, reason))
 }
 
 #[cfg(test)]
 mod tests {
     use models::{quantise, zoo};
-    use schema::{Model, ModelSource, Precision};
+    use schema::{Model, ModelSource, Precision, graph::Role};
 
     use super::*;
 
@@ -362,6 +419,7 @@ mod tests {
             name: "words.onnx".to_owned(),
             source: ModelSource::Onnx,
             graph: file.digest(),
+            weights: None,
         };
         planned.cell.dims = BTreeMap::from([("batch".to_owned(), 1)]);
         let manifest = ManifestSource {
@@ -389,7 +447,8 @@ mod tests {
         assert_eq!((layers(own), layers(long)), (2, 0));
         let weights = |prepared: &Prepared| prepared.files.as_ref().unwrap().weights.clone();
         assert_eq!(weights(own), weights(long));
-        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
+        // The weights once, and a copy of the file.
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 2);
         // The witness is not among the cells, and has its engine's own factors.
         let mut witness = planned.cell.clone();
         let forms = [(rewrite::RECURRENT, "fused"), (rewrite::ATTENTION, "plain")];
@@ -397,6 +456,66 @@ mod tests {
             .map(|(name, form)| (name.to_owned(), form.to_owned()))
             .into();
         assert_eq!(asked(&witness), Rewriting::default());
+    }
+
+    #[test]
+    fn a_network_of_the_zoo_takes_the_user_s_weights() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("own.safetensors");
+        let source = planned("fused").cell;
+        let graph = models::resolve(&source.model, &source.dims, source.mode).unwrap();
+        let content = models::sample::safetensors(&graph, 1.0).unwrap();
+        fs::write(&own, &content).unwrap();
+        let manifests = [ManifestSource {
+            path: folder
+                .path()
+                .join("jobs.yaml")
+                .to_string_lossy()
+                .into_owned(),
+            text: String::new(),
+        }];
+        let trained = ["fused", "unrolled"].map(|form| {
+            let mut planned = planned(form);
+            planned.cell.model.weights = Some(Weights {
+                path: "own.safetensors".to_owned(),
+                content: Digest::of_bytes(&content),
+            });
+            planned
+        });
+        let scratch = tempfile::tempdir().unwrap();
+        let cells = [&trained[..], &[planned("fused")]].concat();
+        let prepare = || Graphs {
+            prepared: prepare(&manifests, &cells, Some(scratch.path())),
+            onnx: RefCell::default(),
+            folder: None,
+            logs: BTreeMap::new(),
+        };
+        let graphs = prepare();
+        for planned in &trained {
+            let prepared = graphs.get(&planned.cell).unwrap();
+            let numbers =
+                models::Numbers::open(prepared.files.as_ref().map(|files| files.weights.as_path()));
+            let numbers = numbers.unwrap();
+            let held = prepared.graph.parameters.iter();
+            for weight in held.filter(|parameter| parameter.role != Role::Constant) {
+                let held = numbers.floats(weight).unwrap();
+                let are_ones = held.iter().all(|&number| number == 1.0);
+                assert!(are_ones, "{}", weight.name);
+            }
+        }
+        assert!(graphs.get(&cells[2].cell).unwrap().files.is_none());
+        // The plan was made for other numbers.
+        fs::write(&own, &content[..content.len() - 1]).unwrap();
+        fs::remove_dir_all(scratch.path()).unwrap();
+        fs::create_dir(scratch.path()).unwrap();
+        let refused = prepare();
+        let outcome = refused.get(&trained[0].cell).err().unwrap();
+        assert_eq!(outcome.kind, OutcomeKind::Unavailable);
+        assert!(
+            outcome.reason.contains("`own.safetensors` is not there"),
+            "{outcome:?}"
+        );
+        assert!(refused.get(&cells[2].cell).is_ok());
     }
 
     #[test]

@@ -261,6 +261,7 @@ fn a_file_of_the_user_s_is_quantised_behind_its_own_weights() {
             name: "mine.onnx".to_owned(),
             source: ModelSource::Onnx,
             graph: file.digest(),
+            weights: None,
         };
         common::planned(cell)
     });

@@ -50,6 +50,7 @@ impl Brought {
                 name: "mine.onnx".to_owned(),
                 source: ModelSource::Onnx,
                 graph: file.digest(),
+                weights: None,
             },
             dims: BTreeMap::from([("batch".to_owned(), 1)]),
             ..cell("noop", 1)

@@ -1,6 +1,6 @@
 //! A cell: one fully resolved configuration, nothing implicit.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{borrow::Cow, collections::BTreeMap, fmt, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,7 @@ impl Cell {
                 name: graph.name.clone(),
                 source: ModelSource::Zoo,
                 graph: Digest::of_value(graph),
+                weights: None,
             },
             dims: BTreeMap::new(),
             precision: Precision::Fp32,
@@ -89,7 +90,12 @@ impl Cell {
         let plural = if self.threads == 1 { "" } else { "s" };
         format!(
             "{}{dims} {} {} on {}, {}, {} thread{plural}",
-            self.model.name, self.precision, self.mode, self.engine, self.device, self.threads
+            self.model.title(),
+            self.precision,
+            self.mode,
+            self.engine,
+            self.device,
+            self.threads
         )
     }
 
@@ -126,7 +132,7 @@ impl fmt::Display for CellId {
     }
 }
 
-/// A network: a name to show, and the hash of the graph that it stands for.
+/// A network: a name, and the hash of the graph that it stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -136,6 +142,38 @@ pub struct Model {
     pub source: ModelSource,
     /// The hash of the resolved graph (zoo), or of the file's content (ONNX).
     pub graph: Digest,
+    /// The user's weights for a network of the zoo; without them its weights are random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Weights>,
+}
+
+impl Model {
+    /// What it is called in pages and plans: [`Model::title_of`].
+    #[must_use]
+    pub fn title(&self) -> Cow<'_, str> {
+        let weights = self.weights.as_ref().map(|weights| weights.path.as_str());
+        Self::title_of(&self.name, weights)
+    }
+
+    /// The title of a model with this name: `resnet18`, or `resnet18@trained.safetensors` where
+    /// weights are given. It is the value of the `model` axis.
+    #[must_use]
+    pub fn title_of<'a>(name: &'a str, weights: Option<&str>) -> Cow<'a, str> {
+        match weights {
+            None => Cow::Borrowed(name),
+            Some(weights) => Cow::Owned(format!("{name}@{weights}")),
+        }
+    }
+}
+
+/// A file of weights.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Weights {
+    /// Its path as the manifest gives it.
+    pub path: String,
+    /// The hash of its content.
+    pub content: Digest,
 }
 
 /// Where a network came from.

@@ -26,7 +26,7 @@ pub mod tables;
 
 pub use cell::{
     Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource,
-    Optimizer, Precision, Strategy,
+    Optimizer, Precision, Strategy, Weights,
 };
 pub use digest::Digest;
 pub use engine::{Availability, EngineDescription, FactorDescription, VariantDescription};

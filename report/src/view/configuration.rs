@@ -18,6 +18,10 @@ pub(crate) fn resolved(row: &CellRow) -> Vec<Fact> {
         fact("Model", &cell.model.name),
         fact("Source", format!("{source} {}", cell.model.graph.short())),
     ];
+    facts.extend(cell.model.weights.as_ref().map(|weights| {
+        let file = format!("{}, content {}", weights.path, weights.content.short());
+        fact("Weights", file)
+    }));
     facts.extend(
         cell.dims
             .iter()

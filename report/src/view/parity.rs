@@ -1,6 +1,9 @@
 //! The parity matrix: which engine agreed with the reference, on which network, by how much.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use schema::{EngineVariant, Mode, OutcomeKind, Precision, Tables, tables::CellRow};
 use serde::Serialize;
@@ -97,12 +100,12 @@ fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
         return None;
     }
     let columns: BTreeSet<Place<'_>> = rows.iter().map(|row| place(row)).collect();
-    let mut models: Vec<&str> = Vec::new();
-    let mut entries: BTreeMap<(&str, Place<'_>), Vec<&CellRow>> = BTreeMap::new();
+    let mut models: Vec<Cow<'_, str>> = Vec::new();
+    let mut entries: BTreeMap<(Cow<'_, str>, Place<'_>), Vec<&CellRow>> = BTreeMap::new();
     for row in &rows {
-        let model = row.cell.model.name.as_str();
+        let model = row.cell.model.title();
         if !models.contains(&model) {
-            models.push(model);
+            models.push(model.clone());
         }
         entries.entry((model, place(row))).or_default().push(row);
     }
@@ -114,11 +117,14 @@ fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
         rows: models
             .into_iter()
             .map(|model| Row {
-                model: model.to_owned(),
                 entries: columns
                     .iter()
-                    .map(|place| entries.get(&(model, *place)).and_then(|rows| entry(rows)))
+                    .map(|place| {
+                        let rows = entries.get(&(model.clone(), *place));
+                        rows.and_then(|rows| entry(rows))
+                    })
                     .collect(),
+                model: model.into_owned(),
             })
             .collect(),
         columns: columns

@@ -62,8 +62,8 @@ def start(
     conditions = _conditions(library, card)
     of_card = key(Path(os.devnull), *conditions)
     order = Order(configuration.onnx, configuration.shapes, configuration.tf32)
-    shapes, graph = sorted(order.shapes.items()), load.cell.model.graph
-    name = key(order.onnx, *conditions, order.tf32, shapes, graph)
+    shapes, model = sorted(order.shapes.items()), load.cell.model
+    name = key(order.onnx, *conditions, order.tf32, shapes, model)
     runtime = library.module.Runtime(library.logger)
     settings = {"engine": "built by an earlier launch"}
     compile_ns = 0

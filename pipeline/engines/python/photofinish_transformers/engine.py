@@ -44,7 +44,8 @@ class Transformers:
         place = device.find(load.cell.device)
         process.apply(configuration)
         start = time.perf_counter_ns()
-        maker = Maker(place.device, configuration.element, channels_last=False)
+        weights = load.files.weights if load.files else None
+        maker = Maker(place.device, configuration.element, False, weights)
         built = network.build(load.graph, configuration, maker, place.device)
         session = _session(load, configuration, built, maker, place)
         place.synchronize()

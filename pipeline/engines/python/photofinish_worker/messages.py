@@ -65,12 +65,22 @@ class ModelSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Weights:
+    """A file of weights, as the manifest names it, and the hash of its content."""
+
+    path: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """A name to show, and the hash of the graph that it stands for."""
 
     name: str
     source: ModelSource
     graph: str
+    weights: Weights | None = None
+    """The user's weights for a network of the zoo, which `ModelFiles` has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,7 @@ pub(crate) mod tests {
                 name: "m".to_owned(),
                 source: ModelSource::Zoo,
                 graph: Digest::of_bytes(b"m"),
+                weights: None,
             },
             dims: BTreeMap::new(),
             precision: Precision::Fp32,

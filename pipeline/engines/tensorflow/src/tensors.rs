@@ -118,16 +118,21 @@ impl Maker {
         } = parameter;
         let count = count(name, shape)?;
         let start = Instant::now();
-        let lost = |error: ModelError| Outcome::new(OutcomeKind::Crashed, error.to_string());
         if fill::makes_integers(fill) {
-            let numbers = self.numbers.integers(parameter).map_err(lost)?;
+            let numbers = self.numbers.integers(parameter).map_err(|error| lost(&error))?;
             self.filling += start.elapsed();
             return integers(name, form, numbers);
         }
-        let numbers = self.numbers.floats(parameter).map_err(lost)?;
+        let numbers = self.initial(parameter)?;
         self.filling += start.elapsed();
         debug_assert_eq!(numbers.len(), count);
         self.floats(name, form, numbers)
+    }
+
+    /// What a parameter holds before any step, row-major in the graph's order of axes.
+    pub(crate) fn initial(&self, parameter: &Parameter) -> Result<Vec<f32>, Outcome> {
+        let numbers = self.numbers.floats(parameter);
+        numbers.map_err(|error| lost(&error))
     }
 
     /// The standard input of this name.
@@ -164,6 +169,10 @@ impl Maker {
             }
         }
     }
+}
+
+fn lost(error: &ModelError) -> Outcome {
+    Outcome::new(OutcomeKind::Crashed, error.to_string())
 }
 
 fn integers(name: &str, form: &Form, numbers: Vec<i64>) -> Result<Host, Outcome> {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use models::fill;
 use schema::{
     Graph, Optimizer as Settings, Outcome,
     graph::{Loss, Role},
@@ -169,7 +168,7 @@ impl Training {
             let element = self.maker.float.data_type();
             let after =
                 tensors::fetched(&mut args, token, quantity, name, &variable.form, element)?;
-            let before = fill::parameter(&variable.parameter);
+            let before = self.maker.initial(&variable.parameter)?;
             tensors.push(change(after, &before));
         }
         Ok(())
@@ -339,7 +338,8 @@ fn statistics(
 /// The gradient of a weight on which the loss does not depend.
 fn nothing(variable: &Variable, float: Float) -> Tensor {
     let parameter = &variable.parameter;
-    let count = fill::parameter(parameter).len();
+    // As many as the weight has, which is in memory.
+    let count = parameter.shape.iter().product::<u64>() as usize;
     Tensor {
         quantity: Quantity::Gradient,
         name: parameter.name.clone(),

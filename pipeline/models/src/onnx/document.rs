@@ -240,6 +240,7 @@ mod tests {
                 name: "bert_tiny".to_owned(),
                 source: ModelSource::Zoo,
                 graph: Digest::of_value(&small()),
+                weights: None,
             },
             dims: BTreeMap::new(),
             precision,

@@ -27,20 +27,21 @@ mod import;
 mod inputs;
 mod linear;
 mod moves;
-mod open;
+pub(crate) mod open;
 mod outline;
 mod outputs;
 mod products;
 mod recurrent;
 mod shapes;
-mod tensor;
+pub(crate) mod tensor;
 mod tidy;
 mod whole;
 mod windows;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Seek as _, Write as _},
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -110,9 +111,12 @@ pub enum ReadError {
 /// An ONNX file of the user's, open and checked as far as that can be done without sizes.
 #[derive(Debug)]
 pub struct File {
-    path: PathBuf,
     name: String,
     digest: Digest,
+    /// As it was read.
+    content: Bytes,
+    /// The files of weights beside it, by the place that it gives them, and what they held.
+    beside: BTreeMap<String, (Rc<fs::File>, Digest)>,
     bytes: u64,
     nodes: GraphProto,
     inputs: Inputs,
@@ -121,13 +125,34 @@ pub struct File {
     initializers: BTreeMap<String, Constant>,
 }
 
-/// A model at given sizes.
+/// A model at given sizes, with numbers of the user's.
 #[derive(Debug)]
 pub struct Reading {
     /// The graph. Its parameters are stored: [`Reading::write_weights`].
     pub graph: Graph,
-    /// What the parameters hold, in the order of their offsets.
-    weights: Vec<(u64, Constant)>,
+    pub(crate) weights: Shelf,
+}
+
+/// A file of weights as it is going to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    /// What is in it, in the order of its offsets.
+    held: Vec<(u64, Constant)>,
+    end: u64,
+}
+
+impl Shelf {
+    /// Puts numbers behind those that are there, and says where.
+    pub(crate) fn put(&mut self, constant: Constant) -> Fill {
+        let offset = self.end.next_multiple_of(ALIGNMENT_BYTES);
+        self.end = offset.saturating_add(stored_bytes(&constant));
+        let element = match constant.kind {
+            Kind::Float => ElementType::Float,
+            Kind::Integer | Kind::Bool => ElementType::Int64,
+        };
+        self.held.push((offset, constant));
+        Fill::Stored { element, offset }
+    }
 }
 
 impl File {
@@ -152,8 +177,7 @@ impl File {
             Ok(file)
         };
         let mut read = Self::of(path, &bytes, &mut open)?;
-        read.path = place;
-        read.add_files(&files)?;
+        read.add_files(files)?;
         Ok(read)
     }
 
@@ -191,9 +215,10 @@ impl File {
         }
         let precision = precision(&inputs, &initializers, &graph)?;
         Ok(Self {
-            path: PathBuf::from(name),
             name: name.to_owned(),
             digest: Digest::of_bytes(bytes),
+            content: bytes.clone(),
+            beside: BTreeMap::new(),
             bytes: bytes.len() as u64,
             nodes: graph,
             inputs,
@@ -203,7 +228,7 @@ impl File {
     }
 
     /// Takes the weights beside the model into its identity.
-    fn add_files(&mut self, files: &BTreeMap<String, Rc<fs::File>>) -> Result<(), ReadError> {
+    fn add_files(&mut self, files: BTreeMap<String, Rc<fs::File>>) -> Result<(), ReadError> {
         if files.is_empty() {
             return Ok(());
         }
@@ -213,19 +238,44 @@ impl File {
                 ReadError::Unreadable(format!("`{location}` cannot be read: {error}"))
             };
             let bytes = file.metadata().map_err(unreadable)?.len();
-            let digest = Digest::of_reader(&mut &**file).map_err(unreadable)?;
+            let digest = Digest::of_reader(&mut &*file).map_err(unreadable)?;
             self.bytes = self.bytes.saturating_add(bytes);
             parts.push(location.clone().into_bytes());
             parts.push(digest.as_bytes().to_vec());
+            self.beside.insert(location, (file, digest));
         }
         self.digest = Digest::of_parts(parts.iter().map(Vec::as_slice));
         Ok(())
     }
 
-    /// Where it lies.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Copies the model into a folder of ours, with the weights beside it, and says where it is
+    /// there. The user's file may change while engines are measured on it; a copy does not.
+    ///
+    /// # Errors
+    /// Of reading and writing; weights that have changed since they were looked at.
+    pub fn copy_to(&self, folder: &Path) -> io::Result<PathBuf> {
+        let name = Path::new(&self.name).file_name().unwrap_or_default();
+        let model = folder.join(name);
+        fs::write(&model, &self.content)?;
+        for (location, (file, digest)) in &self.beside {
+            // It leads downwards from the folder that the model is in: that was checked.
+            let place = folder.join(location);
+            place.parent().map_or(Ok(()), fs::create_dir_all)?;
+            let mut out = fs::File::options()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(place)?;
+            let bytes = file.metadata()?.len();
+            open::pieces(file, 0, bytes, |piece| out.write_all(piece))?;
+            out.rewind()?;
+            if Digest::of_reader(&mut out)? != *digest {
+                return Err(io::Error::other(format!(
+                    "`{location}` has changed while it was copied"
+                )));
+            }
+        }
+        Ok(model)
     }
 
     /// The hash of the content: of the file, and of the weights beside it where there are any.
@@ -320,10 +370,10 @@ impl Reading {
     /// Writes the numbers of the parameters, each where its fill says.
     ///
     /// # Errors
-    /// Of writing, and of reading the weights beside the model.
+    /// Of writing, and of reading the files that hold them.
     pub fn write_weights(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let mut at = 0;
-        for (offset, constant) in &self.weights {
+        for (offset, constant) in &self.weights.held {
             let gap = offset.saturating_sub(at);
             io::copy(&mut io::Read::take(io::repeat(0), gap), out)?;
             constant.write(out)?;
@@ -341,25 +391,17 @@ fn build(
     outputs: Vec<String>,
 ) -> Result<Reading, ReadError> {
     let mut parameters = Vec::new();
-    let mut weights = Vec::new();
-    let mut end = 0_u64;
+    let mut weights = Shelf::default();
     for name in nodes.iter().flat_map(|node| &node.inputs) {
         let Some(Held { constant, role }) = import.parameters.remove(name) else {
             continue;
-        };
-        let offset = end.next_multiple_of(ALIGNMENT_BYTES);
-        end = offset.saturating_add(stored_bytes(&constant));
-        let element = match constant.kind {
-            Kind::Float => ElementType::Float,
-            Kind::Integer | Kind::Bool => ElementType::Int64,
         };
         parameters.push(Parameter {
             name: name.clone(),
             shape: constant.shape.clone(),
             role,
-            fill: Fill::Stored { element, offset },
+            fill: weights.put(constant),
         });
-        weights.push((offset, constant));
     }
     let graph = Graph {
         name: import.file.name.clone(),

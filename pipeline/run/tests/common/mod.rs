@@ -156,6 +156,7 @@ pub fn cell(variant: &str, batch: u64) -> Cell {
             name: name.to_owned(),
             source: ModelSource::Zoo,
             graph: Digest::of_value(&graph),
+            weights: None,
         },
         dims,
         precision: Precision::Fp32,

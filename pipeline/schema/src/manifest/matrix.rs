@@ -23,11 +23,11 @@ pub struct Matrix {
     pub axes: BTreeMap<String, OneOrMany<Scalar>>,
 }
 
-/// A network: a name of the zoo, or `{ onnx: path }`.
+/// A network: a name of the zoo, `{ zoo: name, weights: path }`, or `{ onnx: path }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelChoice {
-    /// A name of the zoo.
-    Zoo(String),
+    /// A name of the zoo, and a file of its weights, relative to the manifest's folder.
+    Zoo(String, Option<String>),
     /// A file, relative to the manifest's folder.
     Onnx(String),
 }
@@ -50,17 +50,6 @@ impl fmt::Display for Scalar {
         match self {
             Self::Number(number) => write!(f, "{number}"),
             Self::Word(word) => f.write_str(word),
-        }
-    }
-}
-
-impl ModelChoice {
-    /// The value of the `model` axis: the name, or the file's path.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Zoo(name) => name,
-            Self::Onnx(path) => path,
         }
     }
 }
@@ -193,21 +182,34 @@ impl<'de> Deserialize<'de> for ModelChoice {
             type Value = ModelChoice;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a model's name or `{ onnx: path/to/file.onnx }`")
+                f.write_str("a model's name, `{ onnx: path/to/file.onnx }`, or a model of the zoo with weights, \
+                     `{ zoo: name, weights: path/to/file.safetensors }`")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<ModelChoice, E> {
-                word(text).map(ModelChoice::Zoo)
+                Ok(ModelChoice::Zoo(word(text)?, None))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelChoice, A::Error> {
                 #[derive(Deserialize)]
                 #[serde(deny_unknown_fields)]
                 struct File {
-                    onnx: String,
+                    onnx: Option<String>,
+                    zoo: Option<String>,
+                    weights: Option<String>,
                 }
-                let file = File::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                word(&file.onnx).map(ModelChoice::Onnx)
+                let File { onnx, zoo, weights } =
+                    File::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                match (onnx, zoo, weights) {
+                    (Some(path), None, None) => word(&path).map(ModelChoice::Onnx),
+                    (None, Some(name), None) => Ok(ModelChoice::Zoo(word(&name)?, None)),
+                    (None, Some(name), Some(path)) => {
+                        Ok(ModelChoice::Zoo(word(&name)?, Some(word(&path)?)))
+                    }
+                    _ => Err(de::Error::custom(
+                        "a model is `onnx` alone, or `zoo`, which may have `weights`",
+                    )),
+                }
             }
         }
         deserializer.deserialize_any(Choice)
@@ -392,13 +394,22 @@ impl JsonSchema for ModelChoice {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A name of the zoo, or a file relative to the manifest's folder.",
+            "description": "A name of the zoo, which may come with weights, or a model in a file; files are relative to the manifest's folder.",
             "anyOf": [
                 { "type": "string", "minLength": 1, "maxLength": WORD_LIMIT },
                 {
                     "type": "object",
                     "properties": { "onnx": { "type": "string", "minLength": 1 } },
                     "required": ["onnx"],
+                    "additionalProperties": false,
+                },
+                {
+                    "type": "object",
+                    "properties": {
+                        "zoo": { "type": "string", "minLength": 1 },
+                        "weights": { "type": "string", "minLength": 1 },
+                    },
+                    "required": ["zoo"],
                     "additionalProperties": false,
                 },
             ],
@@ -447,7 +458,7 @@ impl JsonSchema for Matrix {
             "description": "Axes and their values; every combination is a cell. Any other axis is a dimension of a model or a factor of an engine.",
             "type": "object",
             "properties": {
-                "model": axis(&model, "The networks: names of the zoo, or `{ onnx: path }`."),
+                "model": axis(&model, "The networks: names of the zoo, `{ zoo: name, weights: path }`, or `{ onnx: path }`."),
                 "engine": axis(&engine, "Engine and variant, written `engine/variant`."),
                 "precision": axis(&precision, "Arithmetic of weights and activations."),
                 "device": axis(&device, "Where cells run."),

@@ -75,6 +75,7 @@ pub fn cell(batch: u64) -> PlannedCell {
             name: "resnet18".to_owned(),
             source: ModelSource::Zoo,
             graph: Digest::of_bytes(b"graph"),
+            weights: None,
         },
         dims: BTreeMap::from([("batch".to_owned(), batch)]),
         precision: Precision::Fp32,

@@ -155,6 +155,7 @@ impl Subject<'_> {
                 name: self.graph.name.clone(),
                 source: ModelSource::Zoo,
                 graph: Digest::of_value(self.graph),
+                weights: None,
             },
             dims: self.dims.clone(),
             precision,

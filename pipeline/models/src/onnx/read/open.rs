@@ -20,7 +20,7 @@ pub(super) const LARGEST_FILE: u64 = (1 << 31) - 1;
 
 /// A file below `folder`. No part of the way to it may be a link, so that neither a manifest nor a
 /// model can lead us out of the folder, whatever happens to the folder meanwhile.
-pub(super) fn beneath(folder: &Path, path: &str) -> Result<File, ReadError> {
+pub(crate) fn beneath(folder: &Path, path: &str) -> Result<File, ReadError> {
     let refused = |reason: &str| ReadError::Unreadable(format!("`{path}` {reason}"));
     let parts: Vec<_> = Path::new(path)
         .components()

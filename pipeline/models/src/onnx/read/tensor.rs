@@ -16,7 +16,7 @@ pub(super) const EXTERNAL: i32 = 1;
 
 /// What the numbers of a tensor are taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Of any width; held as binary32.
     Float,
     /// Of any width; held as 64 bits.
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 
 /// An element type as the file has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Element {
+pub(crate) struct Element {
     pub(super) kind: Kind,
     /// ONNX's number of it.
     pub(super) code: i32,
@@ -36,12 +36,12 @@ pub(super) struct Element {
 }
 
 impl Element {
-    pub(super) const FLOAT: i32 = 1;
+    pub(crate) const FLOAT: i32 = 1;
     pub(super) const INT32: i32 = 6;
     pub(super) const INT64: i32 = 7;
-    pub(super) const FLOAT16: i32 = 10;
-    pub(super) const DOUBLE: i32 = 11;
-    pub(super) const BFLOAT16: i32 = 16;
+    pub(crate) const FLOAT16: i32 = 10;
+    pub(crate) const DOUBLE: i32 = 11;
+    pub(crate) const BFLOAT16: i32 = 16;
 
     /// The element type of this number in `TensorProto.DataType`.
     pub(super) fn of(code: i32) -> Result<Self, String> {
@@ -145,7 +145,7 @@ enum Source {
 
 /// A tensor whose numbers are fixed.
 #[derive(Clone)]
-pub(super) struct Constant {
+pub(crate) struct Constant {
     pub(super) kind: Kind,
     pub(super) shape: Vec<u64>,
     /// Tells where it came from: views of one tensor share it.
@@ -172,6 +172,23 @@ impl Constant {
             shape,
             source,
         }
+    }
+
+    /// Numbers of an element type ([`Element::of`]) that lie in a file from a byte on. That they are
+    /// all there is the caller's word.
+    pub(crate) fn in_file(
+        code: i32,
+        shape: Vec<u64>,
+        file: Rc<File>,
+        offset: u64,
+    ) -> Result<Self, String> {
+        let element = Element::of(code)?;
+        count(&shape)?;
+        Ok(Self {
+            kind: element.kind,
+            shape,
+            source: Rc::new(Source::External(element, file, offset)),
+        })
     }
 
     pub(super) fn floats(shape: Vec<u64>, numbers: Vec<f32>) -> Self {
