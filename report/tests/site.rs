@@ -8,7 +8,7 @@ use std::{fs, path::Path, process::Command};
 
 use photofinish_report::{ReportError, render, render_unless};
 use schema::{
-    CellId, ModelSource, Tables,
+    CellId, ModelSource, Outcome, OutcomeKind, Tables,
     tables::{CellRow, Download},
 };
 
@@ -337,8 +337,7 @@ fn only_failures_make_a_site() {
     for row in &mut tables.cells {
         row.speed = None;
         row.launches.clear();
-        row.outcome =
-            schema::Outcome::new(schema::OutcomeKind::TimedOut, "exceeded 2 min in block 1");
+        row.outcome = Outcome::new(OutcomeKind::TimedOut, "exceeded 2 min in block 1");
     }
     for row in tables
         .jobs
@@ -439,6 +438,7 @@ fn a_file_that_no_graph_can_say_shows_no_costs() {
     let page = Site::of(&tables).page(&path);
     for (words, is_own) in [
         ("Operations a step", true),
+        ("Bytes a step in fp32", true),
         ("Arithmetic", true),
         ("Error of PyTorch eager", true),
         ("is run as it is", false),
@@ -447,6 +447,12 @@ fn a_file_that_no_graph_can_say_shows_no_costs() {
         assert_eq!(own.contains(words), is_own, "{words}");
         assert_eq!(page.contains(words), !is_own, "{words}");
     }
+    // An engine that cannot run it runs nothing as it is.
+    let row = tables.cells.iter_mut().find(|row| row.bytes == 0);
+    let row = row.expect("the one above");
+    (row.speed, row.outcome) = (None, Outcome::new(OutcomeKind::Unsupported, "no"));
+    let page = Site::of(&tables).page(&path);
+    assert!(page.contains("What a step costs") && !page.contains("is run as it is"));
 }
 
 #[test]

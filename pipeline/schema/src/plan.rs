@@ -243,8 +243,8 @@ pub struct PlannedCell {
     /// Floating-point operations of a step (a multiply-add counts as two); 0 where that is not known
     /// ([`PlannedCell::is_outline`]).
     pub flops: u64,
-    /// Bytes that a step must move at least: parameters, inputs, outputs of every node once; 0 where
-    /// that is not known.
+    /// Bytes that a step in fp32 must move at least, whatever the cell's precision: parameters, inputs,
+    /// outputs of every node once; 0 where that is not known.
     pub bytes: u64,
     /// Number of trainable parameters; 0 where that is not known.
     pub parameters: u64,

@@ -250,7 +250,8 @@ pub struct CellRow {
     pub start_ns: Option<u64>,
     /// Floating-point operations of a step; 0 where that is not known ([`CellRow::is_outline`]).
     pub flops: u64,
-    /// Bytes that a step must move at least; 0 where that is not known.
+    /// Bytes that a step in fp32 must move at least, whatever the cell's precision; 0 where that is not
+    /// known.
     pub bytes: u64,
     /// Trainable parameters; 0 where that is not known.
     pub parameters: u64,

@@ -1,6 +1,6 @@
 //! What a cell is, in words.
 
-use schema::{ModelSource, Optimizer, tables::CellRow};
+use schema::{ModelSource, Optimizer, OutcomeKind, tables::CellRow};
 
 use crate::{
     units,
@@ -51,7 +51,10 @@ pub(crate) fn resolved(row: &CellRow) -> Vec<Fact> {
             .map(|(name, value)| fact(format!("Factor {name}"), value)),
     );
     if row.is_outline() {
-        let why = "not known: the file holds operators that no graph has, and is run as it is";
+        let why = match row.outcome.kind {
+            OutcomeKind::Unsupported => "not known",
+            _ => "not known: the file holds operators that no graph has, and is run as it is",
+        };
         facts.push(fact("What a step costs", why));
     } else {
         facts.extend([
@@ -60,7 +63,7 @@ pub(crate) fn resolved(row: &CellRow) -> Vec<Fact> {
                 "Operations a step",
                 units::quantity(row.flops as f64, "FLOP"),
             ),
-            fact("Bytes a step, at least", units::bytes(row.bytes)),
+            fact("Bytes a step in fp32, at least", units::bytes(row.bytes)),
         ]);
     }
     facts.push(fact("Group", &row.group));
