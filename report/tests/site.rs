@@ -426,6 +426,24 @@ fn a_cell_shows_the_log_of_the_launch_for_its_outputs() {
 }
 
 #[test]
+fn a_cell_says_on_which_side_of_its_bound_it_must_be() {
+    for (error, share, words) in [
+        (1e-4, 0.1, "Largest that passes"),
+        (1e-2, 10.0, "Largest that passes"),
+        (1e-4, 10.0, "Smallest that passes"),
+    ] {
+        let mut tables = realistic::tables();
+        let row = tables.cells.iter_mut().find(|row| row.parity.is_some());
+        let row = row.expect("one that was compared");
+        let path = format!("cells/{}/{}.html", row.job, row.id);
+        let parity = row.parity.as_mut().expect("the same");
+        (parity.error, parity.bound, parity.worst_share) = (error, 1e-3, share);
+        let page = Site::of(&tables).page(&path);
+        assert!(page.contains(words), "{error} {share}");
+    }
+}
+
+#[test]
 fn a_file_that_no_graph_can_say_shows_no_costs() {
     let mut tables = realistic::tables();
     let measured = |row: &&mut CellRow| row.speed.is_some() && row.parity.is_some();
