@@ -9,12 +9,14 @@ numbers, which no optimiser could move. Running statistics are overwritten in pl
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import fx
 from torch.export import ExportedProgram, export
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from photofinish_pytorch.lower import Lowered
 from photofinish_pytorch.training import cross_entropy
@@ -74,9 +76,6 @@ def inference(lowered: Lowered, inputs: Tensors) -> Exported:
 
 def training(lowered: Lowered, inputs: Tensors, labels: torch.Tensor, dropout: bool) -> Exported:
     """The joint graph over inputs and labels like these, with dropout or without."""
-    # PyTorch's own way to it, by a private name: what `torch.export` has of training.
-    from torch.export.experimental import _export_forward_backward
-
     idle = _without_gradient(lowered, inputs, labels)
     fields = {name: field for name, field in _fields(lowered).items() if name not in idle}
     moved = [name for name in fields if lowered.held[name].requires_grad]
@@ -85,8 +84,33 @@ def training(lowered: Lowered, inputs: Tensors, labels: torch.Tensor, dropout: b
         for name in fields
     )
     loss = _Loss(lowered.module, tuple(fields.values()), dropout)
-    program = _export_forward_backward(export(loss, (held, inputs, labels)))
+    # Inductor takes the sums of fused attention in binary64 for numbers in binary32.
+    wide = any(tensor.dtype == torch.float64 for tensor in held)
+    with sdpa_kernel(SDPBackend.MATH) if wide else nullcontext():
+        program = _joint(export(loss, (held, inputs, labels)))
     return Exported(program, {}, tuple(fields), moved)
+
+
+def _joint(program: ExportedProgram) -> ExportedProgram:
+    """Forward and backward pass of a program whose one output is the loss.
+
+    As `torch.export.experimental._export_forward_backward` does it, which is what `torch.export` has
+    of training, but for one decomposition: it takes fused attention apart as inference may, and
+    hands its weights to the backward pass for the logarithms of their sums. Inductor leaves
+    that operator whole, too.
+    """
+    from torch._decomp import core_aten_decompositions
+    from torch.export.exported_program import _decompose_exported_program
+
+    table = core_aten_decompositions()
+    table.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default)
+    return _decompose_exported_program(
+        program,
+        cia_to_decomp={},
+        python_decomp_table=table,
+        joint_loss_index=0,
+        decompose_custom_triton_ops=False,
+    )
 
 
 def _fields(lowered: Lowered) -> dict[str, str]:

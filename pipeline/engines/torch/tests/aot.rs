@@ -470,6 +470,19 @@ fn the_zoo_agrees_with_eager() {
             (Precision::Bf16, None),
             5e-2,
         ),
+        // Fused attention, and attention as products.
+        (
+            "bert_tiny",
+            &[("batch", 2), ("seq", 16)],
+            (Precision::Fp32, Some(SGD)),
+            1e-3,
+        ),
+        (
+            "bert_tiny",
+            &[("batch", 2), ("seq", 16)],
+            (Precision::Fp64, Some(SGD)),
+            1e-8,
+        ),
     ] {
         let dims = dims.iter().map(|&(name, size)| (name.to_owned(), size));
         let mode = match of.1 {

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use schema::{Cell, Device, Digest, Graph, Mode, Outcome, Precision, protocol::Load};
+use schema::{Cell, Device, Digest, Graph, Mode, Model, Outcome, Precision, protocol::Load};
 use serde::Serialize;
 use worker::WorkerCommand;
 
@@ -45,8 +45,8 @@ struct Parts<'a> {
     torch: String,
     surroundings: &'a Surroundings,
     graph: &'a Graph,
-    /// Of a user's file: numbers of its weights may be compiled in.
-    model: &'a Digest,
+    /// With a user's file, of the model or of weights: numbers in it may be compiled in.
+    model: &'a Model,
     precision: Precision,
     mode: Mode,
     device: Device,
@@ -127,7 +127,7 @@ pub(super) fn of(
         torch: shim::torch_version(),
         surroundings,
         graph: &load.graph,
-        model: &model.graph,
+        model,
         precision: *precision,
         mode: *mode,
         device: *device,
@@ -152,7 +152,7 @@ fn fields(text: &str, names: &[&str]) -> Vec<String> {
 mod tests {
     use std::{collections::BTreeMap, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
-    use schema::Optimizer;
+    use schema::{Optimizer, Weights};
 
     use super::*;
 
@@ -186,11 +186,17 @@ mod tests {
         };
         let key = |load: &Load| of(load, &command("a"), &plain, true);
         let base = key(&load());
-        let changes: [fn(&mut Load); 6] = [
+        let changes: [fn(&mut Load); 7] = [
             |load| load.cell.threads = 2,
             |load| load.cell.precision = Precision::Bf16,
             |load| load.cell.mode = Mode::Inference,
             |load| load.cell.model.graph = Digest::of_bytes(b"other weights"),
+            |load| {
+                load.cell.model.weights = Some(Weights {
+                    path: "own.safetensors".to_owned(),
+                    content: Digest::of_bytes(b"own weights"),
+                });
+            },
             |load| load.graph.nodes.truncate(1),
             |load| {
                 let layout = ("layout".to_owned(), "channels_last".to_owned());
