@@ -165,8 +165,8 @@ fn a_heat_goes_on_with_the_networks_that_were_judged() {
     let mut told = 0;
     for launch in launches {
         let settings = &launch.loaded.as_ref().unwrap().settings;
-        let known = heat.reference.quantised.iter();
-        let known = known.clone().find(|known| known.slot == launch.slot);
+        let mut known = heat.reference.quantised.iter();
+        let known = known.find(|known| known.slot == launch.slot);
         let known = known.map(|known| known.graph.short());
         assert_eq!(settings.get("quantised graph"), known.as_ref());
         assert_eq!(settings.contains_key("products on grids"), launch.slot > 0);
@@ -175,8 +175,10 @@ fn a_heat_goes_on_with_the_networks_that_were_judged() {
     assert_eq!(told, 2 * 2);
 }
 
+type Change = dyn Fn(&mut Reference);
+
 /// Changes what the journal says was judged.
-fn rewrite(track: &Track, plan: &Plan, change: &dyn Fn(&mut Reference)) {
+fn rewrite(track: &Track, plan: &Plan, change: &Change) {
     let lock = track.store.lock().unwrap();
     let old = lock.resume(&plan.heats[0].key).unwrap().unwrap();
     let (header, block) = (old.header().clone(), old.blocks()[0].clone());
@@ -213,7 +215,7 @@ fn a_heat_whose_networks_are_not_those_judged_begins_anew() {
     };
     // As it was before networks were kept.
     let without = |reference: &mut Reference| reference.quantised.clear();
-    let changes: [(&dyn Fn(&mut Reference), &str); 3] = [
+    let changes: [(&Change, &str); 3] = [
         (&of_another_graph, "in another way now"),
         (&of_other_ranges, "in another way now"),
         (&without, "does not say how"),

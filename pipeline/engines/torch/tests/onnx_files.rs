@@ -54,7 +54,7 @@ fn read(folder: tempfile::TempDir) -> Brought {
         graph: reading.graph,
         files: ModelFiles {
             weights,
-            onnx: Some(file.path().to_owned()),
+            onnx: Some(folder.path().join("model.onnx")),
             precision: file.precision(),
         },
         folder,
