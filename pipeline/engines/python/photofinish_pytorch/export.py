@@ -94,8 +94,8 @@ def training(lowered: Lowered, inputs: Tensors, labels: torch.Tensor, dropout: b
 def _joint(program: ExportedProgram) -> ExportedProgram:
     """Forward and backward pass of a program whose one output is the loss.
 
-    As `torch.export.experimental._export_forward_backward` does it, which is what `torch.export` has
-    of training, but for one decomposition: it takes fused attention apart as inference may, and
+    As `torch.export.experimental._export_forward_backward` does it, which is what `torch.export`
+    has of training, but for one decomposition: it takes fused attention apart as inference may, and
     hands its weights to the backward pass for the logarithms of their sums. Inductor leaves
     that operator whole, too.
     """
