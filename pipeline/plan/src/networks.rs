@@ -140,12 +140,21 @@ impl UserModel {
 
     /// What is known of a model without a graph: not what it costs.
     fn unread(&self, dims: BTreeMap<String, u64>, error: &ReadError) -> Result<Network, String> {
-        let is_right = matches!(error, ReadError::Unsupported { .. });
-        let nodes = if is_right {
-            let outline = self.file.outline(&dims);
-            outline.map_err(|error| error.to_string())?.nodes
-        } else {
-            0
+        let outline = match error {
+            ReadError::Unsupported { .. } => self.file.outline(&dims),
+            _ => Err(error.clone()),
+        };
+        let (nodes, as_it_is, reason) = match outline {
+            Ok(outline) => (
+                outline.nodes,
+                Some(self.file.precision()),
+                error.to_string(),
+            ),
+            // Nor can engines be given the file as it is.
+            Err(error @ (ReadError::Unsupported { .. } | ReadError::Excessive { .. })) => {
+                (0, None, error.to_string())
+            }
+            Err(error) => return Err(error.to_string()),
         };
         let unknown = Cost {
             flops: 0,
@@ -154,10 +163,7 @@ impl UserModel {
             peak_bytes: self.file.bytes(),
         };
         Ok(Network {
-            unread: Some(Unread {
-                reason: error.to_string(),
-                as_it_is: is_right.then(|| self.file.precision()),
-            }),
+            unread: Some(Unread { reason, as_it_is }),
             ..Network::new(dims, self.file.digest(), nodes, &unknown)
         })
     }

@@ -182,8 +182,7 @@ impl<'de> Deserialize<'de> for ModelChoice {
             type Value = ModelChoice;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a model's name, `{ onnx: path/to/file.onnx }`, or a model of the zoo with weights, \
-                     `{ zoo: name, weights: path/to/file.safetensors }`")
+                f.write_str("a model's name, `{ onnx: path }`, or `{ zoo: name, weights: path }`")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<ModelChoice, E> {
