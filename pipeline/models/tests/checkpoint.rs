@@ -202,7 +202,7 @@ fn what_is_not_the_network_s_is_refused_by_name() {
         "{said}"
     );
     // Its own names win over those behind a prefix: a file may hold an averaged copy.
-    let both = [all.clone(), weights(&graph, |name| format!("ema.{name}"))];
+    let both = [all, weights(&graph, |name| format!("ema.{name}"))];
     assert!(found(&bytes(&both.concat()), graph).is_ok());
 }
 

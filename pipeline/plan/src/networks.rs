@@ -169,6 +169,9 @@ impl UserModel {
     }
 }
 
+/// The dimensions that were asked for, and the mode.
+type Sizes = (BTreeMap<String, u64>, Mode);
+
 /// A network of the zoo, and weights of the user's for it.
 #[derive(Debug)]
 pub(crate) struct Trained {
@@ -176,7 +179,7 @@ pub(crate) struct Trained {
     weights: Weights,
     checkpoint: Rc<Checkpoint>,
     /// Whether the weights are the network's, at each of its sizes that were asked for.
-    fits: RefCell<BTreeMap<(BTreeMap<String, u64>, Mode), Result<(), String>>>,
+    fits: RefCell<BTreeMap<Sizes, Result<(), String>>>,
 }
 
 impl Trained {

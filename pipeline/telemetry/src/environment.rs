@@ -8,7 +8,8 @@ use crate::Probe;
 
 /// Environment variables that change how fast engines are begin so: thread pools, kernel
 /// libraries, allocators, the dynamic linker, drivers.
-const PREFIXES: [&str; 29] = [
+const PREFIXES: [&str; 30] = [
+    "AOT_INDUCTOR_",
     "ATEN_",
     "CUBLAS_",
     "CUDA_",

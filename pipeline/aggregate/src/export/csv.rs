@@ -178,7 +178,7 @@ fn configuration(row: &CellRow) -> Vec<String> {
         text(&row.job),
         text(&row.id),
         text(&row.group),
-        text(&cell.model.title()),
+        text(cell.model.title()),
         text(match cell.model.source {
             schema::ModelSource::Zoo => "zoo",
             schema::ModelSource::Onnx => "onnx",

@@ -119,7 +119,10 @@ impl Maker {
         let count = count(name, shape)?;
         let start = Instant::now();
         if fill::makes_integers(fill) {
-            let numbers = self.numbers.integers(parameter).map_err(|error| lost(&error))?;
+            let numbers = self
+                .numbers
+                .integers(parameter)
+                .map_err(|error| lost(&error))?;
             self.filling += start.elapsed();
             return integers(name, form, numbers);
         }
