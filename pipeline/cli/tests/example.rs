@@ -48,7 +48,10 @@ fn user() -> User {
     fs::create_dir(&package).unwrap();
     for file in fs::read_dir(packages().join("photofinish_worker")).unwrap() {
         let file = file.unwrap();
-        fs::copy(file.path(), package.join(file.file_name())).unwrap();
+        // Python may have left what it compiled among them.
+        if file.path().extension().is_some_and(|kind| kind == "py") {
+            fs::copy(file.path(), package.join(file.file_name())).unwrap();
+        }
     }
     let engines = user.path("config/engines.toml");
     let table = fs::read_to_string(example().join("engines.toml")).unwrap();

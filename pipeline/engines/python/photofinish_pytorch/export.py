@@ -11,6 +11,7 @@ numbers, which no optimiser could move. Running statistics are overwritten in pl
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
@@ -102,15 +103,16 @@ def _joint(program: ExportedProgram) -> ExportedProgram:
     from torch._decomp import core_aten_decompositions
     from torch.export.exported_program import _decompose_exported_program
 
-    table = core_aten_decompositions()
+    table: Any = core_aten_decompositions()
     table.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default)
-    return _decompose_exported_program(
+    joint: ExportedProgram = _decompose_exported_program(
         program,
         cia_to_decomp={},
         python_decomp_table=table,
         joint_loss_index=0,
         decompose_custom_triton_ops=False,
     )
+    return joint
 
 
 def _fields(lowered: Lowered) -> dict[str, str]:
