@@ -18,8 +18,7 @@ use models::{
     sample,
 };
 use schema::{
-    Boundary, Cell, Device, Digest, Graph, HostLanguage, Mode, Model, ModelSource, Precision,
-    Strategy,
+    Cell, Graph, HostLanguage, ModelSource, Precision,
     protocol::{Load, ModelFiles, Parity, Reply, Request},
 };
 use worker::{
@@ -126,28 +125,15 @@ fn a_worker_that_asks_for_onnx_finds_each_network_in_a_file() {
 
 /// What the example is sent for a graph.
 fn load(graph: Graph, files: Option<ModelFiles>, scratch: &Path) -> Load {
-    let cell = Cell {
-        model: Model {
-            name: graph.name.clone(),
-            source: files
-                .as_ref()
-                .map_or(ModelSource::Zoo, |_| ModelSource::Onnx),
-            graph: Digest::of_value(&graph),
-            weights: None,
-        },
+    let mut cell = Cell {
         dims: BTreeMap::from([("batch".to_owned(), BATCH)]),
         precision: Precision::Fp64,
-        mode: Mode::Inference,
-        optimizer: None,
-        engine: "plain/python".parse().unwrap(),
         host_language: HostLanguage::Python,
-        device: Device::Cpu,
-        threads: 1,
-        strategy: Strategy::Single,
-        world_size: 1,
-        boundary: Boundary::Step,
-        factors: BTreeMap::new(),
+        ..Cell::plain(&graph, "plain/python".parse().unwrap())
     };
+    if files.is_some() {
+        cell.model.source = ModelSource::Onnx;
+    }
     Load {
         cell,
         graph,

@@ -376,6 +376,14 @@ mod tests {
         }
     }
 
+    /// A manifest that lies in a folder.
+    fn manifest(folder: &Path) -> ManifestSource {
+        ManifestSource {
+            path: folder.join("jobs.yaml").to_string_lossy().into_owned(),
+            text: String::new(),
+        }
+    }
+
     fn of(planned: &PlannedCell) -> Graphs {
         Graphs {
             prepared: prepare(&[], std::slice::from_ref(planned), None),
@@ -422,14 +430,7 @@ mod tests {
             weights: None,
         };
         planned.cell.dims = BTreeMap::from([("batch".to_owned(), 1)]);
-        let manifest = ManifestSource {
-            path: folder
-                .path()
-                .join("jobs.yaml")
-                .to_string_lossy()
-                .into_owned(),
-            text: String::new(),
-        };
+        let manifest = manifest(folder.path());
         let scratch = tempfile::tempdir().unwrap();
         let cells = std::slice::from_ref(&planned);
         let prepared = prepare(&[manifest], cells, Some(scratch.path()));
@@ -466,14 +467,7 @@ mod tests {
         let graph = models::resolve(&source.model, &source.dims, source.mode).unwrap();
         let content = models::sample::safetensors(&graph, 1.0).unwrap();
         fs::write(&own, &content).unwrap();
-        let manifests = [ManifestSource {
-            path: folder
-                .path()
-                .join("jobs.yaml")
-                .to_string_lossy()
-                .into_owned(),
-            text: String::new(),
-        }];
+        let manifests = [manifest(folder.path())];
         let trained = ["fused", "unrolled"].map(|form| {
             let mut planned = planned(form);
             planned.cell.model.weights = Some(Weights {

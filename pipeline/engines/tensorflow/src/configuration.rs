@@ -216,39 +216,15 @@ fn optimizer(cell: &Cell) -> Result<Option<Optimizer>, Outcome> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::collections::BTreeMap;
 
-    use schema::{
-        Boundary, Digest, EngineVariant, HostLanguage, Model, ModelSource, OutcomeKind, Strategy,
-    };
+    use schema::OutcomeKind;
 
     use super::*;
 
     /// A cell that this worker runs.
     pub(crate) fn cell() -> Cell {
-        Cell {
-            model: Model {
-                name: "m".to_owned(),
-                source: ModelSource::Zoo,
-                graph: Digest::of_bytes(b"m"),
-                weights: None,
-            },
-            dims: BTreeMap::new(),
-            precision: Precision::Fp32,
-            mode: Mode::Inference,
-            optimizer: None,
-            engine: EngineVariant {
-                engine: ENGINE.to_owned(),
-                variant: "graph".to_owned(),
-            },
-            host_language: HostLanguage::Rust,
-            device: Device::Cpu,
-            threads: 1,
-            strategy: Strategy::Single,
-            world_size: 1,
-            boundary: Boundary::Step,
-            factors: BTreeMap::new(),
-        }
+        let graph = models::sample::perceptron(1).unwrap();
+        Cell::plain(&graph, "tensorflow/graph".parse().unwrap())
     }
 
     #[test]

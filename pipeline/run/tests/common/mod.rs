@@ -18,8 +18,8 @@ use std::{
 
 use photofinish_run::{Event, Observer, Options, Phase, RunError, Workers, run};
 use schema::{
-    Boundary, Cell, Device, Digest, EngineVariant, HostLanguage, Measure, Mode, Model, ModelSource,
-    Outcome, OutcomeKind, Plan, Precision, RunRecord, Strategy,
+    Boundary, Cell, Device, Digest, EngineVariant, Measure, Mode, Outcome, OutcomeKind, Plan,
+    RunRecord,
     plan::{self, PlannedCell, PlannedHeat, PlannedJob, Status},
     record::{HeatResult, Tool},
 };
@@ -151,28 +151,13 @@ pub fn cell(variant: &str, batch: u64) -> Cell {
     let dims = BTreeMap::from([("batch".to_owned(), batch), ("seq".to_owned(), 4)]);
     let dims = models::zoo::resolve_dims(name, &dims).unwrap();
     let graph = models::zoo::build_for(name, &dims, mode).unwrap();
+    let engine = EngineVariant {
+        engine: "synthetic".to_owned(),
+        variant: variant.to_owned(),
+    };
     Cell {
-        model: Model {
-            name: name.to_owned(),
-            source: ModelSource::Zoo,
-            graph: Digest::of_value(&graph),
-            weights: None,
-        },
         dims,
-        precision: Precision::Fp32,
-        mode,
-        optimizer: None,
-        engine: EngineVariant {
-            engine: "synthetic".to_owned(),
-            variant: variant.to_owned(),
-        },
-        host_language: HostLanguage::Rust,
-        device: Device::Cpu,
-        threads: 1,
-        strategy: Strategy::Single,
-        world_size: 1,
-        boundary: Boundary::Step,
-        factors: BTreeMap::new(),
+        ..Cell::plain(&graph, engine)
     }
 }
 
