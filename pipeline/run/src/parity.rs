@@ -39,7 +39,7 @@ const EAGER_ROUNDOFFS: f64 = 1024.0;
 /// where two right trainings have little in common.
 const LARGEST_GROWTH: f64 = LARGEST_BOUND / ALLOWANCE;
 
-/// What a reference that computes in fp64 is off by, in unit roundoffs of the cell's precision.
+/// What a reference that computes in fp64 is off by, in unit roundoffs of a narrower precision.
 pub(crate) const EXACT: f64 = 0.0;
 
 /// A reference in the cell's own precision is off by rounding itself, and what is run on the same

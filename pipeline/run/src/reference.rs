@@ -177,9 +177,17 @@ impl Standards {
         Self {
             reference: exact(context, setting, cell),
             eager: eager(context, cell),
-            least_roundoffs: EXACT,
+            least_roundoffs: least_roundoffs(cell),
             own_file,
         }
+    }
+}
+
+/// What a reference in fp64 is off by, for this cell. One in fp64 is held against its like.
+fn least_roundoffs(cell: &Cell) -> f64 {
+    match cell.precision {
+        Precision::Fp64 => ROUNDED,
+        _ => EXACT,
     }
 }
 
@@ -241,7 +249,7 @@ fn testify(
     let standards = Standards {
         reference: reference.clone(),
         eager,
-        least_roundoffs: EXACT,
+        least_roundoffs: least_roundoffs(own_file),
         own_file: None,
     };
     let (_, obstacle) = compare(gallery, &standards, own_file);
@@ -338,4 +346,23 @@ pub(crate) fn name(cell: &Cell) -> String {
     let is_plain = cell.factors.get(factor).is_some_and(|set| set == level);
     let how = if is_plain { ", optimization off" } else { "" };
     format!("{} {} on {}{how}", cell.engine, cell.precision, cell.device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_cell_of_the_reference_s_own_precision_meets_its_roundings() {
+        let graph = models::sample::perceptron(1).unwrap();
+        let plain = Cell::plain(&graph, "any/any".parse().unwrap());
+        for &precision in Precision::ALL {
+            let cell = Cell {
+                precision,
+                ..plain.clone()
+            };
+            let is_like = precision == Precision::Fp64;
+            assert_eq!(least_roundoffs(&cell) > 0.0, is_like, "{precision}");
+        }
+    }
 }
