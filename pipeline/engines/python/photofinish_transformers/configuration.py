@@ -5,14 +5,15 @@ from dataclasses import dataclass
 import torch
 
 from photofinish_pytorch.configuration import Common, understand_common
-from photofinish_worker.ask import factor
+from photofinish_worker import ask
 from photofinish_worker.messages import Cell, Mode, ModelSource
 from photofinish_worker.outcome import unsupported
 
 ENGINE = "transformers"
 MODEL = "model"
 TRAINER = "trainer"
-VARIANTS = (MODEL, TRAINER)
+PIPELINE = "pipeline"
+VARIANTS = (MODEL, TRAINER, PIPELINE)
 
 ATTENTION = "attention"
 IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}
@@ -21,6 +22,14 @@ CHECKPOINTING = "gradient_checkpointing"
 ACCUMULATION = "gradient_accumulation"
 MIXED = "mixed_precision"
 """Known to `model` alone: a Trainer wraps the model's `forward` for good."""
+
+_FACTORS = {
+    MODEL: (ATTENTION, CHECKPOINTING, ACCUMULATION, MIXED),
+    TRAINER: (ATTENTION, CHECKPOINTING, ACCUMULATION),
+    PIPELINE: (ATTENTION,),
+}
+_MODES = {TRAINER: (Mode.TRAINING, MODEL), PIPELINE: (Mode.INFERENCE, MODEL)}
+"""What a variant does where it does one thing alone, and who does the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +44,34 @@ class Configuration(Common):
     """Which implementation of attention Transformers is told to take."""
     checkpointing: bool
     """Whether activations inside of layers are computed again in the backward pass."""
-    by_trainer: bool
-    """Whether Transformers' Trainer trains, rather than a loop of one's own."""
+    variant: str
+    """Who calls the model."""
     accumulation: int
     """Number of equal parts of a batch whose gradients are added up before the optimiser moves."""
 
 
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
-    by_trainer = cell.engine == f"{ENGINE}/{TRAINER}"
-    factors = (ATTENTION, CHECKPOINTING, ACCUMULATION, *(() if by_trainer else (MIXED,)))
-    common = understand_common(cell, ENGINE, VARIANTS, factors)
+    variant = ask.variant(cell, ENGINE, VARIANTS)
+    common = understand_common(cell, ENGINE, VARIANTS, _FACTORS[variant])
     if cell.model.source is not ModelSource.ZOO:
         raise unsupported(
             f"{cell.model.name} is a file: Transformers has no class for it; its networks of the "
             "zoo run here"
         )
-    if by_trainer and common.mode is Mode.INFERENCE:
-        raise unsupported(f"{cell.engine} trains; for inference there is {ENGINE}/{MODEL}")
-    checkpointing = factor(cell, CHECKPOINTING, ("off", "on")) == "on"
-    accumulation = int(factor(cell, ACCUMULATION, ("1", "2", "4")))
+    only, other = _MODES.get(variant, (common.mode, variant))
+    if common.mode is not only:
+        does = "trains" if only is Mode.TRAINING else "does not train"
+        raise unsupported(f"{cell.engine} {does}; for {common.mode} there is {ENGINE}/{other}")
+    _check_device(cell, variant)
+    checkpointing = ask.factor(cell, CHECKPOINTING, ("off", "on")) == "on"
+    accumulation = int(ask.factor(cell, ACCUMULATION, ("1", "2", "4")))
     if common.mode is Mode.INFERENCE and (checkpointing or accumulation > 1):
         raise unsupported(f"`{CHECKPOINTING}` and `{ACCUMULATION}` are about training")
     batch = cell.dims.get("batch", 1)
     if batch % accumulation:
         raise unsupported(f"a batch of {batch} cannot be split into {accumulation} equal parts")
-    mixed = not by_trainer and factor(cell, MIXED, ("off", "on")) == "on"
+    mixed = ask.factor(cell, MIXED, ("off", "on")) == "on"
     if mixed and common.element != torch.bfloat16:
         raise unsupported(
             f"`{MIXED}: on` keeps weights in fp32 and computes in bf16: ask for precision bf16"
@@ -73,8 +84,16 @@ def understand(cell: Cell) -> Configuration:
         common.optimizer,
         autocast=common.element if mixed else None,
         network=cell.model.name,
-        attention=IMPLEMENTATIONS[factor(cell, ATTENTION, tuple(IMPLEMENTATIONS))],
+        attention=IMPLEMENTATIONS[ask.factor(cell, ATTENTION, tuple(IMPLEMENTATIONS))],
         checkpointing=checkpointing,
-        by_trainer=by_trainer,
+        variant=variant,
         accumulation=accumulation,
     )
+
+
+def _check_device(cell: Cell, variant: str) -> None:
+    if variant == PIPELINE and cell.device != "cpu":
+        raise unsupported(
+            f"{cell.engine} is run on a CPU alone: a pipeline copies its outputs to the host's "
+            f"memory, and a step on {cell.device} ends with the outputs there"
+        )

@@ -13,7 +13,14 @@ from photofinish_pytorch.device import Place
 from photofinish_pytorch.inference import Inference
 from photofinish_pytorch.maker import Maker
 from photofinish_transformers import network
-from photofinish_transformers.configuration import ENGINE, VARIANTS, Configuration, understand
+from photofinish_transformers.configuration import (
+    ENGINE,
+    PIPELINE,
+    TRAINER,
+    VARIANTS,
+    Configuration,
+    understand,
+)
 from photofinish_transformers.network import Network
 from photofinish_transformers.training import Loop
 from photofinish_worker import sources
@@ -56,7 +63,8 @@ class Transformers:
             compile_ns=0,
             threads=torch.get_num_threads(),
             spin=process.spin(os.environ),
-            settings=process.settings(configuration) | _settings(configuration, built),
+            settings=process.settings(configuration)
+            | _settings(configuration, built, load.graph.inputs[0].shape[0]),
         )
         return session, report
 
@@ -65,17 +73,21 @@ def _session(
     load: Load, configuration: Configuration, built: Network, maker: Maker, place: Place
 ) -> Session:
     graph, optimizer, parts = load.graph, configuration.optimizer, configuration.accumulation
+    # Only the variants that need them pay for importing a Trainer and pipelines.
+    if configuration.variant == PIPELINE:
+        from photofinish_transformers.piping import Piped
+
+        return Piped(graph, built, maker)
     if optimizer is None:
         return Inference(graph, built, built, maker, place)
-    if not configuration.by_trainer:
+    if configuration.variant != TRAINER:
         return Loop(graph, optimizer, built, parts, maker, place)
-    # Only this variant pays for importing it.
     from photofinish_transformers.trainer import Trained
 
     return Trained(graph, optimizer, built, parts, maker, place, load.scratch)
 
 
-def _settings(configuration: Configuration, built: Network) -> dict[str, str]:
+def _settings(configuration: Configuration, built: Network, batch: int) -> dict[str, str]:
     model = built.model
     settings = {
         "class": type(model).__name__,
@@ -89,10 +101,18 @@ def _settings(configuration: Configuration, built: Network) -> dict[str, str]:
         settings["activation"] = f"{activation}, as in the published configuration"
     if hasattr(model.config, "use_cache"):
         settings["cache of keys and values"] = "off: one forward pass keeps none"
+    if configuration.variant == PIPELINE:
+        settings["gradients"] = "off (torch.no_grad, the pipeline's own)"
+        settings["pipeline"] = (
+            "a call with one encoding: no DataLoader"
+            if batch == 1
+            else f"a call with a list of {batch} encodings of one row each, batch_size={batch}"
+        )
+        settings["preprocess, postprocess"] = "of no step: what comes is encoded, tensors go out"
     if configuration.optimizer is not None:
         settings["training"] = (
             "one turn of Trainer.train(), in its own thread; constant learning rate, no clipping"
-            if configuration.by_trainer
+            if configuration.variant == TRAINER
             else "a loop of one's own: model, cross-entropy, backward, step"
         )
         parts = configuration.accumulation

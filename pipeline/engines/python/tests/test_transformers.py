@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from functools import partial
 from typing import Any, ClassVar
+from unittest import mock
 
 import torch
 
@@ -16,13 +17,15 @@ from photofinish_pytorch.maker import Maker
 from photofinish_pytorch.training import Training
 from photofinish_transformers import network
 from photofinish_transformers.configuration import Configuration, understand
+from photofinish_transformers.engine import Transformers
 from photofinish_transformers.network import Network
+from photofinish_transformers.piping import Piped
 from photofinish_transformers.trainer import Trained
 from photofinish_transformers.training import Loop
 from photofinish_worker.decode import decode
-from photofinish_worker.engine import ParityData, Quantity
-from photofinish_worker.graph import Graph, LayerNormalization
-from photofinish_worker.messages import Cell, Mode, Sgd
+from photofinish_worker.engine import LoadReport, ParityData, Quantity, Session
+from photofinish_worker.graph import Expand, Graph, LayerNormalization
+from photofinish_worker.messages import Cell, Load, Mode, Sgd
 from photofinish_worker.outcome import Failure, Kind
 from tests import architectures
 
@@ -80,6 +83,27 @@ def trained(graph: Graph, by_trainer: bool = False, **factors: str) -> Loop:
     return Loop(graph, SGD, model, parts, maker(), CPU)
 
 
+def sized(graph: Graph, batch: int) -> Graph:
+    """The same network for another batch."""
+    inputs = tuple(dataclasses.replace(fed, shape=(batch, *fed.shape[1:])) for fed in graph.inputs)
+    nodes = tuple(
+        dataclasses.replace(node, op=Expand((batch, *node.op.shape[1:])))
+        if isinstance(node.op, Expand)
+        else node
+        for node in graph.nodes
+    )
+    return dataclasses.replace(graph, inputs=inputs, nodes=nodes)
+
+
+def loaded(graph: Graph, cell: dict[str, Any], scratch: str = "/") -> tuple[Session, LoadReport]:
+    """What the worker makes of a cell."""
+    read = decode(Cell, cell, "cell")
+    assert isinstance(read, Cell)
+    # The threads between operators are set once a process.
+    with mock.patch("torch.set_num_interop_threads"):
+        return Transformers().load(Load(read, graph, None, scratch))
+
+
 def expected(graph: Graph, mode: Mode) -> ParityData:
     """What PyTorch computes without Transformers."""
     tensors = {held.name: maker().parameter(held) for held in graph.parameters}
@@ -117,6 +141,8 @@ class Agreement(unittest.TestCase):
                 model = built(graph, Mode.INFERENCE, attention=attention)
                 told = Inference(graph, model, model, maker(), CPU).parity(0)
                 self.same(told, wanted, f"{name}, {attention}")
+                told = Piped(graph, model, maker()).parity(0)
+                self.same(told, wanted, f"{name}, {attention}, in a pipeline")
 
     def test_a_graph_with_a_head_is_run_with_it_in_inference_too(self) -> None:
         graph = architectures.bert(Mode.TRAINING)
@@ -141,6 +167,64 @@ class Agreement(unittest.TestCase):
                 for by_trainer in (False, True):
                     told = trained(graph, by_trainer, **factors).parity(3)
                     self.same(told, wanted, f"{name}, {factors}, by a Trainer: {by_trainer}")
+
+
+class Pipelines(unittest.TestCase):
+    def test_rows_are_called_with_one_by_one_and_run_as_a_batch(self) -> None:
+        for name, make in architectures.ALL.items():
+            for rows in (1, 3):
+                graph = sized(make(Mode.INFERENCE), rows)
+                model = built(graph, Mode.INFERENCE)
+                session = Piped(graph, model, maker())
+                seen: list[tuple[int, bool]] = []
+
+                def look(_: Any, __: Any, fed: dict[str, torch.Tensor], seen: Any = seen) -> None:
+                    (first, *_) = fed.values()
+                    seen.append((first.shape[0], torch.is_inference_mode_enabled()))
+
+                hook = model.model.register_forward_pre_hook(look, with_kwargs=True)
+                session.step()
+                hook.remove()
+                # All at once, and gradients are off as a pipeline turns them off.
+                self.assertEqual(seen, [(rows, False)], name)
+                outputs = session._run()
+                self.assertEqual(len(outputs), rows)
+                wanted = Inference(graph, model, model, maker(), CPU)._run()
+                for position, whole in enumerate(wanted):
+                    self.assertFalse(outputs[0][position].requires_grad)
+                    for row, one in enumerate(outputs):
+                        torch.testing.assert_close(one[position], whole[row : row + 1])
+
+    def test_a_step_is_one_call_of_the_pipeline(self) -> None:
+        graph = sized(architectures.bert(Mode.INFERENCE), 3)
+        session = Piped(graph, built(graph, Mode.INFERENCE), maker())
+        calls = session._pipe.call_count
+        session.step()
+        self.assertEqual(session._pipe.call_count, calls + 1)
+
+    def test_a_page_says_what_a_step_is(self) -> None:
+        for rows, words in ((1, "one encoding"), (3, "a list of 3 encodings")):
+            graph = sized(architectures.bert(Mode.INFERENCE), rows)
+            cell = {**CELL, "engine": "transformers/pipeline", "dims": {"batch": rows, "seq": 3}}
+            session, report = loaded(graph, cell)
+            session.step()
+            self.assertIn(words, report.settings["pipeline"])
+            self.assertIn("torch.no_grad", report.settings["gradients"])
+            self.assertIn("encoded", report.settings["preprocess, postprocess"])
+            self.assertEqual(report.threads, 1)
+
+    def test_what_a_model_throws_in_a_pipeline_is_the_outcome_of_the_cell(self) -> None:
+        graph = architectures.bert(Mode.INFERENCE)
+        model = built(graph, Mode.INFERENCE)
+        session = Piped(graph, model, maker())
+
+        def refuse(*_: Any) -> None:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried …")
+
+        model.model.register_forward_pre_hook(refuse)
+        with self.assertRaises(Failure) as raised:
+            session.step()
+        self.assertEqual(raised.exception.kind, Kind.OUT_OF_MEMORY)
 
 
 class MixedPrecision(unittest.TestCase):
@@ -271,12 +355,31 @@ class Cells(unittest.TestCase):
         self.assertEqual(configuration.accumulation, 2)
         self.assertFalse(configuration.checkpointing)
         self.assertEqual(understood().attention, "sdpa")
+        for precision in ("fp64", "fp32", "bf16", "fp16"):
+            piped = understood(engine="transformers/pipeline", precision=precision)
+            self.assertEqual((piped.variant, piped.mode), ("pipeline", Mode.INFERENCE))
 
     def test_what_it_cannot_do_is_unsupported(self) -> None:
         mine = {"name": "mine.onnx", "source": "onnx", "graph": "00"}
         refused: list[tuple[dict[str, Any], str]] = [
             ({"engine": "transformers/keras"}, "runs transformers/model"),
             ({"engine": "transformers/trainer"}, "for inference there is transformers/model"),
+            (
+                {"engine": "transformers/pipeline", **self.training},
+                "does not train; for training there is transformers/model",
+            ),
+            (
+                {"engine": "transformers/pipeline", "device": "cuda:0"},
+                "copies its outputs to the host's memory",
+            ),
+            (
+                {
+                    "engine": "transformers/pipeline",
+                    "precision": "bf16",
+                    "factors": {"mixed_precision": "on"},
+                },
+                "factor `mixed_precision` is not known to transformers/pipeline; known:",
+            ),
             ({"model": mine}, "mine.onnx is a file"),
             ({"factors": {"attention": "flash"}}, "attention is `flash`"),
             ({"factors": {"layout": "nchw"}}, "factor `layout` is not known"),
