@@ -11,7 +11,7 @@ use std::{
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-use crate::command::{cargo, photofinish, program, run, target};
+use crate::command::{cargo, photofinish, program, read, run, target, write};
 
 type Benchmark = (&'static str, fn(&Path) -> Result<(), String>);
 
@@ -268,14 +268,19 @@ fn engine_bench() -> Command {
 fn bench_python(folder: &Path) -> Result<PathBuf, String> {
     let home = folder.join("python");
     let python = home.join("bin/python");
+    let requirements = Path::new("pipeline/engines/bench/requirements.txt");
+    let wanted = read(requirements)?;
     let complete = home.join("complete");
-    if !complete.exists() {
-        run(program("python3").args(["-m", "venv"]).arg(&home))?;
-        run(program(&python)
-            .args(["-m", "pip", "install", "--requirement"])
-            .arg("pipeline/engines/bench/requirements.txt"))?;
-        write(&complete, "")?;
+    if fs::read_to_string(&complete).is_ok_and(|installed| installed == wanted) {
+        return Ok(python);
     }
+    run(program("python3")
+        .args(["-m", "venv", "--clear"])
+        .arg(&home))?;
+    run(program(&python)
+        .args(["-m", "pip", "install", "--requirement"])
+        .arg(requirements))?;
+    write(&complete, &wanted)?;
     Ok(python)
 }
 
@@ -333,8 +338,4 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn largest_child_bytes() -> Result<i64, String> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|error| error.to_string())?;
     Ok(usage.max_rss() * 1024)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("failed to write {}: {error}", path.display()))
 }

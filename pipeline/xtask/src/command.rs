@@ -1,7 +1,7 @@
 //! Running other programs.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -65,4 +65,20 @@ pub(crate) fn output(command: &mut Command) -> Result<std::process::Output, Stri
     command
         .output()
         .map_err(|error| format!("failed to start {command:?}: {error}"))
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("failed to read {}: {error}", path.display()))
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("failed to write {}: {error}", path.display()))
 }

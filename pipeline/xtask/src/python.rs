@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::command::{output, program, root, run, target};
+use crate::command::{output, program, read, root, run, target, write};
 
 /// The folder of the workers that are written in Python.
 const WORKERS: &str = "pipeline/engines/python";
@@ -175,12 +175,4 @@ fn text(command: &mut Command) -> Result<String, String> {
         return Err(format!("{command:?} ended with {}", output.status));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::{
     browser,
-    command::{cargo, photofinish, program, run},
+    command::{cargo, photofinish, program, run, target},
     example,
     ledger::Ledger,
     python, quickstart,
@@ -68,6 +68,7 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
         tests(full, &["--package", "photofinish-report", "--test", "*"])
     });
     if full {
+        suite("parity", &parity);
         suite("licences", &licences);
     }
     ledger.close()
@@ -113,6 +114,17 @@ fn tests(full: bool, which: &[&str]) -> Result<(), String> {
             .env("PROPTEST_CASES", "1000");
     }
     run(&mut command)
+}
+
+/// Every network on every engine computes what the reference computes, in every precision: each cell
+/// ends measured, or as its manifest allows. The site stays, with the matrix of errors.
+fn parity() -> Result<(), String> {
+    let folder = target().join("parity");
+    let mut bench = program(photofinish());
+    bench.args(["bench", "--fresh"]);
+    bench.args(["jobs/parity.yaml", "jobs/parity-precisions.yaml"]);
+    bench.arg("--store").arg(folder.join("store"));
+    run(bench.arg("--out").arg(folder.join("site")))
 }
 
 /// Licences and sources of all crates. The tool is built on first use, which takes minutes.

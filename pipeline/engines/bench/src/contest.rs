@@ -2,12 +2,21 @@
 
 use std::{
     collections::BTreeMap,
+    fs::File,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use catalog::Catalog;
-use schema::{Cell, EngineVariant, Graph, Outcome, protocol};
+use models::{
+    Numbers,
+    quantise::{self, Form, Range, Sink},
+};
+use schema::{
+    Cell, EngineVariant, Graph, Outcome, Precision,
+    graph::Op,
+    protocol::{self, ModelFiles},
+};
 use worker::{CACHE_VARIABLE, WorkerCommand};
 
 use crate::Result;
@@ -16,6 +25,8 @@ use crate::Result;
 pub(crate) struct Contest {
     /// Engine and variant.
     pub(crate) ours: &'static str,
+    /// What both sides compute in.
+    pub(crate) precision: Precision,
     /// What `plain_loop.py` runs.
     plain: Plain,
 }
@@ -27,32 +38,43 @@ enum Plain {
     Torch,
     /// The very package of our worker, on the Python of the kit that compiled it.
     Aot,
-    /// An `InferenceSession` over the ONNX file.
+    /// An `InferenceSession` over the ONNX file, in integers of 8 bits over what ONNX Runtime's own
+    /// quantiser makes of it.
     OnnxRuntime,
     /// The very graph of our worker, on the Python of the kit that has this variant.
     TensorFlow,
 }
 
 /// Everything that is raced.
-pub(crate) const CONTESTS: [Contest; 5] = [
+pub(crate) const CONTESTS: [Contest; 6] = [
     Contest {
         ours: "pytorch/eager",
+        precision: Precision::Fp32,
         plain: Plain::Torch,
     },
     Contest {
         ours: "pytorch/python-eager",
+        precision: Precision::Fp32,
         plain: Plain::Torch,
     },
     Contest {
         ours: "pytorch/aot",
+        precision: Precision::Fp32,
         plain: Plain::Aot,
     },
     Contest {
         ours: "onnxruntime/cpu",
+        precision: Precision::Fp32,
+        plain: Plain::OnnxRuntime,
+    },
+    Contest {
+        ours: "onnxruntime/cpu",
+        precision: Precision::Int8Static,
         plain: Plain::OnnxRuntime,
     },
     Contest {
         ours: "tensorflow/graph",
+        precision: Precision::Fp32,
         plain: Plain::TensorFlow,
     },
 ];
@@ -111,7 +133,7 @@ impl Contest {
             }
             Plain::OnnxRuntime => {
                 set(KIND, Path::new("onnxruntime"));
-                set(FILE, files.onnx);
+                set(FILE, &self.onnx(files)?);
                 Ok(WorkerCommand {
                     program: files.python.to_owned(),
                     args: vec![script().join("plain_loop.py").display().to_string()],
@@ -126,6 +148,18 @@ impl Contest {
         }
     }
 
+    /// The file of ONNX that Python runs.
+    fn onnx(&self, files: &Files<'_>) -> Result<PathBuf> {
+        if self.precision != Precision::Int8Static {
+            return Ok(files.onnx.to_owned());
+        }
+        let quantised = files.onnx.with_extension("int8.onnx");
+        let mut quantiser = Command::new(files.python);
+        quantiser.arg(script().join("own_quantiser.py"));
+        run(quantiser.arg(files.onnx).arg(&quantised))?;
+        Ok(quantised)
+    }
+
     /// The graph of our worker, written down.
     fn tensorflow_graph(
         &self,
@@ -135,24 +169,30 @@ impl Contest {
         batch: u64,
     ) -> Result<PathBuf> {
         let path = files.scratch.join(format!("{}_{batch}.pb", graph.name));
-        let ended = Command::new(files.graph_def)
-            .args([graph.name.clone(), batch.to_string()])
-            .arg(&path)
-            .envs(worker(catalog, self.ours)?.env)
-            .status()
-            .map_err(|error| format!("failed to start {}: {error}", files.graph_def.display()))?;
-        if ended.success() {
-            Ok(path)
-        } else {
-            Err(format!("{} ended with {ended}", files.graph_def.display()).into())
-        }
+        let mut writer = Command::new(files.graph_def);
+        writer.args([graph.name.clone(), batch.to_string()]);
+        run(writer.arg(&path).envs(worker(catalog, self.ours)?.env))?;
+        Ok(path)
     }
 }
 
-/// The cell that a worker, and whoever races it, is asked for: ResNet-50, say, in fp32 on the CPU.
+/// Waits for a program to succeed.
+fn run(command: &mut Command) -> Result<()> {
+    let program = Path::new(command.get_program()).display().to_string();
+    let ended = command
+        .status()
+        .map_err(|error| format!("failed to start {program}: {error}"))?;
+    if ended.success() {
+        Ok(())
+    } else {
+        Err(format!("{program} ended with {ended}").into())
+    }
+}
+
+/// The cell that a worker, and whoever races it, is asked for: ResNet-50, say, on the CPU.
 pub(crate) fn cell(
     catalog: &Catalog,
-    variant: &str,
+    (variant, precision): (&str, Precision),
     graph: &Graph,
     batch: u64,
     threads: u32,
@@ -168,6 +208,7 @@ pub(crate) fn cell(
     Ok(Cell {
         dims: BTreeMap::from([("batch".to_owned(), batch)]),
         host_language,
+        precision,
         threads,
         ..Cell::plain(graph, engine)
     })
@@ -179,13 +220,57 @@ pub(crate) fn worker(catalog: &Catalog, variant: &str) -> Result<WorkerCommand> 
 }
 
 /// What a worker, and whoever races it, is told.
-pub(crate) fn load(cell: Cell, graph: &Graph, scratch: &Path) -> protocol::Load {
-    protocol::Load {
+///
+/// # Errors
+/// The network cannot be quantised, or its weights not be written to `scratch`.
+pub(crate) fn load(cell: Cell, graph: &Graph, scratch: &Path) -> Result<protocol::Load> {
+    let (graph, files) = match Form::of(&cell) {
+        None => (graph.clone(), None),
+        Some(form) => {
+            let weights = scratch.join(format!("{}.weights", cell.id()));
+            let files = ModelFiles {
+                weights: weights.clone(),
+                onnx: None,
+                precision: cell.precision,
+            };
+            (quantised(graph, form, &weights)?, Some(files))
+        }
+    };
+    Ok(protocol::Load {
         cell,
-        graph: graph.clone(),
-        files: None,
+        graph,
+        files,
         scratch: scratch.to_owned(),
-    }
+    })
+}
+
+/// The network on grids, its weights in the file at `path`.
+///
+/// No calibration: what the grids are does not change how long integers take. But where one starts
+/// decides whether a `Relu` is left to it, so those behind a `Relu` start at zero.
+fn quantised(graph: &Graph, form: Form, path: &Path) -> Result<Graph> {
+    let is_relu = |value: &String| {
+        let mut nodes = graph.nodes.iter();
+        nodes.any(|node| node.op == Op::Relu && node.outputs.contains(value))
+    };
+    let range = |value: String| {
+        let low = if is_relu(&value) { 0.0 } else { -6.0 };
+        (value, Range { low, high: 6.0 })
+    };
+    let ranges = quantise::wanted(graph, form)?.into_iter().map(range);
+    let mut out = File::create(path)?;
+    let sink = Sink {
+        out: &mut out,
+        bytes: 0,
+    };
+    let numbers = Numbers::default();
+    Ok(quantise::apply(
+        graph,
+        form,
+        &ranges.collect(),
+        &numbers,
+        sink,
+    )?)
 }
 
 /// An outcome in words.

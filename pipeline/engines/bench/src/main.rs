@@ -1,7 +1,8 @@
 //! What it costs to drive an engine our way: workers raced against the loop that a user would write
 //! in plain Python (`plain_loop.py`), and how long a worker takes until it measures.
 //!
-//! A race is over ResNet-50 in fp32, batch 1 and 8: both sides are alive together, the waiting one stopped, and take
+//! A race is over ResNet-50, batch 1 and 8, in fp32, for ONNX Runtime in integers of 8 bits as well,
+//! ours by our quantisation and Python's by ONNX Runtime's (`own_quantiser.py`): both sides are alive together, the waiting one stopped, and take
 //! short rounds in alternating order, so that the machine's moods hit both alike. Both are
 //! launched several times: how a process happens to lay out its memory lasts as long as it lives,
 //! and moves PyTorch's steps by several per cent. Printed is the median over launches of each
@@ -115,9 +116,10 @@ fn race(catalog: &Catalog, arguments: &RaceArguments) -> Result<()> {
             python: &arguments.python,
         };
         for contest in &contests {
-            let cell = contest::cell(catalog, contest.ours, &graph, batch, arguments.threads)?;
+            let side = (contest.ours, contest.precision);
+            let cell = contest::cell(catalog, side, &graph, batch, arguments.threads)?;
             let race = Race {
-                load: contest::load(cell, &graph, scratch.path()),
+                load: contest::load(cell, &graph, scratch.path())?,
                 ours: contest.worker(catalog, &files)?,
                 python: contest.plain_loop(catalog, &files, &graph, batch)?,
                 rounds: arguments.rounds,
@@ -127,7 +129,10 @@ fn race(catalog: &Catalog, arguments: &RaceArguments) -> Result<()> {
             for _ in 0..arguments.launches {
                 launches.push(race.launch()?);
             }
-            let name = format!("resnet50 batch {batch} {}", contest.ours);
+            let name = format!(
+                "resnet50 batch {batch} {} {}",
+                contest.ours, contest.precision
+            );
             println!("{}", race::told(&name, &launches));
         }
     }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use catalog::Catalog;
+use schema::Precision;
 
 use crate::{
     Result, contest,
@@ -16,8 +17,8 @@ pub(crate) fn all(catalog: &Catalog, variants: &[String], launches: usize) -> Re
     let scratch = tempfile::tempdir()?;
     for variant in variants {
         let command = contest::worker(catalog, variant)?;
-        let cell = contest::cell(catalog, variant, &graph, 1, 2)?;
-        let load = contest::load(cell, &graph, scratch.path());
+        let cell = contest::cell(catalog, (variant, Precision::Fp32), &graph, 1, 2)?;
+        let load = contest::load(cell, &graph, scratch.path())?;
         let mut seconds = Vec::new();
         for launch in 0..=launches {
             let began = Instant::now();
