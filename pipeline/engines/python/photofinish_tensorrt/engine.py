@@ -63,7 +63,8 @@ def start(
     of_card = key(Path(os.devnull), *conditions)
     order = Order(configuration.onnx, configuration.shapes, configuration.tf32)
     shapes, model = sorted(order.shapes.items()), load.cell.model
-    name = key(order.onnx, *conditions, order.tf32, shapes, model)
+    own = model.weights.content if model.weights else None
+    name = key(order.onnx, *conditions, order.tf32, shapes, model.graph, own)
     runtime = library.module.Runtime(library.logger)
     settings = {"engine": "built by an earlier launch"}
     compile_ns = 0
