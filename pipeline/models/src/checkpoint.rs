@@ -9,7 +9,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
+    io::{self, Seek as _},
     os::unix::fs::FileExt as _,
     path::Path,
     rc::Rc,
@@ -35,8 +36,12 @@ use crate::onnx::{
 /// Bytes of the number before the header, which says how long that is.
 const LENGTH_BYTES: u64 = 8;
 
-/// Longest header, in bytes: that of a network with a hundred thousand tensors.
-const HEADER_LIMIT: u64 = 1 << 24;
+/// Longest header, in bytes: that of a network with tens of thousands of tensors. It takes many times
+/// as much memory while it is read.
+const HEADER_LIMIT: u64 = 1 << 22;
+
+/// Most prefixes that are tried. Names of a deep network's layers end like the name of its first.
+const MOST_PREFIXES: usize = 1000;
 
 /// A file of weights, open and checked as far as that can be done without a network.
 #[derive(Debug)]
@@ -101,6 +106,15 @@ impl Checkpoint {
         self.digest
     }
 
+    /// Whether the file still holds what it held when it was opened. Numbers are read when they are
+    /// needed: who keeps them asks afterwards.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        let mut file = &*self.file;
+        let begin = file.rewind();
+        begin.is_ok() && Digest::of_reader(&mut file).is_ok_and(|digest| digest == self.digest)
+    }
+
     /// A network with the numbers of this file; its constants, positions say, keep their recipes.
     ///
     /// # Errors
@@ -147,7 +161,8 @@ impl Checkpoint {
             .collect())
     }
 
-    /// What could stand before the names: whatever does so before the first of them that is there.
+    /// What could stand before the names: whatever does so before the first of them that is there,
+    /// unless that is too much to try.
     fn prefixes(&self, wanted: &[&str]) -> BTreeSet<&str> {
         let before = |name: &str| -> BTreeSet<&str> {
             let names = spellings(name);
@@ -161,6 +176,9 @@ impl Checkpoint {
         };
         let mut found = wanted.iter().map(|name| before(name));
         let mut prefixes = found.find(|found| !found.is_empty()).unwrap_or_default();
+        if prefixes.len() > MOST_PREFIXES {
+            prefixes.clear();
+        }
         prefixes.insert("");
         prefixes
     }

@@ -22,7 +22,7 @@ use schema::{
 };
 
 use crate::{
-    Phase, RunError,
+    Phase,
     context::Context,
     error::Stop,
     gallery,
@@ -59,7 +59,7 @@ pub(crate) fn quantise(
         let found = ranges(context, header, cell, (network, &*graphs), quantisation)?;
         let (made, log) = match found {
             Ok(ranges) => {
-                let made = apply(network, quantisation, &ranges, weights);
+                let made = put_down(apply(network, quantisation, &ranges, weights))?;
                 quantised.extend(made.as_ref().ok().map(|made| told(slot, made, ranges)));
                 (made, None)
             }
@@ -93,26 +93,32 @@ pub(crate) fn restore(
         let ranges = known.ranges.iter().map(range).collect();
         let made = apply(network, quantisation, &ranges, weights);
         context.store.check_room()?;
-        let made = made.map_err(|outcome| RunError::CannotGoOn {
-            group: header.group.clone(),
-            reason: outcome.reason,
-        })?;
-        if Digest::of_value(&made.graph) != known.graph {
-            let model = &cell.model.name;
-            return Ok(Err(format!("`{model}` is quantised in another way now")));
+        let model = &cell.model.name;
+        match put_down(made)? {
+            Ok(made) if Digest::of_value(&made.graph) == known.graph => {
+                graphs.keep(cell, Ok(made), None);
+            }
+            Ok(_) => return Ok(Err(format!("`{model}` is quantised in another way now"))),
+            Err(outcome) => {
+                let reason = outcome.reason;
+                return Ok(Err(format!(
+                    "`{model}` is not quantised as it was: {reason}"
+                )));
+            }
         }
-        graphs.keep(cell, Ok(made), None);
     }
-    let judged = header.cells.iter().zip(&reference.obstacles);
-    let forgotten = judged
-        .filter(|(_, obstacle)| obstacle.is_none())
-        .find(|(planned, _)| unquantised(graphs, &planned.cell).is_some());
-    Ok(forgotten.map_or(Ok(()), |(planned, _)| {
-        let model = &planned.cell.model.name;
-        Err(format!(
-            "its journal does not say how `{model}` was quantised"
-        ))
-    }))
+    Ok(Ok(()))
+}
+
+/// A network on grids, or why there is none. Where it could not be put down for the workers, the
+/// heat's time has not come.
+fn put_down(made: Result<Prepared, Outcome>) -> Result<Result<Prepared, Outcome>, Stop> {
+    match made {
+        Err(outcome) if outcome.kind == OutcomeKind::Unavailable => {
+            Err(Stop::Later(outcome.reason))
+        }
+        made => Ok(made),
+    }
 }
 
 /// The network of a cell that is still to be quantised, how, and the file of what that makes.

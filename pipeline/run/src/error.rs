@@ -16,14 +16,6 @@ pub enum RunError {
         /// The job that it names.
         job: String,
     },
-    /// What a heat was judged on cannot be made again. Its blocks are kept: that is no cell's outcome.
-    #[error("cannot go on with heat `{group}`, which is kept as it is: {reason}")]
-    CannotGoOn {
-        /// The heat.
-        group: String,
-        /// Why.
-        reason: String,
-    },
 }
 
 /// Why a heat ended before its end.
@@ -31,6 +23,10 @@ pub enum RunError {
 pub(crate) enum Stop {
     /// Somebody asked for it.
     Interrupted,
+    /// What its networks are made of is not there now: a file of the user's, room on the disk. That is
+    /// no cell's outcome, which would stand for the heat until somebody asks for a fresh one; the
+    /// heat is not reached, its blocks are kept, and the sweep goes on.
+    Later(String),
     /// The run cannot go on.
     Failed(RunError),
 }

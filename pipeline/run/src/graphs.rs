@@ -81,6 +81,10 @@ impl Graphs {
             // A disk that is full now is no fault of the model's.
             context.store.check_room()?;
         }
+        let mut failures = prepared.values().filter_map(|made| made.as_ref().err());
+        if let Some(missing) = failures.find(|outcome| outcome.kind == OutcomeKind::Unavailable) {
+            return Err(Stop::Later(missing.reason.clone()));
+        }
         Ok(Self {
             prepared,
             onnx: RefCell::default(),
@@ -250,6 +254,11 @@ fn trained(
         Outcome::new(OutcomeKind::Unsupported, reason)
     })?;
     write_weights(&own.path, Some(&reading), weights)?;
+    // Numbers that the plan was not made for would be measured under its keys.
+    if !checkpoint.is_unchanged() {
+        let reason = format!("`{}` has changed while it was copied", own.path);
+        return Err(Outcome::new(OutcomeKind::Unavailable, reason));
+    }
     Ok(Prepared {
         graph: reading.graph,
         files: Some(ModelFiles {
@@ -342,7 +351,7 @@ fn find<T>(
             Err(error) => reason = error.to_string(),
         }
     }
-    let reason = format!("`{path}` is not there: {reason}");
+    let reason = format!("`{path}` cannot be used: {reason}");
     Err(Outcome::new(OutcomeKind::Unavailable, reason))
 }
 
@@ -499,14 +508,18 @@ mod tests {
         }
         assert!(graphs.get(&cells[2].cell).unwrap().files.is_none());
         // The plan was made for other numbers.
-        fs::write(&own, &content[..content.len() - 1]).unwrap();
+        let mut other = content;
+        *other.last_mut().unwrap() ^= 1;
+        fs::write(&own, &other).unwrap();
         fs::remove_dir_all(scratch.path()).unwrap();
         fs::create_dir(scratch.path()).unwrap();
         let refused = prepare();
         let outcome = refused.get(&trained[0].cell).err().unwrap();
         assert_eq!(outcome.kind, OutcomeKind::Unavailable);
         assert!(
-            outcome.reason.contains("`own.safetensors` is not there"),
+            outcome
+                .reason
+                .contains("has changed since the plan was made"),
             "{outcome:?}"
         );
         assert!(refused.get(&cells[2].cell).is_ok());

@@ -117,8 +117,10 @@ pub(crate) fn judge(
         }
     }
     let outcome = (parity.worst_share > 1.0).then(|| {
+        let is_least = parity.eager_error <= exhibits.least_roundoffs * roundoff;
+        let at_most = if is_least { "at most " } else { "" };
         let reason = format!(
-            "`{}` is off by {:.2e} (relative L2 error); {} is off by {:.2e}, which allows {:.2e}",
+            "`{}` is off by {:.2e} (relative L2 error); {} is off by {at_most}{:.2e}, which allows {:.2e}",
             parity.tensor, parity.error, exhibits.eager_name, parity.eager_error, parity.bound
         );
         Outcome::new(OutcomeKind::ParityFailed, reason)

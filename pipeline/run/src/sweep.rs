@@ -195,6 +195,7 @@ impl<'a> Sweep<'a> {
                 Ok(HeatResult::Sealed(sealed.digest))
             }
             Err(Stop::Interrupted) => Ok(not_reached(context, heat, INTERRUPTED)),
+            Err(Stop::Later(reason)) => Ok(not_reached(context, heat, &reason)),
             Err(Stop::Failed(error)) => Err(error),
         }
     }

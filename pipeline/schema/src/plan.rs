@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Boundary, Cell, CellId, Digest, EngineVariant, Mode, ModelSource, OutcomeKind};
 
 /// Version of the plan document.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Everything that a run will do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Version of the heat document.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// A complete heat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -151,7 +151,8 @@ pub struct Parity {
     /// tensor; for a running statistic and for an update at least that of eager's usual (median) one,
     /// and for a later loss that of the usual update times the loss's change since the first. Of a
     /// file that no graph can say it is that of ONNX Runtime as its users run it, against ONNX Runtime
-    /// with its optimisation off, and at least 32 unit roundoffs.
+    /// with its optimisation off. Of such a file, and in fp64, which is the reference's own precision,
+    /// it is at least 32 unit roundoffs.
     pub eager_error: f64,
     /// Largest error that passes. Of a cell in integers that is nearer to the reference than its grids
     /// allow: the smallest.

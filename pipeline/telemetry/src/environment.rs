@@ -7,13 +7,14 @@ use schema::Environment;
 use crate::Probe;
 
 /// Environment variables that change how fast engines are begin so: thread pools, kernel
-/// libraries, allocators, the dynamic linker, drivers.
-const PREFIXES: [&str; 30] = [
+/// libraries, allocators, the dynamic linker, drivers, the C++ compiler of what compiles.
+const PREFIXES: [&str; 31] = [
     "AOT_INDUCTOR_",
     "ATEN_",
     "CUBLAS_",
     "CUDA_",
     "CUDNN_",
+    "CXX",
     "DNNL_",
     "GLIBC_TUNABLES",
     "GOMP_",

@@ -10,7 +10,7 @@ numbers, which no optimiser could move. Running statistics are overwritten in pl
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torch import fx
 from torch.export import ExportedProgram, export
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 
 from photofinish_pytorch.lower import Lowered
 from photofinish_pytorch.training import cross_entropy
@@ -36,6 +37,8 @@ class Exported:
     """Parameters that are fed, in order, before the graph's inputs and its labels."""
     gradients: Sequence[str]
     """Parameters whose gradients are given, in order, after the loss."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """What of the program is not as the cell has it."""
 
 
 class _Forward(torch.nn.Module):
@@ -86,19 +89,26 @@ def training(lowered: Lowered, inputs: Tensors, labels: torch.Tensor, dropout: b
     )
     loss = _Loss(lowered.module, tuple(fields.values()), dropout)
     # Inductor takes the sums of fused attention in binary64 for numbers in binary32.
-    wide = any(tensor.dtype == torch.float64 for tensor in held)
-    with sdpa_kernel(SDPBackend.MATH) if wide else nullcontext():
+    spelt_out = _has_attention(lowered) and any(it.dtype == torch.float64 for it in held)
+    with sdpa_kernel(SDPBackend.MATH) if spelt_out else nullcontext():
         program = _joint(export(loss, (held, inputs, labels)))
-    return Exported(program, {}, tuple(fields), moved)
+    settings = {"attention": "as products, since it trains in fp64"} if spelt_out else {}
+    return Exported(program, {}, tuple(fields), moved, settings)
+
+
+def _has_attention(lowered: Lowered) -> bool:
+    targets = (node.target for node in lowered.module.graph.nodes)
+    return scaled_dot_product_attention in targets
 
 
 def _joint(program: ExportedProgram) -> ExportedProgram:
     """Forward and backward pass of a program whose one output is the loss.
 
-    As `torch.export.experimental._export_forward_backward` does it, which is what `torch.export`
-    has of training, but for one decomposition: it takes fused attention apart as inference may, and
-    hands its weights to the backward pass for the logarithms of their sums. Inductor leaves
-    that operator whole, too.
+    Much as `torch.export.experimental._export_forward_backward` does it, which is what
+    `torch.export` has of training: it removes calls of `detach` as well, which cost nothing once
+    compiled. But it takes fused attention apart as inference may, and hands its weights to the
+    backward pass for the logarithms of their sums; that decomposition is left out. Inductor leaves
+    the operator whole, too.
     """
     from torch._decomp import core_aten_decompositions
     from torch.export.exported_program import _decompose_exported_program

@@ -36,7 +36,7 @@ def make(load: Load, path: str, dropout: bool, key: str) -> None:
         "constants": exported.constants,
         "fed": list(exported.fed),
         "gradients": list(exported.gradients),
-        "settings": settings,
+        "settings": settings | exported.settings,
     }
     with at("AOTInductor"):
         torch._inductor.aoti_compile_and_package(

@@ -115,7 +115,7 @@ impl<E: Engine> Turns<E> {
         if load.files.is_some() && !self.engine.reads_weights() {
             return Err(Outcome::new(
                 OutcomeKind::Unsupported,
-                "this worker makes weights by recipe alone, and cannot run a model from a file",
+                "this worker makes weights by recipe alone, and reads no file with a user's",
             ));
         }
         let (mut session, report) = guarded(|| self.engine.load(load))?;

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use schema::{Cell, Device, Digest, Graph, Mode, Model, Outcome, Precision, protocol::Load};
+use schema::{Cell, Device, Digest, Graph, Mode, Outcome, Precision, protocol::Load};
 use serde::Serialize;
 use worker::WorkerCommand;
 
@@ -45,8 +45,8 @@ struct Parts<'a> {
     torch: String,
     surroundings: &'a Surroundings,
     graph: &'a Graph,
-    /// With a user's file, of the model or of weights: numbers in it may be compiled in.
-    model: &'a Model,
+    /// The user's file, of the model or of weights, wherever it lies: numbers in it may be compiled in.
+    numbers: (Digest, Option<Digest>),
     precision: Precision,
     mode: Mode,
     device: Device,
@@ -127,7 +127,7 @@ pub(super) fn of(
         torch: shim::torch_version(),
         surroundings,
         graph: &load.graph,
-        model,
+        numbers: (model.graph, model.weights.as_ref().map(|own| own.content)),
         precision: *precision,
         mode: *mode,
         device: *device,
@@ -208,6 +208,15 @@ mod tests {
             change(&mut changed);
             assert_ne!(key(&changed), base, "change {index}");
         }
+        let trained = |path: &str| {
+            let mut load = load();
+            load.cell.model.weights = Some(Weights {
+                path: path.to_owned(),
+                content: Digest::of_bytes(b"own weights"),
+            });
+            key(&load)
+        };
+        assert_eq!(trained("moved/own.safetensors"), trained("own.safetensors"));
         assert_ne!(of(&load(), &command("b"), &plain, true), base);
         assert_ne!(of(&load(), &command("a"), &plain, false), base);
         let changes: [fn(&mut Surroundings); 4] = [
