@@ -34,6 +34,8 @@ pub(crate) fn write_by_way_of(
     let failed = |action| StoreError::io(action, path);
     let mut file = tempfile::Builder::new()
         .prefix(prefix)
+        // Not private, as temporary files are: whoever may read the user's files may read a store's.
+        .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(tmp)
         .map_err(StoreError::temporary("write", path))?;
     // The file itself, whose errors are the system's own.

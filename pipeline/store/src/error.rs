@@ -61,7 +61,9 @@ pub enum StoreError {
         holder: Holder,
     },
     /// An artifact is not what was written.
-    #[error("{0}; `photofinish bench` makes it anew")]
+    #[error(
+        "{0}; `photofinish bench` measures it anew, or open the bundle that it came from once more"
+    )]
     Corrupt(Corrupt),
     /// An artifact of another version of photofinish.
     #[error(

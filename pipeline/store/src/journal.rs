@@ -10,7 +10,9 @@ use schema::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Corrupt, Store, StoreError, WriterLock, atomic, codec, heat, layout::SealedName, stamp::Stamp,
+    Corrupt, Store, StoreError, WriterLock, atomic, codec, heat,
+    layout::{Origin, SealedName},
+    stamp::Stamp,
 };
 
 /// A heat that is being measured.
@@ -90,7 +92,8 @@ impl WriterLock {
         // Sealing removes the journal last: one that lies beside its own heat is a leftover.
         let is_leftover = lines.header.as_ref().is_some_and(|header| {
             let started = Stamp::from_rfc3339(&header.started);
-            sealed.iter().any(|sealed| Some(sealed.started) == started)
+            let mut own = sealed.iter().filter(|sealed| sealed.is_own());
+            own.any(|sealed| Some(sealed.started) == started)
         });
         if !is_leftover {
             // Kept for whoever wants to know what happened to what was measured.
@@ -149,12 +152,18 @@ impl WriterLock {
     }
 
     /// Puts a complete heat in its place and returns the hash of its content.
-    pub(crate) fn write_heat(&self, heat: &Heat, file: &[u8]) -> Result<Digest, StoreError> {
+    pub(crate) fn write_heat(
+        &self,
+        heat: &Heat,
+        file: &[u8],
+        origin: Origin,
+    ) -> Result<Digest, StoreError> {
         let started = Stamp::from_rfc3339(&heat.header.started)
             .ok_or_else(|| invalid("heat", format!("no time of day: {}", heat.header.started)))?;
         let name = SealedName {
             started,
             digest: Digest::of_bytes(file),
+            origin,
         };
         self.make_folder(&self.heat_folder(&heat.header.key))?;
         self.write_key_file(&heat.header)?;
@@ -306,7 +315,7 @@ impl Journal<'_> {
         };
         heat::check(&heat).map_err(|reason| invalid("heat", reason))?;
         let file = encode(&heat).map_err(|reason| invalid("heat", reason))?;
-        let digest = lock.write_heat(&heat, &file)?;
+        let digest = lock.write_heat(&heat, &file, Origin::Here)?;
         lock.throw_away(&heat.header.key)?;
         Ok(digest)
     }

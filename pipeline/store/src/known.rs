@@ -14,8 +14,8 @@ use crate::{
 /// The heats of a store, and what is wrong with it.
 #[derive(Debug, Default)]
 pub struct Known {
-    /// For every key the newest sealed heat whose content is sound, then the open one; each where
-    /// there is one.
+    /// For every key the newest sealed heat that was measured here and whose content is sound, then
+    /// the open one; each where there is one.
     pub heats: Vec<KnownHeat>,
     /// Artifacts that are not what was written. They do not count as known;
     /// [`WriterLock::set_aside`](crate::WriterLock::set_aside) moves them out of the way.
@@ -91,6 +91,7 @@ impl Store {
         let (past, future): (Vec<_>, Vec<_>) = names
             .iter()
             .rev()
+            .filter(|name| name.is_own())
             .filter(|name| fresh.is_none_or(|fresh| fresh.counts(&name.digest)))
             .partition(|name| name.started <= now);
         for name in past.into_iter().chain(future) {
@@ -124,8 +125,9 @@ impl Store {
         };
         // Sealing removes the journal last: one that lies beside its own heat is a leftover.
         let started = Stamp::from_rfc3339(&header.started);
-        let is_its_own =
-            |name: &SealedName| Some(name.started) == started && !damaged.contains(&name);
+        let is_its_own = |name: &SealedName| {
+            name.is_own() && Some(name.started) == started && !damaged.contains(&name)
+        };
         let counts = fresh.is_none_or(|fresh| fresh.counts_open(&header));
         if counts && !names.iter().any(is_its_own) {
             let blocks = u32::try_from(lines.blocks.len()).unwrap_or(u32::MAX);

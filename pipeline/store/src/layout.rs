@@ -35,6 +35,17 @@ pub struct Store {
 pub(crate) struct SealedName {
     pub(crate) started: Stamp,
     pub(crate) digest: Digest,
+    pub(crate) origin: Origin,
+}
+
+/// Where a heat came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    /// It was measured into this store.
+    Here,
+    /// A bundle brought it. It is there for the bundle's run, and answers no plan of this machine's:
+    /// a key tells machines of a kind apart no further than their make.
+    Bundle,
 }
 
 impl Store {
@@ -253,15 +264,31 @@ impl Store {
 impl SealedName {
     const SUFFIX: &str = ".heat.zst";
 
+    /// Stands behind the hash of a heat that a bundle brought.
+    const OPENED: &str = ".opened";
+
     pub(crate) fn file_name(&self) -> String {
-        format!("{}-{}{}", self.started, self.digest, Self::SUFFIX)
+        let opened = match self.origin {
+            Origin::Here => "",
+            Origin::Bundle => Self::OPENED,
+        };
+        format!("{}-{}{opened}{}", self.started, self.digest, Self::SUFFIX)
     }
 
     fn parse(name: &str) -> Option<Self> {
-        let (started, digest) = name.strip_suffix(Self::SUFFIX)?.split_once('-')?;
+        let (started, rest) = name.strip_suffix(Self::SUFFIX)?.split_once('-')?;
+        let (digest, origin) = match rest.strip_suffix(Self::OPENED) {
+            Some(digest) => (digest, Origin::Bundle),
+            None => (rest, Origin::Here),
+        };
         Some(Self {
             started: started.parse().ok()?,
             digest: digest.parse().ok()?,
+            origin,
         })
+    }
+
+    pub(crate) const fn is_own(&self) -> bool {
+        matches!(self.origin, Origin::Here)
     }
 }

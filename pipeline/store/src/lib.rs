@@ -7,7 +7,7 @@
 //! | `format` | version of this layout; written first, so that a folder without it is no store |
 //! | `lock` | held by the writer; says who it is |
 //! | `heats/<key>/key.json` | the group, and the parts that the key is the hash of |
-//! | `heats/<key>/<started>-<sha256>.heat.zst` | a sealed heat: [`schema::record::HeatLine`]s as JSON lines, compressed; the hash is that of the file |
+//! | `heats/<key>/<started>-<sha256>.heat.zst` | a sealed heat: [`schema::record::HeatLine`]s as JSON lines, compressed; the hash is that of the file. One that a bundle brought ends in `.opened.heat.zst`, and answers its run alone |
 //! | `heats/<key>/open/NNN-<sha256>.json` | a heat being measured: one line a file, each complete and verifiable alone |
 //! | `runs/NNNNNN-<sha256>.run.zst` | run records, numbered in the order of writing; `.interrupted.run.zst` where the run did not come to its end |
 //! | `tables/<key>`, `site/<key>` | what later stages made, by the key that they choose |

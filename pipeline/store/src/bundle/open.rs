@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     StoreError, WriterLock, atomic, codec, heat,
+    layout::Origin,
     runs::{self, Unusable},
 };
 
@@ -113,7 +114,8 @@ impl WriterLock {
             .map_err(Problem::Store)?
             .unwrap_or_default();
         let heat = codec::heat(&bytes).map_err(Problem::Refused)?;
-        self.write_heat(&heat, &bytes).map_err(Problem::Store)?;
+        self.write_heat(&heat, &bytes, Origin::Bundle)
+            .map_err(Problem::Store)?;
         Ok(())
     }
 }
