@@ -135,11 +135,13 @@ impl Output {
         if is_same(&self.target.path.join(path), content) {
             return Ok(());
         }
+        // Errors name the file that was wanted: the one that is staged is gone with us.
+        let failed = || ReportError::io("write", self.target.path.join(path));
         let staged = self.staging.path().join(path);
         if let Some(folder) = staged.parent() {
-            fs::create_dir_all(folder).map_err(ReportError::io("create", folder))?;
+            fs::create_dir_all(folder).map_err(failed())?;
         }
-        fs::write(&staged, content).map_err(ReportError::io("write", &staged))?;
+        fs::write(&staged, content).map_err(failed())?;
         self.changed.push(path.to_owned());
         Ok(())
     }
@@ -195,7 +197,7 @@ impl Output {
         text.push(b'\n');
         if !is_same(&path, &text) {
             let staged = self.staging.path().join(INDEX);
-            fs::write(&staged, &text).map_err(ReportError::io("write", &staged))?;
+            fs::write(&staged, &text).map_err(ReportError::io("write", &path))?;
             move_file(&staged, &path)?;
         }
         Ok(Digest::of_bytes(&text))

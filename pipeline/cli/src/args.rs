@@ -20,7 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
   1    a check failed
   2    bad usage or manifest, or a run, bundle or store that cannot be used
   3    some cells ended in a failure that the manifest does not allow
-  4    this machine lacks what was asked for
+  4    this machine lacks what was asked for, or refused it: an engine, room on a disk, a permission
   70   something failed that should not have: please report it
   130  interrupted; the same command goes on where it stopped
 
@@ -166,7 +166,7 @@ pub(crate) struct Stored {
 pub(crate) struct Report {
     #[command(flatten)]
     pub(crate) stored: Stored,
-    /// Render from a bundle: no engine needs to be installed, and without --store none is touched
+    /// Render from a bundle: no engine needs to be installed, and without --store or PHOTOFINISH_STORE none is touched
     #[arg(long, value_name = "FILE", conflicts_with = "run")]
     pub(crate) bundle: Option<PathBuf>,
     #[command(flatten)]

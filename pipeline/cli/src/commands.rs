@@ -30,17 +30,19 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
         }
         _ => {}
     }
+    // `bench` and `run` do so as soon as they have a plan: until then there is nothing to stop.
     let heeds = matches!(
         cli.command,
-        Command::Bench(_)
-            | Command::Run(_)
-            | Command::Aggregate(_)
+        Command::Aggregate(_)
             | Command::Report(_)
             | Command::Bundle { .. }
             | Command::Engines { .. }
     );
     let borrows = matches!(&cli.command, Command::Report(report) if report.bundle.is_some());
-    let session = Session::open(printer, &cli.common, heeds, borrows)?;
+    let session = Session::open(printer, &cli.common, borrows)?;
+    if heeds {
+        session.watch()?;
+    }
     match &cli.command {
         Command::Bench(arguments) => bench::bench(&session, arguments),
         Command::Plan(arguments) => bench::plan(&session, arguments),

@@ -18,13 +18,12 @@ const STATUS: i32 = 130;
 /// one wish.
 const ONE_WISH: Duration = Duration::from_millis(500);
 
-/// Makes signals that ask to stop trigger the returned interrupt. For commands that heed it; others
+/// Makes signals that ask to stop trigger the interrupt, from now on. For commands that heed it; others
 /// leave the signals to the system.
 ///
 /// # Errors
 /// When the handlers cannot be installed.
-pub(crate) fn on_signals() -> io::Result<Interrupt> {
-    let interrupt = Interrupt::new()?;
+pub(crate) fn watch(interrupt: &Interrupt) -> io::Result<()> {
     let trigger = interrupt.clone();
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     // Blocked in a read for the life of the process: costs nothing while workers measure.
@@ -43,7 +42,7 @@ pub(crate) fn on_signals() -> io::Result<Interrupt> {
                 }
             }
         })?;
-    Ok(interrupt)
+    Ok(())
 }
 
 /// Leaves at once: workers die with this process.

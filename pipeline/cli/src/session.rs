@@ -3,7 +3,7 @@
 use std::{
     cell::OnceCell,
     collections::BTreeMap,
-    env,
+    env, io,
     path::{Path, PathBuf},
 };
 
@@ -32,22 +32,10 @@ pub(crate) struct Session {
 const DEFAULT_STORE: &str = ".photofinish";
 
 impl Session {
-    /// Opens the store. Nothing is written. With `heeds`, the command looks at the interrupt, and
-    /// signals trigger it; with `borrows`, a store that nobody named is one of its own, gone when
-    /// the command ends.
-    pub(crate) fn open(
-        printer: Printer,
-        common: &Common,
-        heeds: bool,
-        borrows: bool,
-    ) -> Result<Self, Failure> {
-        let interrupt = if heeds {
-            interrupt::on_signals()
-        } else {
-            Interrupt::new()
-        };
-        let interrupt = interrupt
-            .map_err(|error| Failure::internal(format!("failed to watch for Ctrl-C: {error}")))?;
+    /// Opens the store. Nothing is written. With `borrows`, a store that nobody named is one of its
+    /// own, gone when the command ends.
+    pub(crate) fn open(printer: Printer, common: &Common, borrows: bool) -> Result<Self, Failure> {
+        let interrupt = Interrupt::new().map_err(unwatched)?;
         // Set to nothing is not set.
         let variable = env::var_os("PHOTOFINISH_STORE").filter(|folder| !folder.is_empty());
         let named = common.store.clone().or(variable.map(PathBuf::from));
@@ -79,6 +67,11 @@ impl Session {
         settings.library_path = telemetry::library_path();
         let catalog = Catalog::load(&settings).map_err(Failure::usage)?;
         Ok(self.catalog.get_or_init(|| catalog))
+    }
+
+    /// From here on the command looks at the interrupt, and signals trigger it.
+    pub(crate) fn watch(&self) -> Result<(), Failure> {
+        interrupt::watch(&self.interrupt).map_err(unwatched)
     }
 
     /// Ends a command that was interrupted, between two of its stages.
@@ -157,6 +150,10 @@ impl run::Workers for Workers<'_> {
     }
 }
 
+fn unwatched(error: io::Error) -> Failure {
+    Failure::internal(format!("failed to watch for Ctrl-C: {error}"))
+}
+
 /// How trouble with the store ends.
 pub(crate) fn store_failure(error: StoreError) -> Failure {
     match error {
@@ -168,11 +165,10 @@ pub(crate) fn store_failure(error: StoreError) -> Failure {
         | StoreError::NotAStore { .. }
         | StoreError::NotABundle { .. }
         | StoreError::NoFolder { .. }
+        | StoreError::Locked { .. }
         | StoreError::InTheWay { .. } => Failure::usage(error),
         StoreError::Interrupted => Failure::interrupted(),
-        StoreError::Io { .. } | StoreError::Locked { .. } | StoreError::Unwritten { .. } => {
-            Failure::lacking(error)
-        }
+        StoreError::Io { .. } | StoreError::Unwritten { .. } => Failure::lacking(error),
         StoreError::Invalid { .. } => Failure::internal(error),
     }
 }

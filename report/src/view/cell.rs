@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     Precision,
+    plan::ManifestSource,
     tables::{CellRow, JobTable, LaunchRow, Speed},
 };
 use serde::Serialize;
@@ -386,6 +387,13 @@ fn parity(parity: &schema::record::Parity, precision: Precision, is_outline: boo
         true => "Smallest that passes",
         false => "Largest that passes",
     };
+    let made_from = match (is_outline, precision) {
+        (true, _) => "What the bound is made from: ONNX Runtime's own error, or 32 roundoffs",
+        (false, Precision::Fp64) => {
+            "What the bound is made from: PyTorch eager's own error, or 32 roundoffs"
+        }
+        (false, _) => "Error of PyTorch eager on the same tensor",
+    };
     let mut facts = vec![
         fact("Reference", &parity.reference),
         fact("Relative error", units::error(parity.error)),
@@ -394,14 +402,7 @@ fn parity(parity: &schema::record::Parity, precision: Precision, is_outline: boo
             "Share of the bound, worst tensor",
             units::percent(parity.worst_share),
         ),
-        fact(
-            if is_outline {
-                "What the bound is made from: ONNX Runtime's own error, or 32 roundoffs"
-            } else {
-                "Error of PyTorch eager on the same tensor"
-            },
-            units::error(parity.eager_error),
-        ),
+        fact(made_from, units::error(parity.eager_error)),
         fact("Tensor", &parity.tensor),
     ];
     if let Some(top1) = parity.top1 {
@@ -463,18 +464,25 @@ fn machine(index: &Index<'_>, row: &CellRow) -> Option<MachineLink> {
     })
 }
 
+/// What a manifest is called on the command line. What came by standard input has no name of its own:
+/// it is one of the downloads.
+fn manifest_word(place: usize, manifest: &ManifestSource) -> String {
+    if manifest.path == ManifestSource::STDIN {
+        return downloads::manifest_file(place);
+    }
+    text::shell_word(text::portable_path(&manifest.path))
+}
+
 fn reproduce(index: &Index<'_>, job: &JobTable) -> Reproduce {
     let found = index.excerpt(&job.id);
-    let paths: Vec<String> = index
-        .tables
-        .manifests
-        .iter()
-        .map(|manifest| text::shell_word(text::portable_path(&manifest.path)))
-        .collect();
-    let paths = match &found {
-        Some(found) => text::shell_word(text::portable_path(&found.manifest.path)),
-        None => paths.join(" "),
+    let manifests = index.tables.manifests.iter().enumerate();
+    let paths: Vec<String> = match &found {
+        Some(found) => vec![manifest_word(found.place, found.manifest)],
+        None => manifests
+            .map(|(place, manifest)| manifest_word(place, manifest))
+            .collect(),
     };
+    let paths = paths.join(" ");
     Reproduce {
         command: format!("photofinish bench {paths} --fresh"),
         manifest: found.map(|found| ManifestView {

@@ -82,8 +82,8 @@ struct FailureRow {
 pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure> {
     stages::check_out(session, &arguments.site.out)?;
     let plan = stages::plan(session, &arguments.manifests, arguments.fresh)?;
+    session.watch()?;
     announce(session, &plan);
-    session.heed()?;
     if !stages::is_cached(&plan) {
         stages::check_writable(&arguments.site.out)?;
         stages::prepare(session, &plan)?;
@@ -105,8 +105,8 @@ pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure>
 /// Measures, and leaves the rest to later stages.
 pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
     let plan = stages::plan(session, &arguments.manifests, arguments.fresh)?;
+    session.watch()?;
     announce(session, &plan);
-    session.heed()?;
     if !stages::is_cached(&plan) {
         stages::prepare(session, &plan)?;
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use indicatif::HumanBytes;
 use schema::RunRecord;
-use store::{StoreError, bundle::Opened};
+use store::{Store, StoreError, bundle::Opened};
 
 use crate::{
     args::Stored,
@@ -48,9 +48,18 @@ pub(crate) fn unpack(session: &Session, file: &Path) -> Result<Opened, Failure> 
         let tables = aggregate::aggregate(record, heats).map_err(|error| error.to_string())?;
         report::check_tables(&tables).map_err(|error| error.to_string())
     };
-    session
-        .writer()?
-        .open_bundle(file, &check, &|| session.interrupt.is_set())
+    let stop = || session.interrupt.is_set();
+    if session.store.require().is_err() {
+        // A bundle that is refused leaves no store where none was.
+        let (trial, _folder) = Store::temporary().map_err(store_failure)?;
+        let trial = trial.lock().map_err(store_failure)?;
+        trial
+            .open_bundle(file, &check, &stop)
+            .map_err(store_failure)?;
+    }
+    let store = session.writer()?;
+    store
+        .open_bundle(file, &check, &stop)
         .map_err(store_failure)
 }
 

@@ -66,8 +66,8 @@ fn findings(environment: &Environment) -> Vec<Finding> {
         (
             busy > 0.25,
             format!(
-                "other work keeps {:.0} % of the processors busy",
-                100.0 * busy
+                "over the last minute {:.1} tasks ran, or waited for one of {} processors or a disk",
+                environment.load.load_1m, machine.logical_cpus
             ),
             "stop it, or expect wide intervals and verdicts of `unclear`",
         ),
