@@ -68,8 +68,8 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
         tests(full, &["--package", "photofinish-report", "--test", "*"])
     });
     if full {
-        suite("parity", &parity);
         suite("licences", &licences);
+        suite("parity", &parity);
     }
     ledger.close()
 }
