@@ -10,26 +10,34 @@ use serde::{
 
 use crate::{
     fault::Fault,
+    suggest,
     tree::{Entry, Kind, Node},
 };
 
 /// Most errors shown for one file.
 const FAULT_LIMIT: usize = 20;
 
-/// Everything that keeps `root` from being a `T`; empty when it is one.
+/// The `T` that `root` says.
 ///
-/// After each error the smallest part that holds it is taken out and reading starts again, so that
-/// one run shows all errors. What is missing only because it was taken out is not reported.
-pub(crate) fn faults<T: for<'a> Deserialize<'a>>(root: &Node) -> Vec<Fault> {
+/// # Errors
+/// Everything that keeps `root` from being a `T`. After each error the smallest part that holds it
+/// is taken out and reading starts again, so that one run shows all errors. What is missing only
+/// because it was taken out is not reported.
+pub(crate) fn read<T: for<'a> Deserialize<'a>>(root: &Node) -> Result<T, Vec<Fault>> {
+    let mut next = match T::deserialize(root) {
+        Ok(value) => return Ok(value),
+        Err(fault) => Some(fault),
+    };
     let mut root = root.clone();
     let mut faults: Vec<Fault> = Vec::new();
     let mut pruned = Pruned::default();
     // Each turn takes something out; the bound is for what cannot be reported.
     for _ in 0..4 * FAULT_LIMIT {
-        let Err(fault) = T::deserialize(&root) else {
+        let Some(fault) = next else {
             break;
         };
         let place = fault.span.clone().unwrap_or_else(|| root.span.clone());
+        // The first fault is never one of these: nothing was taken out before.
         let is_echo = pruned.explains(&fault, &place);
         if !is_echo {
             faults.push(fault.at(&place));
@@ -37,9 +45,10 @@ pub(crate) fn faults<T: for<'a> Deserialize<'a>>(root: &Node) -> Vec<Fault> {
         if faults.len() >= FAULT_LIMIT || !prune(&mut root, &place, &mut pruned) {
             break;
         }
+        next = T::deserialize(&root).err();
     }
     faults.sort_by_key(|fault| fault.span.as_ref().map(|span| span.start));
-    faults
+    Err(faults)
 }
 
 /// What was taken out of mappings.
@@ -153,22 +162,22 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,
-        name: &'static str,
-        _: &'static [&'static str],
+        _: &'static str,
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        match &self.kind {
-            Kind::Scalar { text, .. } => visitor.visit_enum(text.as_str().into_deserializer()),
-            Kind::List(_) => Err(de::Error::invalid_type(
-                de::Unexpected::Seq,
-                &name.to_lowercase().as_str(),
-            )),
-            Kind::Map(_) => Err(de::Error::invalid_type(
-                de::Unexpected::Map,
-                &name.to_lowercase().as_str(),
-            )),
-        }
-        .map_err(|fault: Fault| fault.at(&self.span))
+        let found = match &self.kind {
+            Kind::Scalar { text, .. } => {
+                return visitor
+                    .visit_enum(text.as_str().into_deserializer())
+                    .map_err(|fault: Fault| fault.at(&self.span));
+            }
+            Kind::List(_) => de::Unexpected::Seq,
+            Kind::Map(_) => de::Unexpected::Map,
+        };
+        let fault: Fault = de::Error::invalid_type(found, &"one word");
+        let known = suggest::among("", variants.iter().copied(), "known values");
+        Err(fault.help(known).at(&self.span))
     }
 
     /// A list is no mapping, though `serde` would fill fields from it in order.
@@ -203,7 +212,7 @@ fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null" | "Null" | "NULL")
 }
 
-/// YAML 1.2's core schema for what is written without quotes, as `serde_yaml` has it.
+/// YAML 1.2's core schema for what is written without quotes.
 fn plain<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, Fault> {
     match text {
         _ if is_null(text) => return visitor.visit_unit(),
@@ -233,12 +242,26 @@ fn plain<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, F
         };
     }
     match text.parse::<f64>() {
+        Ok(0.0) if has_other_digits_than_zero(text) => Err(de::Error::custom(format_args!(
+            "the number `{text}` is too small to be told from 0"
+        ))),
+        // The sign of a zero means nothing here, and makes two cells of one.
+        Ok(0.0) => visitor.visit_f64(0.0),
         Ok(number) if number.is_finite() => visitor.visit_f64(number),
-        _ => visitor.visit_borrowed_str(text),
+        Ok(_) => Err(de::Error::custom(format_args!(
+            "the number `{text}` is too large"
+        ))),
+        Err(_) => visitor.visit_borrowed_str(text),
     }
 }
 
-/// An integer in any of the core schema's notations; as large as `serde_yaml` reads them.
+/// Whether a decimal number, its exponent apart, is not 0 as it is written.
+fn has_other_digits_than_zero(number: &str) -> bool {
+    let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
+    mantissa.contains(|c: char| ('1'..='9').contains(&c))
+}
+
+/// An integer in any of the core schema's notations.
 fn integer(text: &str) -> Option<i128> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => (-1, digits),

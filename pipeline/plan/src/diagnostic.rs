@@ -52,14 +52,9 @@ impl Diagnostic {
     pub(crate) fn new(path: &str, text: &str, fault: &Fault) -> Self {
         let span = fault.span.clone().unwrap_or(0..0);
         let at = floor(text, span.start);
-        let before = text.get(..at).unwrap_or_default();
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let (number, line_start) = line_of(text, at);
         let rest = text.get(line_start..).unwrap_or_default();
-        let line = rest
-            .split('\n')
-            .next()
-            .unwrap_or_default()
-            .trim_end_matches('\r');
+        let line = rest.split(['\n', '\r']).next().unwrap_or_default();
         let in_line = |byte: usize| floor(line, byte.saturating_sub(line_start).min(line.len()));
         let (from, to) = (in_line(at), in_line(floor(text, span.end)));
         // What stands for a character may have another length in bytes.
@@ -76,7 +71,7 @@ impl Diagnostic {
         );
         Self {
             path: printable(path),
-            line: Some(before.matches('\n').count() + 1),
+            line: Some(number),
             column: Some(head.chars().count() + 1),
             message: printable(&fault.message),
             help: fault.help.as_deref().map(printable),
@@ -109,6 +104,19 @@ impl Diagnostic {
         };
         renderer.term_width(100).render(&[group])
     }
+}
+
+/// The number of the line that holds a byte, from 1, and where that line starts. As YAML has it, a
+/// line ends with a line feed, with a carriage return, or with the two together.
+fn line_of(text: &str, at: usize) -> (usize, usize) {
+    let bytes = text.as_bytes();
+    let ends_line = |byte: usize| match bytes.get(byte) {
+        Some(b'\n') => true,
+        Some(b'\r') => bytes.get(byte + 1) != Some(&b'\n'),
+        _ => false,
+    };
+    let ends = (0..at).filter(|byte| ends_line(*byte));
+    ends.fold((1, 0), |(number, _), end| (number + 1, end + 1))
 }
 
 /// The last boundary of a character at or before `byte`.

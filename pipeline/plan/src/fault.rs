@@ -7,6 +7,10 @@ use serde::de;
 
 use crate::suggest;
 
+/// What `serde` calls a sequence, and how it is written.
+const LIST: &str = "a list";
+const HOW_TO_LIST: &str = "begin each entry with `- `, or put `[` and `]` around the list";
+
 /// An error at a place of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -86,9 +90,12 @@ impl de::Error for Fault {
             (None, de::Unexpected::Unit) => "nothing".to_owned(),
             (None, de::Unexpected::Seq) => "a list".to_owned(),
             (None, de::Unexpected::Map) => "a mapping".to_owned(),
+            (None, de::Unexpected::Str(text)) => format!("the text {text:?}"),
+            (None, de::Unexpected::Bool(value)) => format!("the word `{value}`"),
             (None, other) => other.to_string(),
         };
         Self {
+            help: (expected == LIST).then(|| HOW_TO_LIST.to_owned()),
             expected: number.is_some().then(|| expected.clone()),
             ..Self::nowhere(unlike(&expected, &found))
         }
@@ -136,6 +143,10 @@ fn in_words(expected: &dyn de::Expected) -> String {
         "u32" => "a whole number up to 4294967295".to_owned(),
         "u64" => "a whole number".to_owned(),
         "f64" => "a number".to_owned(),
+        "a string" => "a text".to_owned(),
+        "enum" | "variant identifier" => "one word".to_owned(),
+        "unit" => "nothing beside the word".to_owned(),
+        "a sequence" => LIST.to_owned(),
         other => other.to_owned(),
     }
 }

@@ -50,14 +50,7 @@ impl ManifestFile {
         }
         // Bounds first: what follows may take time that grows with depth and aliases.
         let tree = tree::parse(text).map_err(|fault| told(vec![fault]))?;
-        // Two readers must agree. `serde_yaml` alone would take nothing for an empty mapping, and an
-        // empty `measure:` is more likely forgotten than meant.
-        let faults = decode::faults::<Manifest>(&tree);
-        if !faults.is_empty() {
-            return Err(told(faults));
-        }
-        let manifest =
-            serde_yaml::from_str(text).map_err(|error| told(vec![own_words(text, &error)]))?;
+        let manifest = decode::read::<Manifest>(&tree).map_err(told)?;
         let source = ManifestSource {
             path: path.to_owned(),
             text: text.to_owned(),
@@ -87,14 +80,6 @@ impl ManifestFile {
 fn too_large() -> Fault {
     Fault::new(0..0, "the file is larger than 1 MiB")
         .help("a manifest lists questions; split it into several files")
-}
-
-/// `serde_yaml`'s own error, for what only it refuses.
-fn own_words(text: &str, error: &serde_yaml::Error) -> Fault {
-    let at = error
-        .location()
-        .map_or(0, |location| location.index().min(text.len()));
-    Fault::new(at..at, error.to_string())
 }
 
 /// Reads all manifests that `paths` name; a folder stands for the `.yaml` and `.yml` files below
@@ -159,10 +144,22 @@ fn read(path: &Path) -> Result<ManifestFile, Vec<Diagnostic>> {
     ManifestFile::from_text(&name, &text)
 }
 
+/// What to do about a file that cannot be read.
+fn remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound => "check its path; a folder stands for the manifests in it",
+        io::ErrorKind::PermissionDenied => "allow it to be read",
+        _ => "see that it can be read, with `cat` for example",
+    }
+}
+
 /// At most a byte more than a manifest may have; or what is wrong, and what would be right.
 fn bytes(path: &Path) -> Result<Vec<u8>, (String, Option<&'static str>)> {
     const USE_STDIN: &str = "to read it from standard input, give `-`";
-    let failed = |error: io::Error| (format!("failed to read the manifest: {error}"), None);
+    let failed = |error: io::Error| {
+        let message = format!("failed to read the manifest: {error}");
+        (message, Some(remedy(error.kind())))
+    };
     let mut bytes = Vec::new();
     let limit = FILE_LIMIT as u64 + 1;
     if is_stdin(path) {

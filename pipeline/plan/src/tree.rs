@@ -1,7 +1,7 @@
 //! A YAML document as a tree that remembers where everything stands, within bounds that a hostile
 //! file cannot exceed.
 //!
-//! `serde_yaml` reads the manifest once this tree has told what is wrong with it and where.
+//! The manifest is read from this tree and from nothing else: two readers of YAML would disagree.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -89,6 +89,7 @@ impl Node {
 /// Reads one document.
 pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
     refuse_unprintable(text)?;
+    refuse_other_yaml(text)?;
     let mut builder = Builder::new(text);
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
@@ -102,13 +103,16 @@ pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
 }
 
 /// Refuses what YAML holds unprintable (`c-printable` of its specification 1.2) wherever it stands,
-/// comments included; and a byte-order mark inside, which no reader agrees upon.
+/// comments included; and what readers do not agree upon: a byte-order mark inside, and the
+/// characters that end a line in YAML 1.1 and not in 1.2.
 fn refuse_unprintable(text: &str) -> Result<(), Fault> {
+    let ends_some_lines = |c: char| matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}');
     let is_printable = |c: char| {
         matches!(
             c,
-            '\t' | '\n' | '\r' | '\u{85}' | ' '..='~' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..
+            '\t' | '\n' | '\r' | ' '..='~' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..
         ) && c != '\u{feff}'
+            && !ends_some_lines(c)
     };
     let odd = text.char_indices().find(|(_, c)| !is_printable(*c));
     odd.map_or(Ok(()), |(at, c)| {
@@ -116,8 +120,36 @@ fn refuse_unprintable(text: &str) -> Result<(), Fault> {
             "a manifest cannot hold the character {}",
             c.escape_unicode()
         );
-        Err(Fault::new(at..at + c.len_utf8(), message).help("leave it out"))
+        let help = if ends_some_lines(c) {
+            "leave it out: whether it ends a line depends on the version of YAML"
+        } else {
+            "leave it out"
+        };
+        Err(Fault::new(at..at + c.len_utf8(), message).help(help))
     })
+}
+
+/// Refuses a document that says it is YAML of another major version than 1.
+fn refuse_other_yaml(text: &str) -> Result<(), Fault> {
+    let mut start = 0;
+    for line in text.split_inclusive(['\n', '\r']) {
+        let shown = line.trim_end();
+        // Directives come before all else.
+        if !shown.is_empty() && !shown.starts_with(['#', '%']) {
+            break;
+        }
+        if let Some(version) = shown.strip_prefix("%YAML")
+            && !version.trim_start().starts_with("1.")
+        {
+            return Err(Fault::new(
+                start..start + shown.len(),
+                "this is another version of YAML",
+            )
+            .help("leave the line out: manifests are YAML 1.2"));
+        }
+        start += line.len();
+    }
+    Ok(())
 }
 
 /// A list or mapping that has not ended yet.
@@ -159,6 +191,10 @@ impl<'a> Builder<'a> {
         if tab < at && error.info().ends_with("a valid YAML whitespace") {
             return Fault::new(tab..at, "a tab stands where a space is needed")
                 .help("put a space there");
+        }
+        // The parser has a bound of its own, and meets it before the tree is told of any level.
+        if error.info() == "recursion limit exceeded" {
+            return too_deep(at..at);
         }
         Fault::new(at..at, format!("this is not YAML: {}", error.info()))
     }
@@ -210,10 +246,7 @@ impl<'a> Builder<'a> {
 
     fn begin(&mut self, range: Range<usize>, anchor: usize, kind: Kind) -> Result<(), Fault> {
         if self.open.len() >= DEPTH_LIMIT {
-            return Err(
-                Fault::new(range, format!("nested more than {DEPTH_LIMIT} deep"))
-                    .help("a manifest needs no more than seven levels"),
-            );
+            return Err(too_deep(range));
         }
         self.open.push(Open {
             start: range.start,
@@ -278,6 +311,11 @@ impl<'a> Builder<'a> {
         }
         Ok(())
     }
+}
+
+fn too_deep(range: Range<usize>) -> Fault {
+    Fault::new(range, format!("nested more than {DEPTH_LIMIT} deep"))
+        .help("a manifest needs no more than seven levels")
 }
 
 fn key_of(node: &Node, entries: &[Entry]) -> Result<(String, Range<usize>), Fault> {

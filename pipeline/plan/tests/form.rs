@@ -140,6 +140,19 @@ fn the_schema_and_the_tool_agree() {
         ("allow: { outcome: measured }", false),
         ("allow: { outcome: [crashed, measured] }", false),
         ("allow: { outcome: [] }", false),
+        (
+            "mode: training, optimizer: { sgd: { learning_rate: 1000 } }",
+            false,
+        ),
+        (
+            "mode: training, optimizer: { sgd: { learning_rate: 0x10 } }",
+            true,
+        ),
+        ("mode: training, optimizer: { sgd: { momentum: 1 } }", false),
+        (
+            "mode: training, optimizer: { sgd: { momentum: -0.0 } }",
+            true,
+        ),
         ("allow:", false),
         ("compare:", false),
     ];
@@ -169,7 +182,6 @@ fn is_beyond_schemas(path: &Path) -> bool {
         "percent_zero",
         "percent_nan",
         "optimizer_nan",
-        "optimizer_negative",
         "batch_nan",
         "batch_infinite",
         "version_fraction",

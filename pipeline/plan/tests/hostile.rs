@@ -40,6 +40,7 @@ fn nesting_is_bounded() {
         refused(&format!("version: 1\njobs: {deep}"));
         refused(&deep);
     }
+    assert!(refused(&"[".repeat(100_000)).contains("nested more than 24 deep"));
     let indented: String = (0..600)
         .map(|depth| format!("{}a:\n", " ".repeat(depth)))
         .collect();
@@ -179,6 +180,7 @@ fn files_are_bounded_and_regular() {
     ] {
         let found = read_manifests(&[path(name)]).unwrap_err();
         assert!(found[0].message.contains(words), "{}", found[0].message);
+        assert!(found[0].help.is_some(), "{}", found[0].message);
     }
     std::fs::create_dir(path("empty")).unwrap();
     assert!(

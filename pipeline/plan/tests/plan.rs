@@ -543,3 +543,42 @@ fn what_is_there_or_cannot_run_takes_no_time() {
     let words: Vec<&str> = group.unwrap().split_whitespace().collect();
     assert_eq!(words[2..4], ["new", "-"]);
 }
+
+#[test]
+fn the_sign_of_a_zero_and_the_notation_of_a_number_make_no_other_cell() {
+    let cells = |settings: &str| {
+        let job = format!(
+            "  - {{ id: a, mode: training, matrix: {{ model: resnet18, engine: pytorch/eager }}, \
+             optimizer: {{ sgd: {{ {settings} }} }} }}\n"
+        );
+        planned(&job, &support::world()).heats[0].cells.clone()
+    };
+    let plain = cells("momentum: 0, learning_rate: 16");
+    for zero in ["-0", "-0.0", "0.0", "-0e3", "0x0"] {
+        assert_eq!(
+            cells(&format!("momentum: {zero}, learning_rate: 0x10"))[0].id,
+            plain[0].id
+        );
+    }
+}
+
+#[test]
+fn budgets_are_those_of_each_job() {
+    let job = |id: &str, batch: u32, budget: &str| {
+        format!(
+            "  - {{ id: {id}, measure: {{ budget: {budget} }}, \
+             matrix: {{ model: resnet18, batch: {batch}, engine: pytorch/eager }} }}\n"
+        )
+    };
+    // What `c` asks for is measured with `a`.
+    let jobs = [
+        ("a", 1, "1s"),
+        ("b", 2, "1h"),
+        ("c", 1, "1s"),
+        ("d", 4, "1s"),
+    ];
+    let jobs = jobs.map(|(id, batch, budget)| job(id, batch, budget));
+    let plan = planned(&jobs.concat(), &support::world());
+    let warned: Vec<&str> = plan.warnings.iter().map(|it| it.job.as_str()).collect();
+    assert_eq!(warned, ["a", "d"]);
+}

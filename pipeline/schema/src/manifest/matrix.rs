@@ -254,11 +254,11 @@ impl OptimizerChoice {
 )]
 struct Sgd {
     #[serde(default)]
-    learning_rate: Option<f64>,
+    learning_rate: Option<Below<1000>>,
     #[serde(default)]
-    momentum: Option<f64>,
+    momentum: Option<Below<1>>,
     #[serde(default)]
-    weight_decay: Option<f64>,
+    weight_decay: Option<Below<1000>>,
 }
 
 /// Settings of Adam that a user may change.
@@ -269,44 +269,86 @@ struct Sgd {
 )]
 struct Adam {
     #[serde(default)]
-    learning_rate: Option<f64>,
+    learning_rate: Option<Below<1000>>,
     #[serde(default)]
-    beta1: Option<f64>,
+    beta1: Option<Below<1>>,
     #[serde(default)]
-    beta2: Option<f64>,
+    beta2: Option<Below<1>>,
     #[serde(default)]
-    epsilon: Option<f64>,
+    epsilon: Option<Below<1>>,
     #[serde(default)]
-    weight_decay: Option<f64>,
+    weight_decay: Option<Below<1000>>,
 }
 
-fn setting<E: de::Error>(name: &str, given: Option<f64>, usual: f64, below: f64) -> Result<f64, E> {
-    let value = given.unwrap_or(usual);
-    if value.is_finite() && (0.0..below).contains(&value) {
-        Ok(value)
-    } else {
-        Err(E::custom(format_args!(
-            "{name} {value} must be at least 0 and less than {below}"
-        )))
+/// A setting of an optimiser: at least 0 and less than `BOUND`.
+#[derive(Debug, Clone, Copy)]
+struct Below<const BOUND: u16>(f64);
+
+impl<'de, const BOUND: u16> Deserialize<'de> for Below<BOUND> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number<const BOUND: u16>;
+        // Checked while the number is visited, so that an error stands at the number and quotes it
+        // as it is written.
+        impl<const BOUND: u16> Visitor<'_> for Number<BOUND> {
+            type Value = Below<BOUND>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a number of at least 0 and less than {BOUND}")
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Below<BOUND>, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Below<BOUND>, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Below<BOUND>, E> {
+                if (0.0..f64::from(BOUND)).contains(&value) {
+                    return Ok(Below(value));
+                }
+                Err(E::invalid_value(de::Unexpected::Float(value), &self))
+            }
+        }
+        deserializer.deserialize_f64(Number)
     }
 }
 
-fn sgd<E: de::Error>(given: Sgd) -> Result<Optimizer, E> {
-    Ok(Optimizer::Sgd {
-        learning_rate: setting("learning_rate", given.learning_rate, 0.01, 1e3)?,
-        momentum: setting("momentum", given.momentum, 0.9, 1.0)?,
-        weight_decay: setting("weight_decay", given.weight_decay, 1e-4, 1e3)?,
-    })
+impl<const BOUND: u16> JsonSchema for Below<BOUND> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Below{BOUND}").into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 0, "exclusiveMaximum": BOUND })
+    }
 }
 
-fn adam<E: de::Error>(given: Adam) -> Result<Optimizer, E> {
-    Ok(Optimizer::Adam {
-        learning_rate: setting("learning_rate", given.learning_rate, 1e-3, 1e3)?,
-        beta1: setting("beta1", given.beta1, 0.9, 1.0)?,
-        beta2: setting("beta2", given.beta2, 0.999, 1.0)?,
-        epsilon: setting("epsilon", given.epsilon, 1e-8, 1.0)?,
-        weight_decay: setting("weight_decay", given.weight_decay, 0.0, 1e3)?,
-    })
+fn or<const BOUND: u16>(given: Option<Below<BOUND>>, usual: f64) -> f64 {
+    given.map_or(usual, |Below(value)| value)
+}
+
+fn sgd(given: Sgd) -> Optimizer {
+    Optimizer::Sgd {
+        learning_rate: or(given.learning_rate, 0.01),
+        momentum: or(given.momentum, 0.9),
+        weight_decay: or(given.weight_decay, 1e-4),
+    }
+}
+
+fn adam(given: Adam) -> Optimizer {
+    Optimizer::Adam {
+        learning_rate: or(given.learning_rate, 1e-3),
+        beta1: or(given.beta1, 0.9),
+        beta2: or(given.beta2, 0.999),
+        epsilon: or(given.epsilon, 1e-8),
+        weight_decay: or(given.weight_decay, 0.0),
+    }
 }
 
 impl<'de> Deserialize<'de> for OptimizerChoice {
@@ -329,8 +371,8 @@ impl<'de> Deserialize<'de> for OptimizerChoice {
                     return Err(de::Error::custom("the mapping names no optimiser"));
                 };
                 let optimizer = match name.as_str() {
-                    "sgd" => sgd(map.next_value()?)?,
-                    "adam" => adam(map.next_value()?)?,
+                    "sgd" => sgd(map.next_value()?),
+                    "adam" => adam(map.next_value()?),
                     other => return Err(de::Error::unknown_field(other, OptimizerChoice::NAMES)),
                 };
                 if map.next_key::<String>()?.is_some() {
