@@ -15,7 +15,7 @@ use crate::{
     World,
     axes::{Axis, AxisKind, Typed},
     context::{Context, key, name},
-    networks::{Network, Networks, Which},
+    networks::{Network, Networks, Refusal, Which},
     points::Point,
     predict,
     tree::Step,
@@ -114,14 +114,14 @@ pub(crate) fn resolve(
                     .cells
                     .push(draft.planned(context.world, mode, shared, &network));
             }
-            Err(reason) => {
+            Err(refusal) => {
                 let is_news =
                     refused.insert((draft.model.title().into_owned(), draft.dims.clone()));
                 if !context.has_room() {
                     return None;
                 }
                 if is_news {
-                    refuse(context, axes, &draft, &reason, networks);
+                    refuse(context, axes, &draft, refusal, networks);
                 }
             }
         }
@@ -163,7 +163,7 @@ fn refuse(
     context: &mut Context<'_>,
     axes: &[Axis],
     draft: &Draft,
-    reason: &str,
+    refusal: Refusal,
     networks: &mut Networks,
 ) {
     let mode = context.job.mode;
@@ -177,19 +177,43 @@ fn refuse(
         ("model", draft.model.title().into_owned()),
         |(name, size)| (name, size.to_string()),
     );
-    let index = axes
-        .iter()
-        .find(|known| known.name == axis)
-        .and_then(|axis| axis.index(&value))
-        .unwrap_or(0);
-    let steps = [key("matrix"), key(axis), Step::Index(index)];
-    context.error(
-        &steps,
-        format!(
-            "the model `{}` cannot be built so: {reason}",
-            draft.model.title()
-        ),
+    let Refusal { reason, help } = refusal;
+    let message = format!(
+        "the model `{}` cannot be built so: {reason}",
+        draft.model.title()
     );
+    let steps = place(context, axes, axis, &value);
+    match help {
+        Some(help) => context.error_with_help(&steps, message, help),
+        None => context.error(&steps, message),
+    }
+}
+
+/// Where a job names a value of an axis: in its matrix, or, where that has other values only, in
+/// the entry of `include` that brings it.
+fn place(context: &Context<'_>, axes: &[Axis], axis: &str, value: &str) -> Vec<Step> {
+    let known = axes.iter().find(|known| known.name == axis);
+    let at = known.and_then(|known| Some((known.index(value)?, known.base)));
+    let entries = context.job.include.iter().enumerate();
+    let included = entries.filter_map(|(entry, coordinates)| {
+        let mut values = coordinates.0.get(axis)?.iter();
+        let index = values.position(|named| named.to_string() == value)?;
+        Some([
+            key("include"),
+            Step::Index(entry),
+            key(axis),
+            Step::Index(index),
+        ])
+    });
+    match at {
+        Some((index, base)) if index < base => {
+            vec![key("matrix"), key(axis), Step::Index(index)]
+        }
+        _ => included
+            .map(Vec::from)
+            .next()
+            .unwrap_or_else(|| vec![key("matrix"), key(axis)]),
+    }
 }
 
 /// A point on its way to a cell.

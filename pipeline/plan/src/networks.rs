@@ -13,7 +13,7 @@ use std::{
 };
 
 use models::{
-    Checkpoint,
+    Checkpoint, ModelError,
     cost::Cost,
     onnx::{self, ReadError},
     zoo::Drawings,
@@ -83,8 +83,46 @@ pub(crate) fn dimensions() -> &'static BTreeSet<String> {
     &ALL_DIMENSIONS
 }
 
-/// A network, or why it cannot be built, in words.
-type Built = Result<Rc<Network>, String>;
+/// Why a network cannot be built, in words.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    pub(crate) reason: String,
+    /// What would be right, where that is known.
+    pub(crate) help: Option<String>,
+}
+
+impl From<ModelError> for Refusal {
+    fn from(error: ModelError) -> Self {
+        match error {
+            // Whoever shows it names the model.
+            ModelError::Dimension {
+                dimension,
+                size,
+                reason,
+                ..
+            } => Self {
+                reason: format!("dimension `{dimension}`: {size} is not possible"),
+                help: Some(reason),
+            },
+            other => Self::from(other.to_string()),
+        }
+    }
+}
+
+impl From<ReadError> for Refusal {
+    fn from(error: ReadError) -> Self {
+        Self::from(error.to_string())
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Self { reason, help: None }
+    }
+}
+
+/// A network, or why it cannot be built.
+type Built = Result<Rc<Network>, Refusal>;
 
 /// A model of the user's, read once however many cells and jobs share it.
 #[derive(Debug)]
@@ -109,7 +147,7 @@ impl UserModel {
         self.name == other.name && self.file.digest() == other.file.digest()
     }
 
-    fn network(&self, dims: &BTreeMap<String, u64>) -> Result<Rc<Network>, String> {
+    fn network(&self, dims: &BTreeMap<String, u64>) -> Built {
         if let Some(known) = self.read.borrow().get(dims) {
             return known.clone();
         }
@@ -119,27 +157,23 @@ impl UserModel {
     }
 
     /// What a step costs is that of the graph as we read it.
-    fn build(&self, dims: &BTreeMap<String, u64>) -> Result<Network, String> {
-        let dims = self
-            .file
-            .resolve_dims(dims)
-            .map_err(|error| error.to_string())?;
+    fn build(&self, dims: &BTreeMap<String, u64>) -> Result<Network, Refusal> {
+        let dims = self.file.resolve_dims(dims)?;
         let reading = match self.file.read(&dims) {
             Ok(reading) => reading,
             Err(error @ (ReadError::Unsupported { .. } | ReadError::Excessive { .. })) => {
                 return self.unread(dims, &error);
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         };
         let graph = &reading.graph;
-        let cost =
-            models::cost::total(graph, Mode::Inference).map_err(|error| error.to_string())?;
+        let cost = models::cost::total(graph, Mode::Inference)?;
         let nodes = graph.nodes.len();
         Ok(Network::new(dims, self.file.digest(), nodes, &cost))
     }
 
     /// What is known of a model without a graph: not what it costs.
-    fn unread(&self, dims: BTreeMap<String, u64>, error: &ReadError) -> Result<Network, String> {
+    fn unread(&self, dims: BTreeMap<String, u64>, error: &ReadError) -> Result<Network, Refusal> {
         let outline = match error {
             ReadError::Unsupported { .. } => self.file.outline(&dims),
             _ => Err(error.clone()),
@@ -154,7 +188,7 @@ impl UserModel {
             Err(error @ (ReadError::Unsupported { .. } | ReadError::Excessive { .. })) => {
                 (0, None, error.to_string())
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         };
         let unknown = Cost {
             flops: 0,
@@ -179,7 +213,7 @@ pub(crate) struct Trained {
     weights: Weights,
     checkpoint: Rc<Checkpoint>,
     /// Whether the weights are the network's, at each of its sizes that were asked for.
-    fits: RefCell<BTreeMap<Sizes, Result<(), String>>>,
+    fits: RefCell<BTreeMap<Sizes, Result<(), Refusal>>>,
 }
 
 impl Trained {
@@ -195,7 +229,7 @@ impl Trained {
         }
     }
 
-    fn check(&self, dims: &BTreeMap<String, u64>, mode: Mode) -> Result<(), String> {
+    fn check(&self, dims: &BTreeMap<String, u64>, mode: Mode) -> Result<(), Refusal> {
         let request = (dims.clone(), mode);
         if let Some(known) = self.fits.borrow().get(&request) {
             return known.clone();
@@ -205,13 +239,12 @@ impl Trained {
         found
     }
 
-    fn find(&self, dims: &BTreeMap<String, u64>, mode: Mode) -> Result<(), String> {
-        let dims = models::zoo::resolve_dims(&self.zoo, dims).map_err(|error| error.to_string())?;
-        let graph = models::zoo::build_for(&self.zoo, &dims, mode);
-        let graph = graph.map_err(|error| error.to_string())?;
+    fn find(&self, dims: &BTreeMap<String, u64>, mode: Mode) -> Result<(), Refusal> {
+        let dims = models::zoo::resolve_dims(&self.zoo, dims)?;
+        let graph = models::zoo::build_for(&self.zoo, &dims, mode)?;
         let read = self.checkpoint.read(graph);
         read.map(drop)
-            .map_err(|error| format!("`{}`: {error}", self.weights.path))
+            .map_err(|error| format!("`{}`: {error}", self.weights.path).into())
     }
 }
 
@@ -295,7 +328,7 @@ type Request = (String, BTreeMap<String, u64>, Mode);
 /// The networks built so far.
 #[derive(Debug, Default)]
 pub(crate) struct Networks {
-    built: BTreeMap<Request, Result<Rc<Network>, String>>,
+    built: BTreeMap<Request, Built>,
     /// By the manifest's folder and the path from there.
     files: BTreeMap<(PathBuf, String), Result<Rc<UserModel>, ReadError>>,
     /// Files of weights, likewise.
@@ -368,12 +401,7 @@ impl Networks {
     ///
     /// # Errors
     /// Why it cannot be built, in words.
-    pub(crate) fn get(
-        &mut self,
-        model: &Which,
-        dims: &BTreeMap<String, u64>,
-        mode: Mode,
-    ) -> Result<Rc<Network>, String> {
+    pub(crate) fn get(&mut self, model: &Which, dims: &BTreeMap<String, u64>, mode: Mode) -> Built {
         match model {
             Which::User(model) => return model.network(dims),
             Which::Trained(trained) => trained.check(dims, mode)?,
@@ -407,10 +435,10 @@ fn summaries(requests: &[Request]) -> Vec<(Request, Network)> {
 }
 
 /// A network built as a worker builds it.
-fn build(model: &str, dims: &BTreeMap<String, u64>, mode: Mode) -> Result<Network, String> {
-    let dims = models::zoo::resolve_dims(model, dims).map_err(|error| error.to_string())?;
-    let graph = models::zoo::build_for(model, &dims, mode).map_err(|error| error.to_string())?;
-    let cost = models::cost::total(&graph, mode).map_err(|error| error.to_string())?;
+fn build(model: &str, dims: &BTreeMap<String, u64>, mode: Mode) -> Result<Network, Refusal> {
+    let dims = models::zoo::resolve_dims(model, dims)?;
+    let graph = models::zoo::build_for(model, &dims, mode)?;
+    let cost = models::cost::total(&graph, mode)?;
     Ok(Network::new(
         dims,
         Digest::of_value(&graph),
