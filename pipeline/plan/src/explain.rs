@@ -18,19 +18,16 @@ pub fn explain(plan: &Plan, details: bool) -> String {
         .distinct_heats()
         .map(|heat| (&heat.key, heat.group.as_str()))
         .collect();
+    let mut lines: BTreeMap<&str, Vec<Line<'_>>> = BTreeMap::new();
+    for heat in &plan.heats {
+        let first = first.get(&heat.key).copied();
+        lines.entry(&heat.job).or_default().push(Line {
+            heat,
+            shared: first.filter(|group| *group != heat.group),
+        });
+    }
     for job in &plan.jobs {
-        let lines: Vec<Line<'_>> = plan
-            .heats
-            .iter()
-            .filter(|heat| heat.job == job.id)
-            .map(|heat| Line {
-                heat,
-                shared: first
-                    .get(&heat.key)
-                    .copied()
-                    .filter(|group| *group != heat.group),
-            })
-            .collect();
+        let lines = lines.remove(job.id.as_str()).unwrap_or_default();
         explain_job(&mut text, job, &lines, details);
     }
     for warning in &plan.warnings {

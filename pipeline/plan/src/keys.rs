@@ -158,22 +158,29 @@ pub(crate) struct Known<'a> {
     by_key: ByKey<'a>,
     /// What counts where everything is to be measured anew.
     fresh: Option<ByKey<'a>>,
-    newest_of_group: BTreeMap<&'a str, &'a KnownHeat>,
+    last_of_group: BTreeMap<&'a str, &'a KnownHeat>,
+}
+
+/// Orders the heats of a group by what they tell of it: one that was begun and has measured nothing
+/// tells less than an older one that was measured, perhaps with these very settings.
+fn weight(heat: &KnownHeat) -> (bool, &str) {
+    let has_measured = !matches!(heat.state, KnownState::Open(0));
+    (has_measured, heat.started.as_str())
 }
 
 impl<'a> Known<'a> {
     pub(crate) fn new(world: &'a World) -> Self {
-        let mut newest_of_group: BTreeMap<&str, &KnownHeat> = BTreeMap::new();
+        let mut last_of_group: BTreeMap<&str, &KnownHeat> = BTreeMap::new();
         for heat in &world.known {
-            let newest = newest_of_group.entry(heat.group.as_str()).or_insert(heat);
-            if newest.started < heat.started {
-                *newest = heat;
+            let last = last_of_group.entry(heat.group.as_str()).or_insert(heat);
+            if weight(last) < weight(heat) {
+                *last = heat;
             }
         }
         Self {
             by_key: ByKey::new(&world.known),
             fresh: world.fresh.as_deref().map(ByKey::new),
-            newest_of_group,
+            last_of_group,
         }
     }
 
@@ -196,7 +203,7 @@ impl<'a> Known<'a> {
                 changed: vec!["nothing: a fresh heat was asked for".to_owned()],
             };
         }
-        match self.newest_of_group.get(group) {
+        match self.last_of_group.get(group) {
             Some(last) => Status::Stale {
                 changed: changes(&last.key_parts, parts),
             },

@@ -47,20 +47,30 @@ pub(crate) fn lint<'a>(
         .collect()
 }
 
-/// A job whose budget is less than measuring takes what the store lacks. What an earlier job
-/// measures costs this one nothing.
-pub(crate) fn over_budget(job: &PlannedJob, plan: &Plan) -> Option<Warning> {
-    let own = plan.heats_to_measure().filter(|heat| heat.job == job.id);
-    let predicted_ns = explain::predicted_ns(own);
-    let budget_ns = job.measure.budget_ns;
-    (predicted_ns > budget_ns).then(|| Warning {
-        job: job.id.clone(),
-        message: format!(
-            "measuring takes about {}, more than the budget of {}: the last groups may not be reached",
-            explain::time(predicted_ns),
-            explain::time(budget_ns)
-        ),
-    })
+/// The jobs whose budget is less than measuring takes what the store lacks, by their ids. What an
+/// earlier job measures costs a later one nothing.
+pub(crate) fn over_budget(plan: &Plan) -> BTreeMap<&str, Warning> {
+    // Summed once for all: a plan may have as many jobs as cells.
+    let mut left: BTreeMap<&str, u64> = BTreeMap::new();
+    for heat in plan.heats_to_measure() {
+        let sum = left.entry(&heat.job).or_default();
+        *sum = sum.saturating_add(heat.predicted_ns);
+    }
+    let warning = |job: &PlannedJob| {
+        let predicted_ns = left.get(job.id.as_str()).copied().unwrap_or(0);
+        let budget_ns = job.measure.budget_ns;
+        (predicted_ns > budget_ns).then(|| Warning {
+            job: job.id.clone(),
+            message: format!(
+                "measuring takes about {}, more than the budget of {}: the last groups may not be reached",
+                explain::time(predicted_ns),
+                explain::time(budget_ns)
+            ),
+        })
+    };
+    let jobs = plan.jobs.iter();
+    jobs.filter_map(|job| Some((job.id.as_str(), warning(job)?)))
+        .collect()
 }
 
 /// Differences between compared cells that are not the compared axis.

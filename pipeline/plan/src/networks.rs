@@ -326,8 +326,10 @@ impl PartialEq for Which {
 type Request = (String, BTreeMap<String, u64>, Mode);
 
 /// The networks built so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Networks {
+    /// Drawn once for all jobs, of which there may be as many as networks.
+    drawings: Drawings,
     built: BTreeMap<Request, Built>,
     /// By the manifest's folder and the path from there.
     files: BTreeMap<(PathBuf, String), Result<Rc<UserModel>, ReadError>>,
@@ -382,11 +384,13 @@ impl Networks {
         let mut shares = requests.chunks(share);
         let own = shares.next().unwrap_or_default();
         let found: Vec<_> = thread::scope(|scope| {
-            let start =
-                |share| thread::Builder::new().spawn_scoped(scope, move || summaries(share));
+            let start = |share| {
+                thread::Builder::new()
+                    .spawn_scoped(scope, move || summaries(share, &mut Drawings::default()))
+            };
             // Without a thread a share waits until it is asked for, one network at a time.
             let others: Vec<_> = shares.filter_map(|share| start(share).ok()).collect();
-            let mut found = summaries(own);
+            let mut found = summaries(own, &mut self.drawings);
             for other in others {
                 found.extend(other.join().unwrap_or_default());
             }
@@ -416,8 +420,7 @@ impl Networks {
 }
 
 /// The networks among these that can be built.
-fn summaries(requests: &[Request]) -> Vec<(Request, Network)> {
-    let mut drawings = Drawings::default();
+fn summaries(requests: &[Request], drawings: &mut Drawings) -> Vec<(Request, Network)> {
     let mut network = |(model, dims, mode): &Request| {
         let dims = models::zoo::resolve_dims(model, dims).ok()?;
         let summary = drawings.summary(model, &dims, *mode)?;

@@ -79,12 +79,13 @@ fn assembled(files: &[ManifestFile], planned: Vec<Planned>) -> Plan {
         plan.heats.extend(job.heats);
         noticed.push(job.warnings);
     }
+    let mut over_budget = lint::over_budget(&plan);
     let warnings = plan
         .jobs
         .iter()
         .zip(noticed)
         .flat_map(|(job, mut warnings)| {
-            warnings.extend(lint::over_budget(job, &plan));
+            warnings.extend(over_budget.remove(job.id.as_str()));
             warnings
         });
     plan.warnings = warnings.collect();

@@ -1,7 +1,11 @@
 //! What `plan --explain` says changed in a group's key.
 
 use photofinish_plan::World;
-use schema::{Availability, Digest, Plan, machine::Gpu, plan::Status};
+use schema::{
+    Availability, Digest, Plan,
+    machine::Gpu,
+    plan::{KnownState, Status},
+};
 
 #[path = "support/plans.rs"]
 mod plans;
@@ -153,4 +157,23 @@ fn what_changed_in_a_key_is_told_in_words() {
         matches!(planned(RACE, &other).heats[0].status, Status::Cached { .. }),
         "a GPU that is not used is no part of the key"
     );
+}
+
+#[test]
+fn a_heat_that_measured_nothing_is_not_the_last_of_its_group() {
+    let mut world = support::world();
+    let before = planned(RACE, &world);
+    let twelve = RACE.replace("compare:", "measure: { blocks: 12 }\n    compare:");
+    let interrupted = planned(&twelve, &world);
+    let mut open = sealed(&interrupted.heats[0], "2026-01-02T00:00:00Z");
+    open.state = KnownState::Open(0);
+    world.known = vec![sealed(&before.heats[0], "2026-01-01T00:00:00Z"), open];
+    let three = RACE.replace("compare:", "measure: { blocks: 3 }\n    compare:");
+    let changed = |world: &World| match &planned(&three, world).heats[0].status {
+        Status::Stale { changed } => changed.join("\n"),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(changed(&world), "measure: blocks was 6, is 3");
+    world.known[1].state = KnownState::Open(1);
+    assert_eq!(changed(&world), "measure: blocks was 12, is 3");
 }
