@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use schema::{Digest, Heat, record::HeatLine};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use zstd::zstd_safe::DCtx;
 
 /// Longest line of a heat, in bytes.
 pub(crate) const MAX_LINE_BYTES: u64 = 64 << 20;
@@ -78,8 +79,8 @@ pub(crate) fn quoted(error: impl std::fmt::Display) -> String {
 }
 
 /// The key that a heat's file says it was measured for. Nothing behind it is read: a plan asks this
-/// of every heat of the store.
-pub(crate) fn key_of(bytes: &[u8]) -> Result<Digest, String> {
+/// of every heat of the store, in the same `memory`.
+pub(crate) fn key_of(bytes: &[u8], memory: &mut DCtx<'static>) -> Result<Digest, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "snake_case")]
     enum Begin {
@@ -91,9 +92,10 @@ pub(crate) fn key_of(bytes: &[u8]) -> Result<Digest, String> {
     }
 
     let mut line = Vec::new();
-    decoder(bytes)
-        .map(|document| BufReader::new(document.take(MAX_LINE_BYTES)))
-        .and_then(|mut document| document.read_until(b'\n', &mut line))
+    let mut document = zstd::Decoder::with_context(bytes, memory);
+    document.window_log_max(WINDOW_LOG_MAX).map_err(quoted)?;
+    BufReader::new(document.take(MAX_LINE_BYTES))
+        .read_until(b'\n', &mut line)
         .map_err(quoted)?;
     let Begin::Header(header) = serde_json::from_slice(&line).map_err(quoted)?;
     Ok(header.key)

@@ -6,6 +6,8 @@ use schema::{
     record,
 };
 
+use zstd::zstd_safe::DCtx;
+
 use crate::{
     Corrupt, Fresh, Store, StoreError, atomic, codec, journal::KeyFile, layout::SealedName,
     stamp::Stamp,
@@ -45,8 +47,9 @@ impl Store {
 
     fn known(&self, fresh: Option<&Fresh>) -> Result<Known, StoreError> {
         let mut known = Known::default();
+        let mut memory = DCtx::create();
         for key in self.keys()? {
-            self.learn(&key, fresh, &mut known)?;
+            self.learn(&key, fresh, &mut known, &mut memory)?;
         }
         Ok(known)
     }
@@ -57,6 +60,7 @@ impl Store {
         key: &Digest,
         fresh: Option<&Fresh>,
         known: &mut Known,
+        memory: &mut DCtx<'static>,
     ) -> Result<(), StoreError> {
         let Known { heats, corrupt } = known;
         // First of all: a link in the place of the folder would lead all that follows astray.
@@ -96,7 +100,7 @@ impl Store {
             .partition(|name| name.started <= now);
         for name in past.into_iter().chain(future) {
             let verified = self.verified(key, name);
-            match verified.and_then(|bytes| self.belongs(key, name, bytes)) {
+            match verified.and_then(|bytes| self.belongs(key, name, bytes, memory)) {
                 Ok(Some(())) => {
                     let state = KnownState::Sealed(name.digest);
                     heats.push(entry(state, name.started.to_rfc3339()));
@@ -142,11 +146,12 @@ impl Store {
         key: &Digest,
         name: &SealedName,
         bytes: Option<Vec<u8>>,
+        memory: &mut DCtx<'static>,
     ) -> Result<Option<()>, StoreError> {
         let Some(bytes) = bytes else {
             return Ok(None);
         };
-        let flaw = match codec::key_of(&bytes) {
+        let flaw = match codec::key_of(&bytes, memory) {
             Ok(found) if found == *key => return Ok(Some(())),
             Ok(_) => "it was measured for another key".to_owned(),
             Err(reason) => reason,

@@ -101,7 +101,7 @@ fn matrix(models: &str, batches: u32, threads: u32, engines: &str) -> String {
 fn cached(folder: &Path) -> Result<(), String> {
     let command = || bench_command(folder, "quickstart", Path::new("jobs/quickstart.yaml"));
     run(&mut command())?;
-    compare("quickstart, all cached", || quiet(command()))
+    compare("quickstart, all cached", command)
 }
 
 /// A thousand cells with everything cached. The engines are the synthetic worker, under both names.
@@ -131,7 +131,11 @@ fn cached_1000(folder: &Path) -> Result<(), String> {
         command
     };
     run(&mut command())?;
-    compare("1,000 cells, all cached", || quiet(command()))
+    // What earlier sources left there has other keys, and would be looked at as well.
+    let mut gc = program(photofinish());
+    gc.args(["store", "gc", "--keep", "1", "--store"]);
+    run(quiet(gc.arg(folder.join("store-thousand"))))?;
+    compare("1,000 cells, all cached", command)
 }
 
 fn synthetic_engines() -> String {
@@ -301,16 +305,15 @@ fn bench_command(folder: &Path, name: &str, manifest: &Path) -> Command {
     command
 }
 
-fn quiet(mut command: Command) -> Command {
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    command
+fn quiet(command: &mut Command) -> &mut Command {
+    command.stdout(Stdio::null()).stderr(Stdio::null())
 }
 
 /// Prints the median time of a command beside that of starting Python, the two in turn.
 fn compare(name: &str, command: impl Fn() -> Command) -> Result<(), String> {
     let (mut ours, mut pythons) = (Vec::new(), Vec::new());
     for _ in 0..11 {
-        ours.push(seconds(&mut quiet(command()))?);
+        ours.push(seconds(quiet(&mut command()))?);
         pythons.push(seconds(program("python3").args(["-c", "pass"]))?);
     }
     let (ours, python) = (median(ours), median(pythons));
