@@ -9,7 +9,7 @@ use serde::{
 };
 
 use crate::{
-    fault::Fault,
+    fault::{Fault, cut},
     suggest,
     tree::{Entry, Kind, Node},
 };
@@ -243,13 +243,15 @@ fn plain<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, F
     }
     match text.parse::<f64>() {
         Ok(0.0) if has_other_digits_than_zero(text) => Err(de::Error::custom(format_args!(
-            "the number `{text}` is too small to be told from 0"
+            "the number `{}` is too small to be told from 0",
+            cut(text)
         ))),
         // The sign of a zero means nothing here, and makes two cells of one.
         Ok(0.0) => visitor.visit_f64(0.0),
         Ok(number) if number.is_finite() => visitor.visit_f64(number),
         Ok(_) => Err(de::Error::custom(format_args!(
-            "the number `{text}` is too large"
+            "the number `{}` is too large",
+            cut(text)
         ))),
         Err(_) => visitor.visit_borrowed_str(text),
     }

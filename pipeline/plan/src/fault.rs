@@ -7,6 +7,9 @@ use serde::de;
 
 use crate::suggest;
 
+/// Most characters that are shown of a number.
+const NUMBER_LIMIT: usize = 40;
+
 /// What `serde` calls a sequence, and how it is written.
 const LIST: &str = "a list";
 const HOW_TO_LIST: &str = "begin each entry with `- `, or put `[` and `]` around the list";
@@ -52,7 +55,7 @@ impl Fault {
     /// Quotes a number as it was written: its value may be printed otherwise.
     pub(crate) fn quoting(mut self, number: &str) -> Self {
         if let Some(expected) = self.expected.take() {
-            self.message = unlike(&expected, &format!("the number `{number}`"));
+            self.message = unlike(&expected, &format!("the number `{}`", cut(number)));
         }
         self
     }
@@ -133,6 +136,14 @@ impl de::Error for Fault {
     }
 }
 
+/// A number as it is shown: one of hundreds of digits is known by the first.
+pub(crate) fn cut(number: &str) -> String {
+    match number.char_indices().nth(NUMBER_LIMIT) {
+        Some((end, _)) => format!("{}…", number.get(..end).unwrap_or_default()),
+        None => number.to_owned(),
+    }
+}
+
 fn unlike(expected: &str, found: &str) -> String {
     format!("expected {expected}, found {found}")
 }
@@ -143,7 +154,7 @@ fn in_words(expected: &dyn de::Expected) -> String {
         "u32" => "a whole number up to 4294967295".to_owned(),
         "u64" => "a whole number".to_owned(),
         "f64" => "a number".to_owned(),
-        "a string" => "a text".to_owned(),
+        "a string" => "text".to_owned(),
         "enum" | "variant identifier" => "one word".to_owned(),
         "unit" => "nothing beside the word".to_owned(),
         "a sequence" => LIST.to_owned(),

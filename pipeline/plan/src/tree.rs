@@ -196,7 +196,7 @@ impl<'a> Builder<'a> {
         if error.info() == "recursion limit exceeded" {
             return too_deep(at..at);
         }
-        Fault::new(at..at, format!("this is not YAML: {}", error.info()))
+        Fault::new(at..at, format!("this is not YAML: {}", error.info())).help(advice(error.info()))
     }
 
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Fault> {
@@ -313,6 +313,23 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// What to do about an error of syntax, by the parser's words for it.
+fn advice(info: &str) -> &'static str {
+    const ADVICE: &[(&str, &str)] = &[
+        ("tabs disallowed", "indent with spaces"),
+        ("unknown anchor", "put text that begins with `*` in quotes"),
+        (
+            "unexpected character",
+            "put text that begins with this character in quotes",
+        ),
+    ];
+    let known = ADVICE.iter().find(|(words, _)| info.contains(words));
+    known.map_or(
+        "indent entries alike, and close every quote and bracket",
+        |(_, advice)| advice,
+    )
+}
+
 fn too_deep(range: Range<usize>) -> Fault {
     Fault::new(range, format!("nested more than {DEPTH_LIMIT} deep"))
         .help("a manifest needs no more than seven levels")
@@ -323,6 +340,10 @@ fn key_of(node: &Node, entries: &[Entry]) -> Result<(String, Range<usize>), Faul
         return Err(Fault::new(node.span.clone(), "a key must be a word")
             .help("a list or a mapping cannot be a key; is a `:` or a quote missing?"));
     };
+    if text.is_empty() {
+        return Err(Fault::new(node.span.clone(), "a key is empty")
+            .help("put a word before the `:`, or text that holds a `:` in quotes"));
+    }
     // Linear, but no mapping of a manifest is long; a hostile one is stopped here.
     if entries.len() > 256 {
         return Err(Fault::new(
