@@ -30,6 +30,8 @@ pub struct ManifestFile {
     /// What it says.
     pub manifest: Manifest,
     tree: Node,
+    /// What another reader of YAML takes for something else.
+    apart: Option<Fault>,
 }
 
 impl ManifestFile {
@@ -51,6 +53,7 @@ impl ManifestFile {
         // Bounds first: what follows may take time that grows with depth and aliases.
         let tree = tree::parse(text).map_err(|fault| told(vec![fault]))?;
         let manifest = decode::read::<Manifest>(&tree).map_err(told)?;
+        let apart = second_reading(text, &manifest).err();
         let source = ManifestSource {
             path: path.to_owned(),
             text: text.to_owned(),
@@ -59,12 +62,18 @@ impl ManifestFile {
             source,
             manifest,
             tree,
+            apart,
         })
     }
 
     /// An error at what `path` leads to.
     pub(crate) fn fault(&self, path: &[Step], message: impl Into<String>) -> Fault {
         Fault::new(self.tree.locate(path), message)
+    }
+
+    /// What readers of YAML do not agree about.
+    pub(crate) fn apart(&self) -> Option<Diagnostic> {
+        self.apart.as_ref().map(|fault| self.diagnostic(fault))
     }
 
     pub(crate) fn diagnostic(&self, fault: &Fault) -> Diagnostic {
@@ -74,6 +83,23 @@ impl ManifestFile {
     /// The folder that paths in the manifest are relative to; none for standard input.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.source.folder()
+    }
+}
+
+/// Whether `serde_yaml` reads the same manifest. Our tree knows places, and names what is wrong with a
+/// form; a file that the two take for different things would be another one to the next tool, too.
+fn second_reading(text: &str, ours: &Manifest) -> Result<(), Fault> {
+    let apart = |at: usize| {
+        Fault::new(at..at, "readers of YAML take this for different things")
+            .help("write numbers as plain decimals, keys on one line, and unusual text in quotes")
+    };
+    match serde_yaml::from_str::<Manifest>(text) {
+        Ok(theirs) if theirs == *ours => Ok(()),
+        Ok(_) => Err(apart(0)),
+        Err(error) => {
+            let location = error.location().map_or(0, |place| place.index());
+            Err(apart(location.min(text.len())))
+        }
     }
 }
 

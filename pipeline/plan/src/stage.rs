@@ -46,6 +46,10 @@ pub fn plan(files: &[ManifestFile], world: &World) -> Result<Plan, Vec<Diagnosti
             }
         }
     }
+    if diagnostics.is_empty() {
+        // Where the meaning is wrong as well, that says more.
+        diagnostics.extend(files.iter().filter_map(ManifestFile::apart));
+    }
     // An error in shared settings is found once a job.
     let mut unique: Vec<Diagnostic> = Vec::new();
     for diagnostic in diagnostics {

@@ -1,7 +1,7 @@
 //! A YAML document as a tree that remembers where everything stands, within bounds that a hostile
 //! file cannot exceed.
 //!
-//! The manifest is read from this tree and from nothing else: two readers of YAML would disagree.
+//! The manifest is read from this tree, and `serde_yaml` must read the same from the text.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
