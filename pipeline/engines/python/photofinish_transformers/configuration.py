@@ -6,14 +6,15 @@ import torch
 
 from photofinish_pytorch.configuration import Common, understand_common
 from photofinish_worker import ask
-from photofinish_worker.messages import Cell, Mode, ModelSource
+from photofinish_worker.messages import Cell, Mode, ModelSource, Precision
 from photofinish_worker.outcome import unsupported
 
 ENGINE = "transformers"
 MODEL = "model"
 TRAINER = "trainer"
 PIPELINE = "pipeline"
-VARIANTS = (MODEL, TRAINER, PIPELINE)
+ONNXRUNTIME = "onnxruntime"
+VARIANTS = (MODEL, TRAINER, PIPELINE, ONNXRUNTIME)
 
 ATTENTION = "attention"
 IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}
@@ -27,9 +28,17 @@ _FACTORS = {
     MODEL: (ATTENTION, CHECKPOINTING, ACCUMULATION, MIXED),
     TRAINER: (ATTENTION, CHECKPOINTING, ACCUMULATION),
     PIPELINE: (ATTENTION,),
+    ONNXRUNTIME: (ATTENTION,),
 }
-_MODES = {TRAINER: (Mode.TRAINING, MODEL), PIPELINE: (Mode.INFERENCE, MODEL)}
+_MODES = {
+    TRAINER: (Mode.TRAINING, MODEL),
+    PIPELINE: (Mode.INFERENCE, MODEL),
+    ONNXRUNTIME: (Mode.INFERENCE, MODEL),
+}
 """What a variant does where it does one thing alone, and who does the other."""
+_FORMS = {ONNXRUNTIME: ("plain",)}
+"""The forms of attention of a variant that has not all of them: in the file that ONNX Runtime is
+given it is products and a softmax, whatever it was in the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,8 @@ def understand(cell: Cell) -> Configuration:
     if common.mode is not only:
         does = "trains" if only is Mode.TRAINING else "does not train"
         raise unsupported(f"{cell.engine} {does}; for {common.mode} there is {ENGINE}/{other}")
-    _check_device(cell, variant)
+    _check(cell, variant)
+    forms = _FORMS.get(variant, tuple(IMPLEMENTATIONS))
     checkpointing = ask.factor(cell, CHECKPOINTING, ("off", "on")) == "on"
     accumulation = int(ask.factor(cell, ACCUMULATION, ("1", "2", "4")))
     if common.mode is Mode.INFERENCE and (checkpointing or accumulation > 1):
@@ -84,16 +94,24 @@ def understand(cell: Cell) -> Configuration:
         common.optimizer,
         autocast=common.element if mixed else None,
         network=cell.model.name,
-        attention=IMPLEMENTATIONS[ask.factor(cell, ATTENTION, tuple(IMPLEMENTATIONS))],
+        attention=IMPLEMENTATIONS[ask.factor(cell, ATTENTION, forms)],
         checkpointing=checkpointing,
         variant=variant,
         accumulation=accumulation,
     )
 
 
-def _check_device(cell: Cell, variant: str) -> None:
+def _check(cell: Cell, variant: str) -> None:
+    """Refuses what only some variants cannot do."""
     if variant == PIPELINE and cell.device != "cpu":
         raise unsupported(
             f"{cell.engine} is run on a CPU alone: a pipeline copies its outputs to the host's "
             f"memory, and a step on {cell.device} ends with the outputs there"
+        )
+    if variant == ONNXRUNTIME and cell.device != "cpu":
+        raise unsupported(f"{cell.engine} is run on a CPU alone: its library is the one for CPUs")
+    if variant == ONNXRUNTIME and cell.precision not in (Precision.FP32, Precision.FP16):
+        raise unsupported(
+            "ONNX Runtime's CPU execution provider has no kernels, or not all that these networks "
+            f"need, for {cell.precision}"
         )

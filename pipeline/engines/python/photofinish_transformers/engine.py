@@ -3,6 +3,7 @@
 import os
 import platform
 import time
+from importlib import metadata
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from photofinish_pytorch.maker import Maker
 from photofinish_transformers import network
 from photofinish_transformers.configuration import (
     ENGINE,
+    ONNXRUNTIME,
     PIPELINE,
     TRAINER,
     VARIANTS,
@@ -39,6 +41,8 @@ class Transformers:
         versions = {
             "transformers": transformers.__version__,
             "torch": torch.__version__,
+            # Imported by its own variant alone: the others' starts would wait for it.
+            "onnxruntime": metadata.version("onnxruntime"),
             "python": platform.python_version(),
         }
         worker = sources.digest(Path(__file__).parent.parent, PACKAGES)
@@ -47,6 +51,10 @@ class Transformers:
     def load(self, load: Load) -> tuple[Session, LoadReport]:
         """Builds the cell's network, ready for its first step."""
         configuration = understand(load.cell)
+        if configuration.variant == ONNXRUNTIME:
+            from photofinish_transformers import exported
+
+            return exported.load(load, configuration)
         process.check_threads(configuration.threads, os.environ)
         place = device.find(load.cell.device)
         process.apply(configuration)
@@ -88,19 +96,10 @@ def _session(
 
 
 def _settings(configuration: Configuration, built: Network, batch: int) -> dict[str, str]:
-    model = built.model
-    settings = {
-        "class": type(model).__name__,
-        "attn_implementation": configuration.attention,
-    }
+    settings = built.settings()
     if configuration.autocast is not None:
         cast = str(configuration.autocast).removeprefix("torch.")
         settings["mixed precision"] = f"weights in float32, operators under autocast in {cast}"
-    activation = getattr(model.config, "activation_function", None)
-    if activation is not None:
-        settings["activation"] = f"{activation}, as in the published configuration"
-    if hasattr(model.config, "use_cache"):
-        settings["cache of keys and values"] = "off: one forward pass keeps none"
     if configuration.variant == PIPELINE:
         settings["gradients"] = "off (torch.no_grad, the pipeline's own)"
         settings["pipeline"] = (

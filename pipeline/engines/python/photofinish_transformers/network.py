@@ -70,6 +70,20 @@ class Network:
         # As Accelerate gives them, so that the loss is computed in binary32.
         return tuple(told[name].float() for name in self._outputs)
 
+    def settings(self) -> dict[str, str]:
+        """What the model is, in words."""
+        config = self.model.config
+        told = {
+            "class": type(self.model).__name__,
+            "attn_implementation": config._attn_implementation,
+        }
+        activation = getattr(config, "activation_function", None)
+        if activation is not None:
+            told["activation"] = f"{activation}, as in the published configuration"
+        if hasattr(config, "use_cache"):
+            told["cache of keys and values"] = "off: one forward pass keeps none"
+        return told
+
     def drop(self, dropout: bool) -> None:
         """Turns dropout on or off, and leaves all else that depends on training as it is."""
         if dropout is not self._drops:
