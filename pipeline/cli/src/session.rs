@@ -25,7 +25,7 @@ pub(crate) struct Session {
     catalog: OnceCell<Catalog>,
     fingerprint: OnceCell<Fingerprint>,
     /// The folder of a store of our own.
-    _scratch: Option<TempDir>,
+    scratch: Option<TempDir>,
 }
 
 /// The store of a command that names none.
@@ -53,8 +53,13 @@ impl Session {
             interrupt,
             catalog: OnceCell::new(),
             fingerprint: OnceCell::new(),
-            _scratch: scratch,
+            scratch,
         })
+    }
+
+    /// Whether there is a store, or this command has one of its own.
+    pub(crate) fn has_store(&self) -> bool {
+        self.scratch.is_some() || self.store.require().is_ok()
     }
 
     /// The engines, by the user's configuration; read once, and only by commands to which engines

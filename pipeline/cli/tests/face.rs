@@ -522,6 +522,7 @@ fn runs_that_contradict_themselves_are_misuse_wherever_they_come_from() {
             if args.contains(&"bad.tar.zst") {
                 assert!(said.contains("bundle `bad.tar.zst`"), "{said}");
                 assert!(!said.contains("run again"), "{said}");
+                assert!(!user.path("another").exists(), "{args:?}");
             }
         }
     }

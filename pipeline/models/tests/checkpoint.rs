@@ -207,6 +207,39 @@ fn what_is_not_the_network_s_is_refused_by_name() {
 }
 
 #[test]
+fn numbers_that_change_while_the_file_is_open_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.safetensors");
+    let mut content = bytes(&weights(&graph(), str::to_owned));
+    fs::write(&path, &content).unwrap();
+    let checkpoint = Checkpoint::open(folder.path(), "own.safetensors").unwrap();
+    assert!(checkpoint.is_unchanged() && checkpoint.is_unchanged());
+    *content.last_mut().unwrap() ^= 1;
+    fs::write(&path, &content).unwrap();
+    assert!(!checkpoint.is_unchanged());
+}
+
+#[test]
+fn names_behind_too_many_prefixes_are_not_looked_for() {
+    let graph = graph();
+    let behind = |prefix: &str| weights(&graph, |name| format!("{prefix}{name}"));
+    let first = behind("")[0].clone();
+    let strays =
+        |count: usize| (0..count).map(move |stray| format!("n{stray}.{}", "embeddings.weight"));
+    assert!(first.0 == "embeddings.weight", "{}", first.0);
+    let file = |count| {
+        let strays = strays(count).map(|name| (name, first.1, first.2.clone(), first.3.clone()));
+        bytes(&[behind("bert."), strays.collect()].concat())
+    };
+    assert!(found(&file(10), graph.clone()).is_ok());
+    let refused = found(&file(1001), graph.clone()).unwrap_err().to_string();
+    assert!(
+        refused.contains("it lacks `embeddings.weight`"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_file_of_another_form_is_refused() {
     let whole = bytes(&weights(&graph(), str::to_owned));
     let said = |content: &[u8]| open(content).unwrap_err().to_string();

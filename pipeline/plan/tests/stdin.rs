@@ -1,5 +1,5 @@
 //! `-` is standard input, bounded like a file.
-#![allow(
+#![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
     reason = "a helper that fails fails its test, and the reader tells what it read"

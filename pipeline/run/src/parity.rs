@@ -117,7 +117,8 @@ pub(crate) fn judge(
         }
     }
     let outcome = (parity.worst_share > 1.0).then(|| {
-        let is_least = parity.eager_error <= exhibits.least_roundoffs * roundoff;
+        let least = exhibits.least_roundoffs * roundoff;
+        let is_least = least > 0.0 && parity.eager_error <= least;
         let at_most = if is_least { "at most " } else { "" };
         let reason = format!(
             "`{}` is off by {:.2e} (relative L2 error); {} is off by {at_most}{:.2e}, which allows {:.2e}",

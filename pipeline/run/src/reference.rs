@@ -347,3 +347,22 @@ pub(crate) fn name(cell: &Cell) -> String {
     let how = if is_plain { ", optimization off" } else { "" };
     format!("{} {} on {}{how}", cell.engine, cell.precision, cell.device)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_cell_of_the_reference_s_own_precision_meets_its_roundings() {
+        let graph = models::sample::perceptron(1).unwrap();
+        let plain = Cell::plain(&graph, "any/any".parse().unwrap());
+        for &precision in Precision::ALL {
+            let cell = Cell {
+                precision,
+                ..plain.clone()
+            };
+            let is_like = precision == Precision::Fp64;
+            assert_eq!(least_roundoffs(&cell) > 0.0, is_like, "{precision}");
+        }
+    }
+}

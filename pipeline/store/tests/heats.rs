@@ -555,3 +555,17 @@ fn a_heat_in_the_folder_of_another_key_does_not_count() {
     };
     assert_eq!(corrupt.reason, "it was measured for another key");
 }
+
+#[test]
+fn who_may_read_the_user_s_files_may_read_a_store_s() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let (folder, store) = store();
+    let lock = store.lock().unwrap();
+    let header = header("g");
+    seal(&lock, header.clone());
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
+    let usual = folder.path().join("usual");
+    std::fs::write(&usual, "").unwrap();
+    assert_eq!(mode(&sealed_file(&store, &header.key)), mode(&usual));
+}

@@ -49,7 +49,7 @@ pub(crate) fn unpack(session: &Session, file: &Path) -> Result<Opened, Failure> 
         report::check_tables(&tables).map_err(|error| error.to_string())
     };
     let stop = || session.interrupt.is_set();
-    if session.store.require().is_err() {
+    if !session.has_store() {
         // A bundle that is refused leaves no store where none was.
         let (trial, _folder) = Store::temporary().map_err(store_failure)?;
         let trial = trial.lock().map_err(store_failure)?;

@@ -178,14 +178,9 @@ impl Contest {
 
 /// Waits for a program to succeed.
 fn run(command: &mut Command) -> Result<()> {
-    let program = Path::new(command.get_program()).display().to_string();
-    let ended = command
-        .status()
-        .map_err(|error| format!("failed to start {program}: {error}"))?;
-    if ended.success() {
-        Ok(())
-    } else {
-        Err(format!("{program} ended with {ended}").into())
+    match command.status() {
+        Ok(ended) if ended.success() => Ok(()),
+        ended => Err(format!("{command:?}: {ended:?}").into()),
     }
 }
 

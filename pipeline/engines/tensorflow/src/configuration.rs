@@ -216,7 +216,6 @@ fn optimizer(cell: &Cell) -> Result<Option<Optimizer>, Outcome> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-
     use schema::OutcomeKind;
 
     use super::*;
