@@ -1,7 +1,6 @@
 //! `-` is standard input, bounded like a file.
 #![expect(
     clippy::unwrap_used,
-    clippy::print_stdout,
     reason = "a helper that fails fails its test, and the reader tells what it read"
 )]
 
