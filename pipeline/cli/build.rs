@@ -1,4 +1,4 @@
-//! Compiles in what tables and sites depend on besides their data.
+//! Compiles in what tables and sites depend on besides their data, and the revision.
 
 use std::{error::Error, path::Path};
 
@@ -12,6 +12,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         "PHOTOFINISH_REPORT_DIGEST",
         &fingerprint::package_digest("photofinish-report", &site)?,
     );
+    if let Some(revision) = fingerprint::revision()? {
+        emit("PHOTOFINISH_REVISION", &revision);
+    }
     Ok(())
 }
 

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{PathBufValueParser, TypedValueParser},
+};
 
 /// Race deep-learning engines on this machine and publish the result as a static site.
 ///
@@ -167,7 +170,7 @@ pub(crate) struct Report {
     #[command(flatten)]
     pub(crate) stored: Stored,
     /// Render from a bundle: no engine needs to be installed, and without --store or PHOTOFINISH_STORE none is touched
-    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    #[arg(long, value_name = "FILE", conflicts_with = "run", value_parser = bundle_file())]
     pub(crate) bundle: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) site: Site,
@@ -204,13 +207,13 @@ pub(crate) enum Bundle {
         #[command(flatten)]
         stored: Stored,
         /// The file to write
-        #[arg(value_name = "FILE")]
+        #[arg(value_name = "FILE", value_parser = bundle_file())]
         file: PathBuf,
     },
     /// Check a bundle and put its run into the store
     Open {
         /// The file to read
-        #[arg(value_name = "FILE")]
+        #[arg(value_name = "FILE", value_parser = bundle_file())]
         file: PathBuf,
     },
 }
@@ -255,4 +258,15 @@ pub(crate) enum Document {
     Request,
     /// What a worker answers
     Reply,
+}
+
+/// A bundle's path. `-`, which is standard input for manifests, would be a file of that name.
+fn bundle_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        if path.as_os_str() == "-" {
+            Err("a bundle is a file and no stream; a file of that name is `./-`")
+        } else {
+            Ok(path)
+        }
+    })
 }

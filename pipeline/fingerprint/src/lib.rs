@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod python;
+mod revision;
 mod workspace;
 
 use std::{
@@ -25,6 +26,7 @@ use sha2::{Digest as _, Sha256};
 use walkdir::WalkDir;
 
 pub use python::{PythonSources, python_sources};
+pub use revision::revision;
 use workspace::Workspace;
 
 /// Files and folders of a package that are not part of what it is built from: `engine.toml`

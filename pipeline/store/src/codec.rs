@@ -78,17 +78,20 @@ pub(crate) fn quoted(error: impl std::fmt::Display) -> String {
     text.escape_debug().take(MAX_QUOTED_CHARS).collect()
 }
 
-/// The key that a heat's file says it was measured for. Nothing behind it is read: a plan asks this
-/// of every heat of the store, in the same `memory`.
-pub(crate) fn key_of(bytes: &[u8], memory: &mut DCtx<'static>) -> Result<Digest, String> {
+/// What a heat's file says that it was measured for.
+#[derive(Deserialize)]
+pub(crate) struct Purpose {
+    pub(crate) group: String,
+    pub(crate) key: Digest,
+}
+
+/// What a heat's file says that it was measured for. Nothing behind it is read: a plan asks this of
+/// every heat of the store, in the same `memory`.
+pub(crate) fn purpose_of(bytes: &[u8], memory: &mut DCtx<'static>) -> Result<Purpose, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "snake_case")]
     enum Begin {
-        Header(Keyed),
-    }
-    #[derive(Deserialize)]
-    struct Keyed {
-        key: Digest,
+        Header(Purpose),
     }
 
     let mut line = Vec::new();
@@ -98,7 +101,7 @@ pub(crate) fn key_of(bytes: &[u8], memory: &mut DCtx<'static>) -> Result<Digest,
         .read_until(b'\n', &mut line)
         .map_err(quoted)?;
     let Begin::Header(header) = serde_json::from_slice(&line).map_err(quoted)?;
-    Ok(header.key)
+    Ok(header)
 }
 
 /// A heat from its file's bytes; its lines in order, none missing, none too many.

@@ -43,14 +43,20 @@ impl Store {
             what: format!("heat {} of key {}", digest.short(), key.short()),
             store: self.path().to_owned(),
         };
-        let name = self
-            .sealed(key)?
-            .into_iter()
-            .find(|name| name.digest == *digest)
-            .ok_or_else(missing)?;
-        let path = self.sealed_file(key, &name);
-        let bytes = self.verified(key, &name)?.ok_or_else(missing)?;
-        Ok((path, bytes))
+        let mut damage = None;
+        // One that was measured here and is damaged may lie beside its sound copy out of a bundle.
+        for name in self.sealed(key)? {
+            if name.digest != *digest {
+                continue;
+            }
+            match self.verified(key, &name) {
+                Ok(Some(bytes)) => return Ok((self.sealed_file(key, &name), bytes)),
+                Ok(None) => {}
+                Err(error @ StoreError::Corrupt(_)) => damage = damage.or(Some(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(damage.unwrap_or_else(missing))
     }
 
     /// The bytes of a sealed heat, if their hash is that of the name; `None` if the file is gone.

@@ -30,6 +30,7 @@ pub struct Journal<'a> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyFile {
     pub(crate) version: u32,
+    /// For whoever looks: each heat says it for itself.
     pub(crate) group: String,
     pub(crate) key: Digest,
     pub(crate) key_parts: std::collections::BTreeMap<String, String>,
@@ -135,7 +136,13 @@ impl WriterLock {
         atomic::remove(&place)
     }
 
+    /// Says what a key is made of, unless that is said.
     pub(crate) fn write_key_file(&self, header: &HeatHeader) -> Result<(), StoreError> {
+        match self.read_key_file(&header.key) {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) | Err(StoreError::Corrupt(_) | StoreError::Version { .. }) => {}
+            Err(error) => return Err(error),
+        }
         let file = KeyFile {
             version: record::VERSION,
             group: header.group.clone(),
@@ -143,12 +150,7 @@ impl WriterLock {
             key_parts: header.key_parts.clone(),
         };
         let json = codec::line(&file).map_err(|reason| invalid("key", reason))?;
-        let path = self.key_file(&header.key);
-        match atomic::read(&path, codec::MAX_LINE_BYTES) {
-            Ok(Some(there)) if there == json => Ok(()),
-            Ok(_) | Err(StoreError::Corrupt(_)) => self.put_file(&path, &json),
-            Err(error) => Err(error),
-        }
+        self.put_file(&self.key_file(&header.key), &json)
     }
 
     /// Puts a complete heat in its place and returns the hash of its content.

@@ -83,8 +83,8 @@ impl Store {
             }
             Err(error) => return Err(error),
         };
-        let entry = |state, started| KnownHeat {
-            group: file.group.clone(),
+        let entry = |group, state, started| KnownHeat {
+            group,
             key: *key,
             key_parts: file.key_parts.clone(),
             state,
@@ -101,9 +101,9 @@ impl Store {
         for name in past.into_iter().chain(future) {
             let verified = self.verified(key, name);
             match verified.and_then(|bytes| self.belongs(key, name, bytes, memory)) {
-                Ok(Some(())) => {
+                Ok(Some(group)) => {
                     let state = KnownState::Sealed(name.digest);
-                    heats.push(entry(state, name.started.to_rfc3339()));
+                    heats.push(entry(group, state, name.started.to_rfc3339()));
                     break;
                 }
                 Ok(None) => {}
@@ -135,31 +135,36 @@ impl Store {
         let counts = fresh.is_none_or(|fresh| fresh.counts_open(&header));
         if counts && !names.iter().any(is_its_own) {
             let blocks = u32::try_from(lines.blocks.len()).unwrap_or(u32::MAX);
-            heats.push(entry(KnownState::Open(blocks), header.started));
+            heats.push(entry(
+                header.group,
+                KnownState::Open(blocks),
+                header.started,
+            ));
         }
         Ok(())
     }
 
-    /// Whether a heat was measured for the key in whose folder it lies: its first line says so.
+    /// The group that a heat was measured for, by its first line, which must name the key in whose
+    /// folder it lies.
     fn belongs(
         &self,
         key: &Digest,
         name: &SealedName,
         bytes: Option<Vec<u8>>,
         memory: &mut DCtx<'static>,
-    ) -> Result<Option<()>, StoreError> {
+    ) -> Result<Option<String>, StoreError> {
         let Some(bytes) = bytes else {
             return Ok(None);
         };
-        let flaw = match codec::key_of(&bytes, memory) {
-            Ok(found) if found == *key => return Ok(Some(())),
+        let flaw = match codec::purpose_of(&bytes, memory) {
+            Ok(found) if found.key == *key => return Ok(Some(found.group)),
             Ok(_) => "it was measured for another key".to_owned(),
             Err(reason) => reason,
         };
         Err(StoreError::corrupt(self.sealed_file(key, name), flaw))
     }
 
-    fn read_key_file(&self, key: &Digest) -> Result<Option<KeyFile>, StoreError> {
+    pub(crate) fn read_key_file(&self, key: &Digest) -> Result<Option<KeyFile>, StoreError> {
         let path = self.key_file(key);
         let Some(bytes) = atomic::read(&path, codec::MAX_LINE_BYTES)? else {
             return Ok(None);

@@ -52,6 +52,33 @@ fn a_bundle_carries_a_run_to_another_store() {
 }
 
 #[test]
+fn a_damaged_heat_is_read_from_the_bundle_that_has_it_too() {
+    let honest = honest();
+    let Honest { store, run, .. } = &honest;
+    let out = store.path().join("b.tar.zst");
+    let none = BTreeMap::new();
+    bundle::pack(store, run, &tool(), &none, &out, &|| false).unwrap();
+    let entry = &store.run(run).unwrap().heats[0];
+    let HeatResult::Sealed(digest) = entry.heat else {
+        panic!("{entry:?}");
+    };
+    let file = sealed_file(store, &entry.key);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let damaged = store.heat(&entry.key, &digest).unwrap_err();
+    assert!(matches!(damaged, StoreError::Corrupt(_)), "{damaged}");
+    let lock = store.lock().unwrap();
+    lock.open_bundle(&out, &|_, _| Ok(()), &|| false).unwrap();
+    store.heat(&entry.key, &digest).unwrap();
+    let again = store.path().join("again.tar.zst");
+    bundle::pack(store, run, &tool(), &none, &again, &|| false).unwrap();
+    assert_eq!(fs::read(&again).unwrap(), fs::read(&out).unwrap());
+    // The damaged one is still known for what it is.
+    assert_eq!(store.known_heats().unwrap().corrupt.len(), 1);
+}
+
+#[test]
 fn a_bundle_built_by_hand_is_as_good() {
     let honest = honest();
     open(&zst(&archive(&honest.pieces))).unwrap();

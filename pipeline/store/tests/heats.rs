@@ -5,9 +5,9 @@
 mod common;
 
 use common::*;
-use photofinish_store::{Store, StoreError};
+use photofinish_store::{Store, StoreError, now};
 use proptest::prelude::*;
-use schema::{Digest, plan::KnownState};
+use schema::{Digest, plan::KnownState, record::HeatHeader};
 
 #[test]
 fn a_sealed_heat_is_known_and_read_back() {
@@ -65,6 +65,38 @@ fn the_newest_of_several_heats_counts() {
     let known = store.known_heats().unwrap();
     assert_eq!(known.heats[0].state, KnownState::Sealed(early_digest));
     assert_eq!(known.corrupt[0].path, newest);
+}
+
+#[test]
+fn a_heat_is_known_by_the_group_that_it_was_measured_for() {
+    let (_folder, store) = store();
+    let lock = store.lock().unwrap();
+    let known = || {
+        let known = store.known_heats().unwrap().heats;
+        let groups = known.into_iter().map(|heat| heat.group);
+        groups.collect::<Vec<_>>()
+    };
+    let first = header("first");
+    seal(&lock, first.clone());
+    let key_file = store.path().join(format!("heats/{}/key.json", first.key));
+    let said = std::fs::read(&key_file).unwrap();
+    let second = HeatHeader {
+        group: "second".to_owned(),
+        started: "2999-01-01T00:00:00Z".to_owned(),
+        ..first
+    };
+    // As from a bundle, or for another job: begun later, by a clock that is wrong.
+    seal(&lock, second.clone());
+    assert_eq!(known(), ["first"]);
+    assert_eq!(std::fs::read(&key_file).unwrap(), said);
+    let third = HeatHeader {
+        group: "third".to_owned(),
+        started: now(),
+        ..second
+    };
+    let journal = lock.begin(third).unwrap();
+    drop(journal);
+    assert_eq!(known(), ["first", "third"]);
 }
 
 #[test]
