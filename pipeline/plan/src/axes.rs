@@ -124,16 +124,29 @@ fn known_models() -> String {
 /// What an axis varies; `None` when neither the matrix, a model nor an engine knows the name.
 pub(crate) fn kind_of(context: &Context<'_>, axis: &str) -> Option<AxisKind> {
     match axis {
+        _ if own_kind(axis).is_some() => own_kind(axis),
+        _ if networks::dimensions().contains(axis) || context.dimensions.contains(axis) => {
+            Some(AxisKind::Dimension)
+        }
+        _ if factors(context).contains(axis) => Some(AxisKind::Factor),
+        _ => None,
+    }
+}
+
+/// Whether a matrix means something else by this name than a size of a model's.
+pub(crate) fn is_taken(context: &Context<'_>, name: &str) -> bool {
+    own_kind(name).is_some() || factors(context).contains(name)
+}
+
+/// What an axis varies whose name is no model's and no engine's to give.
+fn own_kind(axis: &str) -> Option<AxisKind> {
+    match axis {
         "model" => Some(AxisKind::Model),
         "precision" => Some(AxisKind::Precision),
         "device" => Some(AxisKind::Device),
         "threads" => Some(AxisKind::Threads),
         "optimizer" => Some(AxisKind::Optimizer),
         "engine" => Some(AxisKind::Engine),
-        _ if networks::dimensions().contains(axis) || context.dimensions.contains(axis) => {
-            Some(AxisKind::Dimension)
-        }
-        _ if factors(context).contains(axis) => Some(AxisKind::Factor),
         _ => None,
     }
 }
@@ -186,6 +199,8 @@ fn models_axis(
     models: &OneOrMany<ModelChoice>,
 ) -> Option<Axis> {
     let steps = [key("matrix"), key("model")];
+    // A file is one model however it is spelt; manifests go on to call it as they spell it.
+    let mut files = BTreeMap::new();
     let values = unique(
         context,
         &steps,
@@ -195,11 +210,25 @@ fn models_axis(
             ModelChoice::Zoo(model, Some(path)) => {
                 model_value(context, model, steps)?;
                 let checkpoint = user_model::weights(context, networks, path, steps)?;
-                let trained = Which::Trained(Rc::new(Trained::new(model, path, checkpoint)));
+                let trained = Which::Trained(Rc::new(Trained::new(
+                    model,
+                    &user_model::plain(path),
+                    checkpoint,
+                )));
                 Some((trained.title().into_owned(), Typed::Model(trained)))
             }
             ModelChoice::Onnx(path) => {
                 let model = user_model::open(context, networks, path, steps)?;
+                if let Some(before) = files.insert(model.name.clone(), path.clone())
+                    && before != *path
+                {
+                    context.error_with_help(
+                        steps,
+                        format!("`{path}` is the file `{before}`, which is there already"),
+                        "each value makes its own cells: keep one",
+                    );
+                    return None;
+                }
                 let dimensions = model.file.dimensions().map(str::to_owned);
                 context.dimensions.extend(dimensions);
                 Some((path.clone(), Typed::Model(Which::User(model))))

@@ -8,7 +8,8 @@ use std::{
 use models::{quantise, rewrite};
 use schema::{
     Boundary, Cell, Device, EngineVariant, HostLanguage, Mode, Optimizer, Outcome, OutcomeKind,
-    Precision, Strategy, VariantDescription, manifest::OptimizerChoice, plan::PlannedCell,
+    Precision, Preparation, Strategy, TF32_OVERRIDE, VariantDescription, manifest::OptimizerChoice,
+    plan::PlannedCell,
 };
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     context::{Context, key, name},
     networks::{Network, Networks, Refusal, Which},
     points::Point,
-    predict,
+    predict::{self, Preparing},
     tree::Step,
 };
 
@@ -25,6 +26,8 @@ use crate::{
 /// engine does not know does not tell cells apart: its combinations share one.
 pub(crate) struct Cells {
     pub(crate) cells: Vec<PlannedCell>,
+    /// What comes before the first step of each.
+    pub(crate) preparing: Vec<Preparing>,
     pub(crate) of_point: Vec<usize>,
     /// Models of the user's that no graph can say, in words.
     pub(crate) outlines: BTreeSet<String>,
@@ -89,6 +92,7 @@ pub(crate) fn resolve(
 ) -> Option<Cells> {
     let mut cells = Cells {
         cells: Vec::new(),
+        preparing: Vec::new(),
         of_point: Vec::with_capacity(points.len()),
         outlines: BTreeSet::new(),
     };
@@ -110,6 +114,11 @@ pub(crate) fn resolve(
                 cells.outlines.extend(outlined(&draft.model, &network));
                 known.insert(draft.identity.clone(), cells.cells.len());
                 cells.of_point.push(cells.cells.len());
+                let variant = context.world.variant(&draft.engine);
+                let told = variant.map_or_else(Preparation::default, |known| known.preparation);
+                cells
+                    .preparing
+                    .push(predict::preparing(told, mode, &network));
                 cells
                     .cells
                     .push(draft.planned(context.world, mode, shared, &network));
@@ -400,6 +409,9 @@ fn unsupported(variant: &VariantDescription, cell: &Cell) -> Option<String> {
     {
         return Some(format!("{engine} does not run on {}", cell.device));
     }
+    if cell.precision == Precision::Tf32 && cell.device.is_cpu() {
+        return Some("tf32 is an arithmetic of NVIDIA GPUs; the device is cpu".to_owned());
+    }
     if !variant.precisions.contains(&cell.precision) {
         return Some(format!("{engine} does not compute in {}", cell.precision));
     }
@@ -426,7 +438,12 @@ fn unavailable(world: &World, cell: &Cell) -> Option<String> {
     }
     match cell.device {
         Device::Cpu => None,
-        Device::Cuda(index) if (index as usize) < world.fingerprint.gpus.len() => None,
+        Device::Cuda(index) if (index as usize) < world.fingerprint.gpus.len() => {
+            let value = world.conditions.get(TF32_OVERRIDE);
+            (cell.precision == Precision::Tf32
+                && value.is_some_and(|value| schema::forbids_tf32(value)))
+            .then(|| format!("{TF32_OVERRIDE}=0 keeps NVIDIA's libraries from tf32: unset it"))
+        }
         Device::Cuda(_) if world.fingerprint.gpus.is_empty() => {
             Some("this machine has no NVIDIA GPU".to_owned())
         }

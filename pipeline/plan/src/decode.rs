@@ -39,8 +39,10 @@ pub(crate) fn read<T: for<'a> Deserialize<'a>>(root: &Node) -> Result<T, Vec<Fau
         let place = fault.span.clone().unwrap_or_else(|| root.span.clone());
         // The first fault is never one of these: nothing was taken out before.
         let is_echo = pruned.explains(&fault, &place);
-        if !is_echo {
-            faults.push(fault.at(&place));
+        let fault = fault.at(&place);
+        // An alias is read wherever it stands, and told of once.
+        if !is_echo && !faults.contains(&fault) {
+            faults.push(fault);
         }
         if faults.len() >= FAULT_LIMIT || !prune(&mut root, &place, &mut pruned) {
             break;
@@ -77,7 +79,7 @@ impl Pruned {
 fn prune(node: &mut Node, place: &Range<usize>, pruned: &mut Pruned) -> bool {
     let holds = |span: &Range<usize>| span.start <= place.start && place.end <= span.end;
     let span = node.span.clone();
-    match &mut node.kind {
+    match std::sync::Arc::make_mut(&mut node.kind) {
         Kind::Scalar { .. } => false,
         Kind::List(items) => {
             let Some(index) = items.iter().position(|item| holds(&item.span)) else {
@@ -85,7 +87,7 @@ fn prune(node: &mut Node, place: &Range<usize>, pruned: &mut Pruned) -> bool {
             };
             let done = items
                 .get_mut(index)
-                .is_some_and(|item| item.span != *place && prune_shared(item, place, pruned));
+                .is_some_and(|item| item.span != *place && prune(item, place, pruned));
             if !done {
                 items.remove(index);
             }
@@ -99,7 +101,7 @@ fn prune(node: &mut Node, place: &Range<usize>, pruned: &mut Pruned) -> bool {
             let done = entries.get_mut(index).is_some_and(|entry| {
                 !holds(&entry.key_span)
                     && entry.value.span != *place
-                    && prune_shared(&mut entry.value, place, pruned)
+                    && prune(&mut entry.value, place, pruned)
             });
             if !done {
                 pruned.keys.push((span.start, entries.remove(index).key));
@@ -112,19 +114,11 @@ fn prune(node: &mut Node, place: &Range<usize>, pruned: &mut Pruned) -> bool {
     }
 }
 
-fn prune_shared(
-    node: &mut std::sync::Arc<Node>,
-    place: &Range<usize>,
-    pruned: &mut Pruned,
-) -> bool {
-    prune(std::sync::Arc::make_mut(node), place, pruned)
-}
-
 impl<'de> Deserializer<'de> for &'de Node {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match &self.kind {
+        match &*self.kind {
             Kind::Scalar { text, plain: true } => {
                 plain(text, visitor).map_err(|fault: Fault| fault.quoting(text))
             }
@@ -139,7 +133,7 @@ impl<'de> Deserializer<'de> for &'de Node {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match &self.kind {
+        match &*self.kind {
             Kind::Scalar { text, plain: true } if is_null(text) => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
@@ -148,7 +142,7 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     /// A text is a text, even if it looks like a number.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match &self.kind {
+        match &*self.kind {
             Kind::Scalar { text, plain } if !(*plain && is_null(text)) => visitor
                 .visit_borrowed_str(text)
                 .map_err(|fault: Fault| fault.at(&self.span)),
@@ -166,7 +160,7 @@ impl<'de> Deserializer<'de> for &'de Node {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        let found = match &self.kind {
+        let found = match &*self.kind {
             Kind::Scalar { text, .. } => {
                 return visitor
                     .visit_enum(text.as_str().into_deserializer())
@@ -187,7 +181,7 @@ impl<'de> Deserializer<'de> for &'de Node {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        if matches!(self.kind, Kind::List(_)) {
+        if matches!(*self.kind, Kind::List(_)) {
             let fault: Fault = de::Error::invalid_type(de::Unexpected::Seq, &visitor);
             return Err(fault.at(&self.span));
         }
@@ -281,7 +275,7 @@ fn integer(text: &str) -> Option<i128> {
     magnitude.checked_mul(sign)
 }
 
-struct Items<'de>(std::slice::Iter<'de, std::sync::Arc<Node>>);
+struct Items<'de>(std::slice::Iter<'de, Node>);
 
 impl<'de> SeqAccess<'de> for Items<'de> {
     type Error = Fault;
@@ -293,7 +287,7 @@ impl<'de> SeqAccess<'de> for Items<'de> {
         let Some(item) = self.0.next() else {
             return Ok(None);
         };
-        seed.deserialize(&**item)
+        seed.deserialize(item)
             .map(Some)
             .map_err(|fault| fault.at(&item.span))
     }

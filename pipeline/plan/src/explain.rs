@@ -141,7 +141,11 @@ fn explain_heat(text: &mut String, heat: &PlannedHeat, details: bool) {
     }
     match &heat.status {
         Status::New if details => {
-            wrapped(text, "      ", "new: the store holds nothing of this group");
+            wrapped(
+                text,
+                "      ",
+                "new: nothing of this group was measured here",
+            );
         }
         Status::Cached { heat } if details => {
             wrapped(text, "      ", &format!("cached: heat {}", heat.short()));

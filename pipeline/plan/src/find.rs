@@ -17,14 +17,16 @@ const FOLDER_LIMIT: usize = 100_000;
 const TOLD_LIMIT: usize = 20;
 
 /// The manifests that a path stands for: itself, or, for a folder, the `.yaml` and `.yml` files
-/// below it in the order of their names. A link counts where it leads to a file of the folder.
-pub(crate) fn manifests(path: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
+/// below it in the order of their names. A link counts where it leads to a file of the folder. What
+/// is wrong with a folder comes with what was found all the same.
+pub(crate) fn manifests(path: &Path) -> (Vec<PathBuf>, Vec<Diagnostic>) {
     if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
+        return (vec![path.to_owned()], Vec::new());
     }
-    let root = path
-        .canonicalize()
-        .map_err(|error| vec![unreadable(path, &error)])?;
+    let root = match path.canonicalize() {
+        Ok(root) => root,
+        Err(error) => return (Vec::new(), vec![unreadable(path, &error)]),
+    };
     let (mut found, mut told) = (Vec::new(), Vec::new());
     for (count, entry) in WalkDir::new(path)
         .sort_by_file_name()
@@ -33,11 +35,8 @@ pub(crate) fn manifests(path: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
     {
         if count >= FOLDER_LIMIT {
             let help = "name the manifests one by one";
-            return Err(vec![of(
-                path,
-                "the folder holds more than 100,000 files",
-                help,
-            )]);
+            let message = "the folder holds more than 100,000 files";
+            return (Vec::new(), vec![of(path, message, help)]);
         }
         match entry
             .map_err(|error| Box::new(failure(path, error)))
@@ -54,11 +53,7 @@ pub(crate) fn manifests(path: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
         let help = "manifests end in `.yaml` or `.yml`";
         told.push(of(path, "the folder holds no manifest", help));
     }
-    if told.is_empty() {
-        Ok(found)
-    } else {
-        Err(told)
-    }
+    (found, told)
 }
 
 fn of(path: &Path, message: &str, help: &str) -> Diagnostic {

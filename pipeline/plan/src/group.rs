@@ -1,15 +1,21 @@
 //! Groups: cells connected by comparisons are measured in one heat.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
-use schema::{Digest, plan::PlannedCell};
+use schema::{CellId, Digest, plan::PlannedCell};
 
 use crate::compare::Linked;
 
 /// A group of a job's cells.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
+    /// The job's and the coordinates, made unique.
     pub(crate) name: String,
+    /// What all members share.
+    coordinates: String,
     /// Positions of the cells, ascending.
     pub(crate) members: Vec<usize>,
     /// Whether any comparison has a pair here.
@@ -37,7 +43,8 @@ pub(crate) fn split(job: &str, cells: &[PlannedCell], links: &[Linked]) -> Vec<G
     parts
         .into_values()
         .map(|members| {
-            let plain = name(job, cells, &members);
+            let coordinates = shared(cells, &members);
+            let plain = format!("{job}/{coordinates}");
             let mut unique = plain.clone();
             let mut count = 1;
             while !names.insert(unique.clone()) {
@@ -46,6 +53,7 @@ pub(crate) fn split(job: &str, cells: &[PlannedCell], links: &[Linked]) -> Vec<G
             }
             Group {
                 name: unique,
+                coordinates,
                 compared: members.len() > 1,
                 members,
             }
@@ -65,8 +73,8 @@ fn root(parent: &mut [usize], mut cell: usize) -> usize {
     cell
 }
 
-/// The job and the coordinates that all members share.
-fn name(job: &str, cells: &[PlannedCell], members: &[usize]) -> String {
+/// The coordinates that all members share.
+fn shared(cells: &[PlannedCell], members: &[usize]) -> String {
     let mut members = members.iter().filter_map(|member| cells.get(*member));
     let mut shared = members
         .next()
@@ -75,87 +83,121 @@ fn name(job: &str, cells: &[PlannedCell], members: &[usize]) -> String {
     for cell in members {
         shared.retain(|axis, value| cell.coordinates.get(axis) == Some(value));
     }
+    if shared.is_empty() {
+        return "all".to_owned();
+    }
     let shared: Vec<String> = shared
         .iter()
         .map(|(axis, value)| format!("{axis}={value}"))
         .collect();
-    format!(
-        "{job}/{}",
-        if shared.is_empty() {
-            "all".to_owned()
-        } else {
-            shared.join(",")
-        }
-    )
+    shared.join(",")
 }
 
 /// For each group the members that get an identical twin: none where nothing is compared or
 /// nothing runs.
 ///
 /// Each engine and variant of the job needs twins for its noise floor, and a group can afford one.
-/// The group's name chooses the engine, so that adding values to a matrix leaves other groups as
-/// they are; engines left without are then given groups of those that have most, and where there
-/// are fewer groups than engines, a group takes more than one. Of the engine's cells the cheapest
-/// is taken. The order of groups and cells, which is that of the manifest's lists, decides nothing.
-pub(crate) fn twins(groups: &[Group], cells: &[PlannedCell]) -> Vec<Vec<usize>> {
-    let candidates: Vec<BTreeMap<String, usize>> = groups
+/// What the store has, or the plan for another job, keeps its twins (`kept`, group by group, by
+/// identity), so that a group which did not change is not measured again whatever else is in the
+/// job. For the others the
+/// coordinates that their cells share choose the engine; engines left without are then given groups of
+/// those that have most, and where there are fewer groups than engines, a group takes more than
+/// one. Of the engine's cells the cheapest is taken. The order of groups and cells, which is that of
+/// the manifest's lists, decides nothing.
+pub(crate) fn twins(
+    groups: &[Group],
+    cells: &[PlannedCell],
+    kept: &[Option<Vec<CellId>>],
+) -> Vec<Vec<usize>> {
+    let mut homes: Vec<Home<'_>> = groups
         .iter()
-        .map(|group| cheapest_by_engine(group, cells))
+        .zip(kept)
+        .map(|(group, kept)| Home::new(group, cells, kept.as_deref()))
         .collect();
-    let mut chosen: Vec<Vec<String>> = groups
-        .iter()
-        .zip(&candidates)
-        .map(|(group, engines)| drawn(&group.name, engines).into_iter().collect())
-        .collect();
-    let all: BTreeSet<&String> = candidates.iter().flat_map(BTreeMap::keys).collect();
-    let mut by_name: Vec<(&str, usize)> = groups
-        .iter()
-        .enumerate()
-        .map(|(at, group)| (group.name.as_str(), at))
-        .collect();
-    by_name.sort_unstable();
-    for engine in all {
-        let count = |name: &String| chosen.iter().flatten().filter(|it| *it == name).count();
-        if count(engine) > 0 {
+    let engines = homes.iter().flat_map(|home| home.cheapest.keys().cloned());
+    for engine in engines.collect::<BTreeSet<String>>() {
+        let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
+        for (twin, _) in homes.iter().flat_map(|home| &home.twins) {
+            *counts.entry(twin).or_default() += 1;
+        }
+        if counts.contains_key(&engine) {
             continue;
         }
-        let mut homes = by_name.iter().filter(|(_, at)| {
-            let engines = candidates.get(*at);
-            engines.is_some_and(|engines| engines.contains_key(engine))
-        });
-        // The first by name, where several have most.
-        let richest = homes
-            .clone()
-            .filter_map(|(_, at)| Some((count(chosen.get(*at)?.first()?), *at)))
-            .filter(|(count, _)| *count > 1)
-            .min_by_key(|(count, _)| std::cmp::Reverse(*count));
-        match richest {
-            Some((_, at)) => chosen[at] = vec![engine.clone()],
-            None => {
-                if let Some((_, at)) = homes.next().copied() {
-                    chosen[at].push(engine.clone());
-                }
+        // The twin of the home that others have most of, and how many.
+        let spare = |home: &Home<'_>| {
+            let twins = home.twins.iter().enumerate();
+            let counted = twins.filter_map(|(at, (twin, _))| Some((*counts.get(twin)?, at)));
+            counted.filter(|(count, _)| *count > 1).max()
+        };
+        // Best where nothing is measured again for it, then where another engine has twins to spare;
+        // the first by name.
+        let best = homes
+            .iter()
+            .enumerate()
+            .filter(|(_, home)| home.cheapest.contains_key(&engine))
+            .map(|(at, home)| (home.is_kept, Reverse(spare(home)), home.name, at))
+            .min();
+        let Some((_, Reverse(spare), _, at)) = best else {
+            continue;
+        };
+        if let Some(home) = homes.get_mut(at) {
+            if let Some((_, twin)) = spare {
+                home.twins.remove(twin);
             }
+            let cheapest = home.cheapest.get(&engine).copied();
+            home.twins.extend(cheapest.map(|cell| (engine, cell)));
         }
     }
-    candidates
-        .iter()
-        .zip(chosen)
-        .map(|(engines, chosen)| {
-            let members = chosen.iter().filter_map(|engine| engines.get(engine));
-            members.copied().collect()
-        })
-        .collect()
+    let members = |home: Home<'_>| home.twins.into_iter().map(|(_, cell)| cell).collect();
+    homes.into_iter().map(members).collect()
 }
 
-/// The engine that a group's name draws.
-fn drawn(group: &str, engines: &BTreeMap<String, usize>) -> Option<String> {
-    let lot = Digest::of_bytes(group.as_bytes())
+/// A group that twins are looked for in.
+struct Home<'a> {
+    name: &'a str,
+    /// For each engine and variant the cell that it would have a twin of.
+    cheapest: BTreeMap<String, usize>,
+    /// Whether the store has it with these twins.
+    is_kept: bool,
+    /// The engines and variants that have a twin here, and their cells.
+    twins: Vec<(String, usize)>,
+}
+
+impl<'a> Home<'a> {
+    fn new(group: &'a Group, cells: &[PlannedCell], kept: Option<&[CellId]>) -> Self {
+        let cheapest = cheapest_by_engine(group, cells);
+        let kept = kept.filter(|_| !cheapest.is_empty()).and_then(|ids| {
+            let twin = |id: &CellId| {
+                let has_id = |at: &&usize| cells.get(**at).is_some_and(|cell| cell.id == *id);
+                let at = *group.members.iter().find(has_id)?;
+                Some((cells.get(at)?.cell.engine.to_string(), at))
+            };
+            ids.iter().map(twin).collect::<Option<Vec<_>>>()
+        });
+        let is_kept = kept.is_some();
+        let twins = kept.unwrap_or_else(|| drawn(&group.coordinates, &cheapest));
+        Self {
+            name: &group.name,
+            cheapest,
+            is_kept,
+            twins,
+        }
+    }
+}
+
+/// The engine that a group's coordinates draw, and its cell.
+fn drawn(coordinates: &str, cheapest: &BTreeMap<String, usize>) -> Vec<(String, usize)> {
+    let lot = Digest::of_bytes(coordinates.as_bytes())
         .as_bytes()
         .iter()
         .fold(0_u64, |lot, byte| lot.rotate_left(8) ^ u64::from(*byte));
-    let place = lot.checked_rem(engines.len() as u64)?;
-    engines.keys().nth(usize::try_from(place).ok()?).cloned()
+    let place = lot.checked_rem(cheapest.len() as u64);
+    let place = place.and_then(|place| usize::try_from(place).ok());
+    let engine = place.and_then(|place| cheapest.iter().nth(place));
+    engine
+        .map(|(engine, cell)| (engine.clone(), *cell))
+        .into_iter()
+        .collect()
 }
 
 /// For each engine and variant of the group its runnable cell with the shortest step; of equals

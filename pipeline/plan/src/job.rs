@@ -33,7 +33,7 @@ pub(crate) fn plan(
     index: usize,
     room: usize,
     networks: &mut Networks,
-    known: &Known<'_>,
+    known: &mut Known<'_>,
 ) -> Result<Planned, Vec<Diagnostic>> {
     let Some(job) = file.manifest.jobs.get(index) else {
         return Err(Vec::new());
@@ -52,7 +52,7 @@ fn resolve(
     context: &mut Context<'_>,
     room: usize,
     networks: &mut Networks,
-    known: &Known<'_>,
+    known: &mut Known<'_>,
 ) -> Option<Planned> {
     let measure = crate::measure::resolve(context);
     let mut axes = axes::resolve(context, networks);
@@ -134,23 +134,41 @@ fn heats(
     groups: &[group::Group],
     cells: &Cells,
     measure: &Measure,
-    known: &Known<'_>,
+    known: &mut Known<'_>,
 ) -> Vec<PlannedHeat> {
-    let world = context.world;
-    let twins = group::twins(groups, &cells.cells);
-    let common = keys::Common::new(measure, world);
-    groups
+    let common = keys::Common::new(measure, context.world);
+    let originals: Vec<_> = groups
         .iter()
-        .zip(twins)
-        .map(|(group, twins)| {
-            let members = members(group, &twins, cells);
-            let key_parts = common.parts(&members);
+        .map(|group| common.parts(&members(&group.members, &[], cells)))
+        .collect();
+    let kept: Vec<_> = groups
+        .iter()
+        .zip(&originals)
+        .map(|(group, parts)| known.twins(&group.name, parts))
+        .collect();
+    let twins = group::twins(groups, &cells.cells, &kept);
+    for (twins, parts) in twins.iter().zip(&originals) {
+        let ids = twins.iter().filter_map(|at| cells.cells.get(*at));
+        let ids: Vec<_> = ids.map(|cell| cell.id.clone()).collect();
+        if !ids.is_empty() {
+            known.plan(parts.clone(), ids);
+        }
+    }
+    let groups = groups.iter().zip(twins).zip(originals);
+    groups
+        .map(|((group, twins), mut key_parts)| {
+            let preparing = group.members.iter().chain(&twins);
+            let preparing: Vec<_> = preparing
+                .filter_map(|at| cells.preparing.get(*at).copied())
+                .collect();
+            let members = members(&group.members, &twins, cells);
+            keys::add_twins(&mut key_parts, &members);
             let key = schema::Digest::of_value(&key_parts);
             PlannedHeat {
                 group: group.name.clone(),
                 job: context.job.id.to_string(),
                 status: known.status(&group.name, &key, &key_parts),
-                predicted_ns: predict::heat_ns(&members, measure),
+                predicted_ns: predict::heat_ns(&members, &preparing, measure),
                 key,
                 key_parts,
                 cells: members,
@@ -160,11 +178,11 @@ fn heats(
 }
 
 /// The cells of a heat: the group's, then the twins.
-fn members(group: &group::Group, twins: &[usize], cells: &Cells) -> Vec<PlannedCell> {
+fn members(of_group: &[usize], twins: &[usize], cells: &Cells) -> Vec<PlannedCell> {
     let cell = |at: &usize| cells.cells.get(*at).cloned();
-    let mut members: Vec<PlannedCell> = group.members.iter().filter_map(cell).collect();
+    let mut members: Vec<PlannedCell> = of_group.iter().filter_map(cell).collect();
     for twin in twins {
-        let slot = group.members.iter().position(|member| member == twin);
+        let slot = of_group.iter().position(|member| member == twin);
         let original = slot.and_then(|slot| members.get(slot)).cloned();
         members.extend(original.map(|original| PlannedCell {
             twin_of: slot.and_then(|slot| u32::try_from(slot).ok()),

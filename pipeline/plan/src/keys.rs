@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    Digest, EngineVariant, Fingerprint, Measure, ModelSource,
+    CellId, Digest, EngineVariant, Fingerprint, Measure, ModelSource,
     plan::{KnownHeat, KnownState, PlannedCell, Status},
     record,
 };
@@ -22,6 +22,9 @@ const SHOWN: usize = 4;
 
 /// Settings that change nothing about a heat.
 const JUDGING: [&str; 3] = ["budget_ns", "confidence", "margin"];
+
+/// The part of a key that lists the cells.
+const CELLS: &str = "cells";
 
 /// What the keys of all heats of a job have in common, written once.
 pub(crate) struct Common<'a> {
@@ -66,7 +69,7 @@ impl<'a> Common<'a> {
             &self.machine
         };
         let mut parts = BTreeMap::from([
-            ("cells".to_owned(), cell_lines(cells)),
+            (CELLS.to_owned(), cell_lines(cells)),
             ("conditions".to_owned(), self.conditions.clone()),
             ("machine".to_owned(), machine.clone()),
             ("measure".to_owned(), self.measure.clone()),
@@ -86,6 +89,12 @@ impl<'a> Common<'a> {
         }
         parts
     }
+}
+
+/// Adds to the parts of the key of a heat without twins that it has these, which are `cells` with
+/// their twins behind them.
+pub(crate) fn add_twins(parts: &mut BTreeMap<String, String>, cells: &[PlannedCell]) {
+    parts.insert(CELLS.to_owned(), cell_lines(cells));
 }
 
 /// Ends the words of a twin's line.
@@ -153,12 +162,19 @@ fn worker(world: &World, engine: &EngineVariant) -> String {
     )
 }
 
+/// A planned heat: the parts of its key without its twins, and those.
+type Planned = (BTreeMap<String, String>, Vec<CellId>);
+
 /// What the store holds, ordered for looking up.
 pub(crate) struct Known<'a> {
     by_key: ByKey<'a>,
     /// What counts where everything is to be measured anew.
     fresh: Option<ByKey<'a>>,
     last_of_group: BTreeMap<&'a str, &'a KnownHeat>,
+    /// What may lend its twins, by its cells without them.
+    by_originals: BTreeMap<String, Vec<&'a KnownHeat>>,
+    /// What is planned already, likewise.
+    planned: BTreeMap<String, Vec<Planned>>,
 }
 
 /// Orders the heats of a group by what they tell of it: one that was begun and has measured nothing
@@ -177,10 +193,62 @@ impl<'a> Known<'a> {
                 *last = heat;
             }
         }
+        let mut by_originals: BTreeMap<String, Vec<&KnownHeat>> = BTreeMap::new();
+        // What is measured anew is drawn anew, whatever the store has: a run that was interrupted goes
+        // on with the keys that it began with.
+        for heat in world.known.iter().filter(|_| world.fresh.is_none()) {
+            if let Some(cells) = heat.key_parts.get(CELLS) {
+                let lines: Vec<&str> = cells.lines().filter(|line| !is_twin(line)).collect();
+                by_originals.entry(lines.join("\n")).or_default().push(heat);
+            }
+        }
         Self {
             by_key: ByKey::new(&world.known),
             fresh: world.fresh.as_deref().map(ByKey::new),
             last_of_group,
+            by_originals,
+            planned: BTreeMap::new(),
+        }
+    }
+
+    /// The cells that have a twin in a heat whose key has these parts but for its twins, of which they
+    /// know nothing: the group's own, or one that is planned for another group, or else one that the
+    /// store has for another. Of several the newest that is whole, or else the newest.
+    pub(crate) fn twins(
+        &self,
+        group: &str,
+        parts: &BTreeMap<String, String>,
+    ) -> Option<Vec<CellId>> {
+        fn others(parts: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
+            parts.iter().filter(|(name, _)| *name != CELLS)
+        }
+        let cells = parts.get(CELLS)?;
+        let is_same = |found: &BTreeMap<String, String>| others(found).eq(others(parts));
+        let known = || {
+            let heats = self.by_originals.get(cells).into_iter().flatten();
+            heats.filter(|heat| is_same(&heat.key_parts))
+        };
+        let rank = |heat: &&&'a KnownHeat| {
+            let is_sealed = matches!(heat.state, KnownState::Sealed(_));
+            (is_sealed, heat.started.as_str())
+        };
+        if let Some(own) = known().filter(|heat| heat.group == group).max_by_key(rank) {
+            return Some(twins_of(own));
+        }
+        let planned = self.planned.get(cells).into_iter().flatten();
+        if let Some((_, twins)) = planned.into_iter().find(|(found, _)| is_same(found)) {
+            return Some(twins.clone());
+        }
+        known().max_by_key(rank).map(|heat| twins_of(heat))
+    }
+
+    /// Notes a heat that is planned, by the parts of its key without its twins.
+    pub(crate) fn plan(&mut self, parts: BTreeMap<String, String>, twins: Vec<CellId>) {
+        if let Some(cells) = parts.get(CELLS) {
+            self.planned
+                .entry(cells.clone())
+                .or_default()
+                .push((parts, twins));
         }
     }
 
@@ -291,9 +359,7 @@ fn change(name: &str, old: &str, new: &str) -> String {
 /// What became of the cells; their twins follow them.
 fn cell_changes(old: &str, new: &str) -> Vec<String> {
     let originals = |lines: &'_ str| -> BTreeSet<String> {
-        let lines = lines
-            .lines()
-            .filter(|line| !described(line).ends_with(TWIN));
+        let lines = lines.lines().filter(|line| !is_twin(line));
         lines.map(str::to_owned).collect()
     };
     let (before, after) = (originals(old), originals(new));
@@ -344,6 +410,21 @@ fn became(removed: &str, added: &str) -> String {
         (gone, come) if come.is_empty() => format!("{gone} is gone"),
         (gone, come) => format!("{gone} became {come}"),
     }
+}
+
+/// The cells that have a twin in a heat.
+fn twins_of(heat: &KnownHeat) -> Vec<CellId> {
+    let lines = heat.key_parts.get(CELLS).map_or("", String::as_str).lines();
+    let ids = lines.filter(|line| is_twin(line)).filter_map(|line| {
+        let (_, id) = line.rsplit_once(" #")?;
+        Some(CellId(id.to_owned()))
+    });
+    ids.collect()
+}
+
+/// Whether a cell's line is a twin's.
+fn is_twin(line: &str) -> bool {
+    described(line).ends_with(TWIN)
 }
 
 /// A cell's line without its identity.

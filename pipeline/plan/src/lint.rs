@@ -33,6 +33,7 @@ pub(crate) fn lint<'a>(
         notes.extend(unfair(comparison, &by_id));
     }
     notes.extend(too_few_blocks(job));
+    notes.extend(too_short(job));
     for (comparison, family) in job.comparisons.iter().zip(families) {
         notes.extend(left_out(comparison, family));
     }
@@ -127,6 +128,18 @@ fn too_few_blocks(job: &PlannedJob) -> Option<String> {
     let given = explain::counted(blocks as usize, "block");
     (blocks < VERDICT_BLOCKS && !job.comparisons.is_empty()).then(|| {
         format!("{given} {are} too few for a verdict: all will be unclear; give at least {VERDICT_BLOCKS}")
+    })
+}
+
+fn too_short(job: &PlannedJob) -> Option<String> {
+    let measure = &job.measure;
+    let rounds_ns = measure.round_ns.saturating_mul(u64::from(measure.rounds));
+    (rounds_ns >= measure.timeout_ns).then(|| {
+        format!(
+            "no launch can end within its limit of {}: its rounds alone take {}",
+            explain::time(measure.timeout_ns),
+            explain::time(rounds_ns)
+        )
     })
 }
 

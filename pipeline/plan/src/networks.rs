@@ -127,7 +127,7 @@ type Built = Result<Rc<Network>, Refusal>;
 /// A model of the user's, read once however many cells and jobs share it.
 #[derive(Debug)]
 pub(crate) struct UserModel {
-    /// The path as the manifest gives it.
+    /// The path in the manifest's folder, without what changes nothing.
     pub(crate) name: String,
     pub(crate) file: onnx::File,
     read: RefCell<BTreeMap<BTreeMap<String, u64>, Built>>,

@@ -11,15 +11,11 @@ use models::{
     quantise::{self, CALIBRATION_INPUTS, calibrate},
     rewrite,
 };
-use schema::{Cell, Device, Digest, Fingerprint, Measure, Mode, Precision, plan::PlannedCell};
+use schema::{
+    Cell, Device, Digest, Fingerprint, Measure, Mode, Precision, Preparation, plan::PlannedCell,
+};
 
 use crate::networks::Network;
-
-/// Starting a worker and loading its engine's libraries.
-const START_NS: u64 = 700_000_000;
-
-/// Making the numbers of one parameter and placing them.
-const PARAMETER_NS: u64 = 4;
 
 /// Resident memory of an engine that has loaded nothing.
 const ENGINE_BYTES: u64 = 300 << 20;
@@ -85,13 +81,47 @@ pub(crate) fn step_ns(cell: &Cell, network: &Network, machine: &Fingerprint) -> 
     let rates = rates(cell, machine);
     // Costs are counted for numbers of four bytes.
     let bytes = network.bytes as f64 * width(cell.precision) as f64 / 4.0;
-    let passes = if cell.mode == Mode::Training {
-        3.0
-    } else {
-        1.0
-    };
     let work = (network.flops as f64 / rates.flops_per_second).max(bytes / rates.bytes_per_second);
-    (work * 1e9 + network.nodes as f64 * rates.operator_ns * passes) as u64
+    (work * 1e9 + (network.nodes * passes(cell.mode)) as f64 * rates.operator_ns) as u64
+}
+
+/// Training goes forward, backward to the inputs, and backward to the parameters.
+const fn passes(mode: Mode) -> u64 {
+    match mode {
+        Mode::Inference => 1,
+        Mode::Training => 3,
+    }
+}
+
+/// What comes before a cell's first step, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Preparing {
+    /// In each launch.
+    launch_ns: u64,
+    /// In the first launch besides.
+    once_ns: u64,
+}
+
+/// What a variant that is told of so does for a network.
+pub(crate) fn preparing(told: Preparation, mode: Mode, network: &Network) -> Preparing {
+    let operators = network.nodes.saturating_mul(passes(mode));
+    let of_operators = |ms: u32| nanoseconds(ms).saturating_mul(operators);
+    Preparing {
+        launch_ns: sum_of([
+            nanoseconds(told.start_ms),
+            of_operators(told.operator_ms),
+            of_parameters(told, network.parameters),
+        ]),
+        once_ns: of_operators(told.kept_operator_ms),
+    }
+}
+
+fn of_parameters(told: Preparation, parameters: u64) -> u64 {
+    parameters.saturating_mul(u64::from(told.parameter_ns))
+}
+
+fn nanoseconds(ms: u32) -> u64 {
+    u64::from(ms) * 1_000_000
 }
 
 /// Peak memory of the worker, in bytes.
@@ -100,11 +130,12 @@ pub(crate) fn memory_bytes(cell: &Cell, network: &Network) -> u64 {
 }
 
 /// The time of measuring a heat, in nanoseconds.
-pub(crate) fn heat_ns(cells: &[PlannedCell], measure: &Measure) -> u64 {
-    let runnable = cells.iter().filter(|cell| cell.obstacle.is_none());
-    runnable.fold(calibration_ns(cells, measure), |sum, cell| {
+pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &Measure) -> u64 {
+    let runnable = cells.iter().zip(preparing);
+    let runnable = runnable.filter(|(cell, _)| cell.obstacle.is_none());
+    runnable.fold(calibration_ns(cells, measure), |sum, (cell, preparing)| {
         let step_ns = cell.predicted_step_ns.max(1);
-        let load_ns = load_ns(cell).saturating_add(step_ns);
+        let load_ns = preparing.launch_ns.saturating_add(step_ns);
         let warm_up_ns = step_ns
             .saturating_mul(WARM_UP_STEPS)
             .max(200_000_000)
@@ -121,7 +152,12 @@ pub(crate) fn heat_ns(cells: &[PlannedCell], measure: &Measure) -> u64 {
         let parity_ns = if cell.twin_of.is_some() {
             0
         } else {
-            3 * load_ns + step_ns.saturating_mul(4)
+            let of_cell_ns = load_ns.saturating_add(preparing.once_ns);
+            sum_of([
+                of_cell_ns.min(measure.timeout_ns),
+                load_ns_of_reference(cell).saturating_mul(2),
+                step_ns.saturating_mul(6),
+            ])
         };
         sum_of([
             sum,
@@ -131,9 +167,10 @@ pub(crate) fn heat_ns(cells: &[PlannedCell], measure: &Measure) -> u64 {
     })
 }
 
-/// Starting a worker and making its parameters.
-fn load_ns(cell: &PlannedCell) -> u64 {
-    START_NS.saturating_add(cell.parameters.saturating_mul(PARAMETER_NS))
+/// Starting PyTorch and making a cell's parameters.
+fn load_ns_of_reference(cell: &PlannedCell) -> u64 {
+    let told = Preparation::default();
+    nanoseconds(told.start_ms).saturating_add(of_parameters(told, cell.parameters))
 }
 
 /// The time of finding ranges: PyTorch runs each network that is to be quantised over several inputs,
@@ -150,7 +187,7 @@ fn calibration_ns(cells: &[PlannedCell], measure: &Measure) -> u64 {
             let seen = (cell.bytes / BYTES_OF_A_SEEN_ONE).saturating_mul(inputs);
             // In fp32, where arithmetic takes twice as long; once while loading, once for the outputs.
             let steps_ns = cell.predicted_step_ns.saturating_mul(2 * 2 * inputs);
-            let pass_ns = load_ns(cell).saturating_add(steps_ns);
+            let pass_ns = load_ns_of_reference(cell).saturating_add(steps_ns);
             let pass_ns = pass_ns.min(measure.timeout_ns);
             seen.div_ceil(largest).max(1).saturating_mul(pass_ns)
         })
@@ -198,26 +235,65 @@ mod tests {
         }
     }
 
+    const MEASURE: Measure = Measure {
+        target: 0.03,
+        margin: 0.05,
+        budget_ns: 1,
+        boundary: Boundary::Step,
+        blocks: 1,
+        rounds: 1,
+        round_ns: 1,
+        round_steps: 1,
+        warm_up_ns: 1,
+        timeout_ns: 60_000_000_000,
+        memory_limit_bytes: None,
+        confidence: 0.95,
+    };
+
+    #[test]
+    fn compilers_are_waited_for_in_each_launch_or_once() {
+        let network = Network {
+            dims: BTreeMap::new(),
+            graph: Digest::of_bytes(b"any"),
+            nodes: 7,
+            flops: 1,
+            bytes: 1,
+            parameters: 1000,
+            peak_bytes: 1,
+            unread: None,
+        };
+        let ns = |operator_ms, kept_operator_ms, mode, blocks| {
+            let told = Preparation {
+                start_ms: 1000,
+                operator_ms,
+                kept_operator_ms,
+                ..Preparation::default()
+            };
+            let cells = [cell(Precision::Fp32, "pytorch/eager", 1)];
+            let measure = Measure { blocks, ..MEASURE };
+            heat_ns(&cells, &[preparing(told, mode, &network)], &measure)
+        };
+        let (inference, training) = (Mode::Inference, Mode::Training);
+        let once = 7 * 10_000_000;
+        // One launch for parity, and one a block.
+        let plain = |blocks| ns(0, 0, inference, blocks);
+        assert!(plain(1) > 2_000_000_000);
+        assert_eq!(ns(10, 0, inference, 1), plain(1) + 2 * once);
+        assert_eq!(ns(10, 0, inference, 5), plain(5) + 6 * once);
+        assert_eq!(ns(0, 10, inference, 5), plain(5) + once);
+        assert_eq!(ns(0, 10, training, 5), plain(5) + 3 * once);
+    }
+
     #[test]
     fn ranges_are_found_once_for_each_network_and_pass_by_pass() {
         let measure = |memory_limit_bytes| Measure {
-            target: 0.03,
-            margin: 0.05,
-            budget_ns: 1,
-            boundary: Boundary::Step,
-            blocks: 1,
-            rounds: 1,
-            round_ns: 1,
-            round_steps: 1,
-            warm_up_ns: 1,
-            timeout_ns: 60_000_000_000,
             memory_limit_bytes,
-            confidence: 0.95,
+            ..MEASURE
         };
         let ns = |cells: &[PlannedCell]| calibration_ns(cells, &measure(None));
         let [static_, dynamic] = [Precision::Int8Static, Precision::Int8Dynamic];
         let small = || cell(static_, "onnxruntime/cpu", 1 << 20);
-        let once = START_NS..START_NS + 1_000_000_000;
+        let once = 700_000_000..1_700_000_000;
         assert_eq!(ns(&[cell(Precision::Fp32, "onnxruntime/cpu", 1)]), 0);
         assert_eq!(ns(&[cell(dynamic, "onnxruntime/cpu", 1)]), 0);
         assert!(once.contains(&ns(&[small()])));

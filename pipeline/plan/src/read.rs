@@ -116,10 +116,9 @@ fn too_large() -> Fault {
 pub fn read_manifests(paths: &[PathBuf]) -> Result<Vec<ManifestFile>, Vec<Diagnostic>> {
     let (mut files, mut diagnostics) = (Vec::new(), Vec::new());
     for path in paths {
-        match find::manifests(path) {
-            Ok(found) => files.extend(found),
-            Err(found) => diagnostics.extend(found),
-        }
+        let (found, told) = find::manifests(path);
+        files.extend(found);
+        diagnostics.extend(told);
     }
     let mut seen = std::collections::BTreeSet::new();
     files.retain(|file| {

@@ -23,7 +23,7 @@ const SHOWN: usize = 50;
 /// Everything that is wrong with the manifests' meaning, each with its place.
 pub fn plan(files: &[ManifestFile], world: &World) -> Result<Plan, Vec<Diagnostic>> {
     let mut diagnostics = duplicates(files);
-    let (mut networks, known) = (Networks::default(), Known::new(world));
+    let (mut networks, mut known) = (Networks::default(), Known::new(world));
     let mut planned: Vec<Planned> = Vec::new();
     let mut room = world.cell_limit;
     for file in files {
@@ -37,7 +37,7 @@ pub fn plan(files: &[ManifestFile], world: &World) -> Result<Plan, Vec<Diagnosti
             if diagnostics.len() >= SHOWN {
                 break;
             }
-            match job::plan(world, file, index, room, &mut networks, &known) {
+            match job::plan(world, file, index, room, &mut networks, &mut known) {
                 Ok(job) => {
                     room = room.saturating_sub(job.combinations);
                     planned.push(job);

@@ -15,13 +15,16 @@ const DEPTH_LIMIT: usize = 24;
 /// Most nodes, each use of an alias counted as a copy of what it stands for.
 const NODE_LIMIT: usize = 250_000;
 
+/// The key by which YAML 1.1 merged one mapping into another.
+const MERGE: &str = "<<";
+
 /// A value and its place.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     /// Bytes of the text.
     pub(crate) span: Range<usize>,
-    /// The value.
-    pub(crate) kind: Kind,
+    /// The value; an alias shares that of what it stands for.
+    pub(crate) kind: Arc<Kind>,
 }
 
 /// What a node is.
@@ -35,7 +38,7 @@ pub(crate) enum Kind {
         plain: bool,
     },
     /// A list.
-    List(Vec<Arc<Node>>),
+    List(Vec<Node>),
     /// A mapping in the order of the file.
     Map(Vec<Entry>),
 }
@@ -48,7 +51,7 @@ pub(crate) struct Entry {
     /// Its place.
     pub(crate) key_span: Range<usize>,
     /// The value.
-    pub(crate) value: Arc<Node>,
+    pub(crate) value: Node,
 }
 
 /// A step from a node to one below it.
@@ -68,7 +71,7 @@ impl Node {
         let Some((step, rest)) = path.split_first() else {
             return self.span.clone();
         };
-        match (step, &self.kind) {
+        match (step, &*self.kind) {
             (Step::Key(wanted), Kind::Map(entries)) => entries
                 .iter()
                 .find(|entry| entry.key == *wanted)
@@ -89,14 +92,14 @@ impl Node {
 /// Reads one document.
 pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
     refuse_unprintable(text)?;
-    refuse_other_yaml(text)?;
+    refuse_directives(text)?;
     let mut builder = Builder::new(text);
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| builder.syntax(&error))?;
         builder.take(event, span)?;
     }
-    builder.root.map(Arc::unwrap_or_clone).ok_or_else(|| {
+    builder.root.ok_or_else(|| {
         Fault::new(0..0, "the file is empty")
             .help("a manifest begins with `version: 1` and has `jobs`")
     })
@@ -129,23 +132,27 @@ fn refuse_unprintable(text: &str) -> Result<(), Fault> {
     })
 }
 
-/// Refuses a document that says it is YAML of another major version than 1.
-fn refuse_other_yaml(text: &str) -> Result<(), Fault> {
+/// Refuses directives that readers do not agree upon: other versions of YAML than 1.1 and 1.2, and
+/// those that no version knows.
+fn refuse_directives(text: &str) -> Result<(), Fault> {
     let mut start = 0;
     for line in text.split_inclusive(['\n', '\r']) {
         let shown = line.trim_end();
         // Directives come before all else.
-        if !shown.is_empty() && !shown.starts_with(['#', '%']) {
+        let is_comment = shown.trim_start().starts_with('#');
+        if !shown.is_empty() && !is_comment && !shown.starts_with('%') {
             break;
         }
-        if let Some(version) = shown.strip_prefix("%YAML")
-            && !version.trim_start().starts_with("1.")
-        {
-            return Err(Fault::new(
-                start..start + shown.len(),
-                "this is another version of YAML",
-            )
-            .help("leave the line out: manifests are YAML 1.2"));
+        let mut words = shown.split_whitespace();
+        let message = match (words.next(), words.next()) {
+            (Some("%YAML"), Some("1.1" | "1.2")) | (Some("%TAG"), _) => None,
+            (Some("%YAML"), _) => Some("this is another version of YAML"),
+            (Some(word), _) if word.starts_with('%') => Some("this directive is not known"),
+            _ => None,
+        };
+        if let Some(message) = message {
+            return Err(Fault::new(start..start + shown.len(), message)
+                .help("leave the line out: manifests are YAML 1.2"));
         }
         start += line.len();
     }
@@ -165,10 +172,10 @@ struct Open {
 struct Builder<'a> {
     places: Places<'a>,
     open: Vec<Open>,
-    anchors: BTreeMap<usize, (Arc<Node>, usize)>,
+    anchors: BTreeMap<usize, (Node, usize)>,
     nodes: usize,
     documents: usize,
-    root: Option<Arc<Node>>,
+    root: Option<Node>,
 }
 
 impl<'a> Builder<'a> {
@@ -194,6 +201,9 @@ impl<'a> Builder<'a> {
         }
         // The parser has a bound of its own, and meets it before the tree is told of any level.
         if error.info() == "recursion limit exceeded" {
+            let is_opening = |c: char| c.is_whitespace() || "[{".contains(c);
+            let run = before.trim_end_matches(is_opening).len();
+            let at = at - before.get(run..).map_or(0, |run| run.trim_start().len());
             return too_deep(at..at);
         }
         Fault::new(at..at, format!("this is not YAML: {}", error.info())).help(advice(error.info()))
@@ -219,7 +229,8 @@ impl<'a> Builder<'a> {
                     plain,
                 };
                 self.count(1, &range)?;
-                self.add(Arc::new(Node { span: range, kind }), anchor, 1)
+                let kind = Arc::new(kind);
+                self.add(Node { span: range, kind }, anchor, 1)
             }
             Event::Alias(anchor) => {
                 let Some((node, nodes)) = self.anchors.get(&anchor).cloned() else {
@@ -229,7 +240,9 @@ impl<'a> Builder<'a> {
                     ));
                 };
                 self.count(nodes, &range)?;
-                self.add(node, 0, nodes)
+                // What is wrong with it is wrong here; what it holds stands where it was written.
+                let kind = node.kind;
+                self.add(Node { span: range, kind }, 0, nodes)
             }
             Event::SequenceStart(anchor, tag) => {
                 refuse_tag(tag.is_some(), &range)?;
@@ -265,14 +278,8 @@ impl<'a> Builder<'a> {
         let span = open.start..self.places.trimmed_end(open.start, end);
         // What it holds has been counted.
         self.count(1, &span)?;
-        self.add(
-            Arc::new(Node {
-                span,
-                kind: open.kind,
-            }),
-            open.anchor,
-            open.nodes,
-        )
+        let kind = Arc::new(open.kind);
+        self.add(Node { span, kind }, open.anchor, open.nodes)
     }
 
     /// Counts nodes that were not there before.
@@ -288,7 +295,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Puts a complete node, of `nodes` with all that it holds, where it belongs.
-    fn add(&mut self, node: Arc<Node>, anchor: usize, nodes: usize) -> Result<(), Fault> {
+    fn add(&mut self, node: Node, anchor: usize, nodes: usize) -> Result<(), Fault> {
         if anchor > 0 {
             self.anchors.insert(anchor, (node.clone(), nodes));
         }
@@ -336,13 +343,20 @@ fn too_deep(range: Range<usize>) -> Fault {
 }
 
 fn key_of(node: &Node, entries: &[Entry]) -> Result<(String, Range<usize>), Fault> {
-    let Kind::Scalar { text, .. } = &node.kind else {
+    let Kind::Scalar { text, plain } = &*node.kind else {
         return Err(Fault::new(node.span.clone(), "a key must be a word")
             .help("a list or a mapping cannot be a key; is a `:` or a quote missing?"));
     };
     if text.is_empty() {
         return Err(Fault::new(node.span.clone(), "a key is empty")
             .help("put a word before the `:`, or text that holds a `:` in quotes"));
+    }
+    if *plain && text == MERGE {
+        return Err(
+            Fault::new(node.span.clone(), "manifests have no merge keys").help(
+                "write the entries out; an alias stands for a whole value: `measure: *usual`",
+            ),
+        );
     }
     // Linear, but no mapping of a manifest is long; a hostile one is stopped here.
     if entries.len() > 256 {

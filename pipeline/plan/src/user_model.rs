@@ -1,12 +1,16 @@
 //! Models and weights of the user's: found beside the manifest, and read. A manifest from elsewhere must not make
 //! us read other files, so the path stays in its folder, and no link is followed.
 
-use std::{path::PathBuf, rc::Rc};
+use std::{
+    path::{Component, Path, PathBuf},
+    rc::Rc,
+};
 
 use models::{Checkpoint, onnx::ReadError};
 use schema::Mode;
 
 use crate::{
+    axes,
     context::Context,
     networks::{Networks, UserModel},
     tree::Step,
@@ -29,14 +33,20 @@ pub(crate) fn open(
     }
     let what = format!("the model `{path}`");
     let folder = folder(context, &what, steps)?;
-    let found = networks.open(&folder, path);
-    noted(
-        context,
-        steps,
-        &what,
-        "an ONNX file of opset 13 to 22",
-        found,
-    )
+    let found = networks.open(&folder, &plain(path));
+    let expected = "an ONNX file of opset 13 to 22";
+    let model = noted(context, steps, &what, expected, found)?;
+    let mut sizes = model.file.dimensions();
+    if let Some(taken) = sizes.find(|size| axes::is_taken(context, size)) {
+        context.error_with_help(
+            steps,
+            format!("{what} leaves a size open that it calls `{taken}`, which is another axis of a matrix"),
+            "export it with another name for that size",
+        );
+        return None;
+    }
+    drop(sizes);
+    Some(model)
 }
 
 /// The weights at a path of the manifest; `None`, and an error noted, when they cannot be used.
@@ -48,8 +58,15 @@ pub(crate) fn weights(
 ) -> Option<Rc<Checkpoint>> {
     let what = format!("the file of weights `{path}`");
     let folder = folder(context, &what, steps)?;
-    let found = networks.checkpoint(&folder, path);
+    let found = networks.checkpoint(&folder, &plain(path));
     noted(context, steps, &what, "a whole file of safetensors", found)
+}
+
+/// A path without what changes nothing: one file is one model, however it is spelt.
+pub(crate) fn plain(path: &str) -> String {
+    let parts = Path::new(path).components();
+    let parts = parts.filter(|part| *part != Component::CurDir);
+    parts.collect::<PathBuf>().to_string_lossy().into_owned()
 }
 
 /// The manifest's folder.

@@ -40,7 +40,9 @@ fn nesting_is_bounded() {
         refused(&format!("version: 1\njobs: {deep}"));
         refused(&deep);
     }
-    assert!(refused(&"[".repeat(100_000)).contains("nested more than 24 deep"));
+    let shown = refused(&"[".repeat(100_000));
+    assert!(shown.contains("nested more than 24 deep"), "{shown}");
+    assert!(shown.contains(":1:1\n"), "{shown}");
     let indented: String = (0..600)
         .map(|depth| format!("{}a:\n", " ".repeat(depth)))
         .collect();
@@ -121,6 +123,32 @@ fn values_are_counted_once_however_deep() {
     };
     assert!(refused(&list(99_999)).contains("99999 values bring the plan over"));
     assert!(refused(&list(249_999)).contains("more than 250000 values"));
+}
+
+#[test]
+fn an_alias_copies_nothing() {
+    // Copied, it would be some ninety gigabytes.
+    let long = "a".repeat(500_000);
+    let aliases = "*a,".repeat(160_000);
+    let told = refused(&format!("a: &a \"{long}\"\njobs: [{aliases}]"));
+    assert!(told.contains("unknown key `a`"), "{}", &told[..200]);
+}
+
+#[test]
+fn what_is_wrong_in_an_alias_is_told_once() {
+    let job = |id: &str, matrix: &str| format!("  - id: {id}\n    matrix: {matrix}\n");
+    let first = job(
+        "a",
+        "&m { model: resnet18, engine: pytorch/eager, batch: [{}] }",
+    );
+    let text = format!(
+        "version: 1\njobs:\n{first}{}{}",
+        job("b", "*m"),
+        job("c", "*m")
+    );
+    let told = answer(&text, &support::world()).unwrap_err();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].line, Some(4));
 }
 
 #[test]
@@ -263,6 +291,13 @@ fn what_a_folder_cannot_stand_for_is_named() {
         assert_eq!(found.len(), 1);
         assert!(found[0].message.contains(reason), "{}", found[0].message);
         assert_eq!(found[0].path, link.to_string_lossy());
+        std::fs::write(folder.path().join("wrong.yaml"), "jobs: 1").unwrap();
+        let found = ids(&[folder.path().to_owned()]).unwrap_err();
+        let wrong = found
+            .iter()
+            .filter(|told| told.path.ends_with("wrong.yaml"));
+        assert!(wrong.count() > 0, "all is told at once");
+        std::fs::remove_file(folder.path().join("wrong.yaml")).unwrap();
         std::fs::remove_file(&link).unwrap();
     }
     for at in 0..200 {

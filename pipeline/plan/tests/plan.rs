@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use photofinish_plan::{ManifestFile, World, explain, plan};
 use schema::{
-    Availability, Digest, EngineVariant, OutcomeKind,
+    Availability, Digest, EngineVariant, Outcome, OutcomeKind, Precision,
     machine::Gpu,
     plan::{KnownState, PlannedHeat, Relation, Status},
 };
@@ -248,10 +248,8 @@ fn what_cannot_run_is_planned_with_its_reason() {
         );
     }
     assert_eq!(outcomes["pytorch/eager cuda:0 fp32"], OutcomeKind::Measured);
-    assert_eq!(
-        outcomes["pytorch/eager cuda:0 tf32"],
-        OutcomeKind::Unsupported
-    );
+    assert_eq!(outcomes["pytorch/eager cuda:0 tf32"], OutcomeKind::Measured);
+    assert_eq!(outcomes["pytorch/eager cpu tf32"], OutcomeKind::Unsupported);
     assert_eq!(
         outcomes["onnxruntime/cpu cpu fp32"],
         OutcomeKind::Unavailable
@@ -259,6 +257,56 @@ fn what_cannot_run_is_planned_with_its_reason() {
     assert_eq!(
         outcomes["onnxruntime/cpu cuda:0 fp32"],
         OutcomeKind::Unsupported
+    );
+}
+
+#[test]
+fn a_limit_within_which_nothing_can_end_is_told_of() {
+    let job = |measure: &str| {
+        let job = format!(
+            "  - id: a\n    measure: {{ {measure} }}\n    matrix: {{ model: resnet18, engine: pytorch/eager }}\n"
+        );
+        let plan = planned(&job, &support::world());
+        let told = plan.warnings.into_iter().map(|warning| warning.message);
+        told.collect::<Vec<_>>()
+    };
+    let told = job("timeout: 4s, round: 2s, rounds: 2");
+    assert_eq!(
+        told,
+        ["no launch can end within its limit of 4.0 s: its rounds alone take 4.0 s"]
+    );
+    assert!(job("timeout: 5s, round: 2s, rounds: 2").is_empty());
+}
+
+#[test]
+fn no_tf32_where_the_user_keeps_libraries_from_it() {
+    let mut world = support::world();
+    world.fingerprint.gpus.push(Gpu {
+        name: "A GPU".into(),
+        driver: "1".into(),
+        memory_bytes: 1 << 34,
+    });
+    let jobs = "  - id: a
+    matrix: { model: resnet18, precision: [fp32, tf32], device: cuda, engine: pytorch/eager }
+    compare: { axis: precision, baseline: fp32 }
+";
+    let obstacles = |world: &World| -> BTreeMap<Precision, Option<Outcome>> {
+        let cells = planned(jobs, world).heats;
+        let cells = cells.into_iter().flat_map(|heat| heat.cells);
+        cells
+            .map(|cell| (cell.cell.precision, cell.obstacle))
+            .collect()
+    };
+    assert!(obstacles(&world).values().all(Option::is_none));
+    let off = ("NVIDIA_TF32_OVERRIDE".to_owned(), "0".to_owned());
+    world.conditions.extend([off]);
+    let kept = obstacles(&world);
+    assert_eq!(kept[&Precision::Fp32], None);
+    let outcome = kept[&Precision::Tf32].clone().unwrap();
+    assert_eq!(outcome.kind, OutcomeKind::Unavailable);
+    assert!(
+        outcome.reason.contains("NVIDIA_TF32_OVERRIDE=0"),
+        "{outcome:?}"
     );
 }
 
@@ -506,21 +554,6 @@ fn conditions_and_procedure_are_parts_of_the_key() {
     let mut newer = support::world();
     newer.procedure += 1;
     assert_ne!(key(&world), key(&newer));
-}
-
-#[test]
-fn every_engine_has_a_twin_even_in_a_single_group() {
-    let text = "version: 1\njobs:\n  - id: a\n    matrix: { model: resnet18, batch: 1, engine: [pytorch/eager, onnxruntime/cpu] }\n    compare: { axis: engine, baseline: pytorch/eager }\n";
-    let file = ManifestFile::from_text("a.yaml", text).unwrap();
-    let plan = plan(&[file], &support::world()).unwrap();
-    let twins: BTreeSet<String> = plan.heats[0]
-        .cells
-        .iter()
-        .filter(|cell| cell.twin_of.is_some())
-        .map(|cell| cell.cell.engine.to_string())
-        .collect();
-    let both = ["onnxruntime/cpu", "pytorch/eager"];
-    assert_eq!(twins, both.map(str::to_owned).into());
 }
 
 #[test]

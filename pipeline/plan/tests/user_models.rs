@@ -80,6 +80,74 @@ fn a_model_of_the_users_is_planned_like_one_of_the_zoo() {
 }
 
 #[test]
+fn a_file_is_one_model_however_it_is_spelt() {
+    let folder = folder(2);
+    let job = |second: &str| {
+        format!(
+            "  - id: a\n    matrix: {{ model: [{{ onnx: nets/small.onnx }}, {{ onnx: {second} }}], engine: onnxruntime/cpu }}\n"
+        )
+    };
+    for spelling in [
+        "./nets/small.onnx",
+        "nets//small.onnx",
+        "nets/./small.onnx/",
+    ] {
+        let told = planned(folder.path(), &job(spelling)).unwrap_err();
+        assert!(
+            told.contains("is the file `nets/small.onnx`, which is"),
+            "{told}"
+        );
+    }
+    for spelling in ["nets/../nets/small.onnx", "/nets/small.onnx", "."] {
+        let told = planned(folder.path(), &job(spelling)).unwrap_err();
+        assert!(told.contains("cannot be used"), "{told}");
+    }
+}
+
+/// A field of a message of protobuf that holds bytes.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(bytes.len()).unwrap();
+    [&[number << 3 | 2, length], bytes].concat()
+}
+
+/// A model whose input has an open size of this name.
+fn open_model(size: &str) -> Vec<u8> {
+    let value = |name: &[u8]| {
+        let shape = [field(1, &field(2, size.as_bytes())), field(1, &[8, 4])].concat();
+        let tensor = [vec![8, 1], field(2, &shape)].concat();
+        [field(1, name), field(2, &field(1, &tensor))].concat()
+    };
+    let node = [field(1, b"x"), field(2, b"y"), field(4, b"Relu")].concat();
+    let graph = [
+        field(1, &node),
+        field(2, b"g"),
+        field(11, &value(b"x")),
+        field(12, &value(b"y")),
+    ];
+    [vec![8, 8], field(7, &graph.concat()), field(8, &[16, 17])].concat()
+}
+
+#[test]
+fn a_size_that_is_called_like_an_axis_cannot_be_given() {
+    let folder = folder(2);
+    let job = |axes: &str| {
+        format!(
+            "  - id: a\n    matrix: {{ model: {{ onnx: nets/small.onnx }}, {axes}engine: onnxruntime/cpu }}\n"
+        )
+    };
+    // The second is a switch of an engine.
+    for size in ["engine", "spin"] {
+        fs::write(folder.path().join("nets/small.onnx"), open_model(size)).unwrap();
+        let told = planned(folder.path(), &job("")).unwrap_err();
+        let what = format!("a size open that it calls `{size}`");
+        assert!(told.contains(&what), "{told}");
+        assert!(told.contains("export it with another name"), "{told}");
+    }
+    fs::write(folder.path().join("nets/small.onnx"), open_model("width")).unwrap();
+    planned(folder.path(), &job("width: [8, 16], ")).unwrap();
+}
+
+#[test]
 fn the_content_of_the_file_is_part_of_the_key() {
     let folder = folder(2);
     let key = || {
@@ -251,6 +319,16 @@ fn a_network_of_the_zoo_with_weights_is_another_one() {
     assert!(own.cells[0].cell.describe().starts_with(title));
     assert_eq!(own.cells[0].cell.model.graph, zoo.cells[0].cell.model.graph);
     assert_eq!(own.cells[0].flops, zoo.cells[0].flops);
+    let again = WITH_WEIGHTS.replace(
+        "own.safetensors }",
+        "own.safetensors }, { zoo: mobilenet_v2, weights: ./own.safetensors }",
+    );
+    assert_ne!(again, WITH_WEIGHTS);
+    let told = planned(folder.path(), &again).unwrap_err();
+    assert!(
+        told.contains(&format!("`{title}` is there twice")),
+        "{told}"
+    );
     // Other numbers, other heat; that of the zoo's own stays.
     let mut content = fs::read(&path).unwrap();
     *content.last_mut().unwrap() = 1;

@@ -50,6 +50,7 @@ impl Worker {
         folder: &Path,
     ) -> Result<Self, Outcome> {
         let command = context.workers.command(&cell.engine, cell.device)?;
+        let command = command.for_cell(cell);
         let scratch = folder.join("scratch");
         fs::create_dir(&scratch).map_err(|error| {
             let reason = format!("cannot make a temporary folder for a worker: {error}");

@@ -136,7 +136,7 @@ impl fmt::Display for CellId {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// The zoo's name, or the path of the user's file as the manifest gives it.
+    /// The zoo's name, or the path of the user's file in the manifest's folder.
     pub name: String,
     /// Where it came from.
     pub source: ModelSource,
@@ -170,7 +170,7 @@ impl Model {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Weights {
-    /// Its path as the manifest gives it.
+    /// Its path in the manifest's folder.
     pub path: String,
     /// The hash of its content.
     pub content: Digest,
@@ -250,6 +250,16 @@ words! {
         /// calibration; the rest is binary32.
         Int8Static = "int8-static",
     }
+}
+
+/// The environment variable by which NVIDIA's libraries are kept from TF32, whoever asks for it:
+/// where it is `0`.
+pub const TF32_OVERRIDE: &str = "NVIDIA_TF32_OVERRIDE";
+
+/// Whether [`TF32_OVERRIDE`] keeps libraries from TF32 where it has this value.
+#[must_use]
+pub fn forbids_tf32(value: &str) -> bool {
+    value.trim() == "0"
 }
 
 impl Precision {

@@ -53,9 +53,39 @@ pub struct VariantDescription {
     /// ([`crate::Graph::is_outline`]).
     #[serde(default)]
     pub reads_onnx: bool,
+    /// What comes before its first step, for predictions.
+    #[serde(default)]
+    pub preparation: Preparation,
     /// Switches that this variant knows, by name.
     #[serde(default)]
     pub factors: BTreeMap<String, FactorDescription>,
+}
+
+/// What a launch takes before its first step, roughly: the base of predictions, and of nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Preparation {
+    /// Starting the worker and loading the engine's libraries, in milliseconds.
+    pub start_ms: u32,
+    /// What is done for each parameter, in nanoseconds: making it, placing it, folding it.
+    pub parameter_ns: u32,
+    /// What is done for each operator in each launch, compiling for one, in milliseconds.
+    pub operator_ms: u32,
+    /// What is done for each operator once, since later launches find what became of it, in
+    /// milliseconds.
+    pub kept_operator_ms: u32,
+}
+
+impl Default for Preparation {
+    /// Of a worker that is a program, and compiles nothing.
+    fn default() -> Self {
+        Self {
+            start_ms: 700,
+            parameter_ns: 4,
+            operator_ms: 0,
+            kept_operator_ms: 0,
+        }
+    }
 }
 
 /// A switch whose effect can be studied.

@@ -26,10 +26,12 @@ pub mod tables;
 
 pub use cell::{
     Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource,
-    Optimizer, Precision, Strategy, Weights,
+    Optimizer, Precision, Strategy, TF32_OVERRIDE, Weights, forbids_tf32,
 };
 pub use digest::Digest;
-pub use engine::{Availability, EngineDescription, FactorDescription, VariantDescription};
+pub use engine::{
+    Availability, EngineDescription, FactorDescription, Preparation, VariantDescription,
+};
 pub use graph::Graph;
 pub use machine::{Environment, Fingerprint};
 pub use outcome::{Outcome, OutcomeKind};

@@ -43,6 +43,7 @@ pub struct Manifest {
     #[serde(default)]
     pub measure: MeasureSettings,
     /// The questions.
+    #[schemars(length(min = 1))]
     pub jobs: Vec<Job>,
 }
 

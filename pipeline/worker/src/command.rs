@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use schema::{Cell, Precision, TF32_OVERRIDE};
 use serde::{Deserialize, Serialize};
 
 /// Names the folder in which a worker may keep what makes its next launch faster.
@@ -21,4 +22,57 @@ pub struct WorkerCommand {
     pub args: Vec<String>,
     /// Environment variables to set, in addition to those inherited.
     pub env: BTreeMap<String, String>,
+}
+
+impl WorkerCommand {
+    /// The same, for a launch that runs `cell`.
+    ///
+    /// On an NVIDIA GPU only tf32 is to be computed in TF32. Engines have switches of their own for
+    /// that, but for TensorRT within ONNX Runtime, which takes it for granted.
+    #[must_use]
+    pub fn for_cell(self, cell: &Cell) -> Self {
+        if cell.device.is_cpu() || cell.precision == Precision::Tf32 {
+            return self;
+        }
+        self.without_tf32()
+    }
+
+    /// The same, with NVIDIA's libraries kept from TF32.
+    #[must_use]
+    pub(crate) fn without_tf32(mut self) -> Self {
+        self.env.insert(TF32_OVERRIDE.to_owned(), "0".to_owned());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::Device;
+
+    use super::*;
+
+    #[test]
+    fn nothing_but_tf32_is_computed_in_tf32() {
+        let graph = models::sample::perceptron(1).expect("it is a graph");
+        let engine = "onnxruntime/tensorrt".parse().expect("it is an engine");
+        let plain = Cell::plain(&graph, engine);
+        let told = |device, precision| {
+            let cell = Cell {
+                device,
+                precision,
+                ..plain.clone()
+            };
+            let command = WorkerCommand {
+                program: PathBuf::from("/worker"),
+                args: Vec::new(),
+                env: BTreeMap::new(),
+            };
+            command.for_cell(&cell).env.remove(TF32_OVERRIDE)
+        };
+        let off = Some("0".to_owned());
+        assert_eq!(told(Device::Cuda(0), Precision::Fp32), off);
+        assert_eq!(told(Device::Cuda(1), Precision::Fp16), off);
+        assert_eq!(told(Device::Cuda(0), Precision::Tf32), None);
+        assert_eq!(told(Device::Cpu, Precision::Fp32), None);
+    }
 }

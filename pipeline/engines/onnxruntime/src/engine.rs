@@ -134,7 +134,7 @@ fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, Stri
     } else {
         "bound once"
     };
-    BTreeMap::from([
+    let mut settings = BTreeMap::from([
         (
             "attention, where there is any".to_owned(),
             attention.to_owned(),
@@ -161,5 +161,13 @@ fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, Stri
             Some(_) => ("model".to_owned(), "the user's file as it is".to_owned()),
             None => ("opset".to_owned(), onnx::OPSET.to_string()),
         },
-    ])
+    ]);
+    if configuration.provider != Provider::Cpu {
+        let tf32 = configuration.precision == Precision::Tf32;
+        settings.insert(
+            "TF32".to_owned(),
+            if tf32 { "on" } else { "off" }.to_owned(),
+        );
+    }
+    settings
 }

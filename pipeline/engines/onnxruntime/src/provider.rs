@@ -1,13 +1,13 @@
 //! Execution providers: who computes, on which device.
 
-use std::path::Path;
+use std::{env, path::Path};
 
 use ort::{
     ep,
     memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType},
     session::builder::SessionBuilder,
 };
-use schema::{Device, Outcome, Precision};
+use schema::{Device, Outcome, Precision, TF32_OVERRIDE};
 
 use crate::failure::{failed, unavailable, unsupported};
 
@@ -63,9 +63,9 @@ impl Provider {
                     self.title()
                 )))
             }
-            (Self::TensorRt(_), Precision::Fp64 | Precision::Tf32) => Err(unsupported(format!(
-                "TensorRT is not run in {precision} here"
-            ))),
+            (Self::TensorRt(_), Precision::Fp64) => {
+                Err(unsupported("TensorRT is not run in fp64 here"))
+            }
             _ => Ok(()),
         }
     }
@@ -98,6 +98,9 @@ impl Provider {
         precision: Precision,
         library: &Path,
     ) -> Result<SessionBuilder, Outcome> {
+        if let Self::TensorRt(_) = self {
+            check_tf32(precision, env::var(TF32_OVERRIDE).ok().as_deref())?;
+        }
         let cuda = |index| {
             // TF32 is on by default; here it is a precision of its own.
             let tf32 = precision == Precision::Tf32;
@@ -136,6 +139,23 @@ impl Provider {
     }
 }
 
+/// Refuses a process in which TensorRT would compute in another arithmetic than is asked for: it
+/// rounds to TF32 unless the variable, of this `value`, says otherwise, and ONNX Runtime has no other
+/// switch for it.
+fn check_tf32(precision: Precision, value: Option<&str>) -> Result<(), Outcome> {
+    let is_off = value.is_some_and(schema::forbids_tf32);
+    match precision {
+        Precision::Tf32 if is_off => Err(unavailable(format!(
+            "{TF32_OVERRIDE}=0 keeps TensorRT from tf32: unset it"
+        ))),
+        Precision::Tf32 => Ok(()),
+        _ if is_off => Ok(()),
+        _ => Err(unavailable(format!(
+            "TensorRT rounds to tf32 unless {TF32_OVERRIDE}=0 is set: set it, or ask for tf32"
+        ))),
+    }
+}
+
 /// The host's memory, for outputs whose shapes nobody knows beforehand.
 pub(crate) fn host_memory() -> Result<MemoryInfo<'static>, Outcome> {
     let device = AllocationDevice::CPU;
@@ -163,6 +183,17 @@ mod tests {
         }
         let outcome = Provider::of("cuda", Device::Cuda(u32::MAX)).unwrap_err();
         assert_eq!(outcome.kind, OutcomeKind::Unavailable);
+    }
+
+    #[test]
+    fn tensorrt_rounds_to_tf32_just_where_it_is_asked_to() {
+        let check = |precision, value| check_tf32(precision, value).is_ok();
+        assert!(check(Precision::Fp32, Some("0")));
+        assert!(check(Precision::Fp16, Some(" 0 ")));
+        assert!(!check(Precision::Fp32, None));
+        assert!(!check(Precision::Fp16, Some("1")));
+        assert!(check(Precision::Tf32, None));
+        assert!(!check(Precision::Tf32, Some("0")));
     }
 
     #[test]

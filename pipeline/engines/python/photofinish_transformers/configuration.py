@@ -22,11 +22,10 @@ IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}
 CHECKPOINTING = "gradient_checkpointing"
 ACCUMULATION = "gradient_accumulation"
 MIXED = "mixed_precision"
-"""Known to `model` alone: a Trainer wraps the model's `forward` for good."""
 
 _FACTORS = {
     MODEL: (ATTENTION, CHECKPOINTING, ACCUMULATION, MIXED),
-    TRAINER: (ATTENTION, CHECKPOINTING, ACCUMULATION),
+    TRAINER: (ATTENTION, CHECKPOINTING, ACCUMULATION, MIXED),
     PIPELINE: (ATTENTION,),
     ONNXRUNTIME: (ATTENTION,),
 }

@@ -92,7 +92,8 @@ def _session(
         return Loop(graph, optimizer, built, parts, maker, place)
     from photofinish_transformers.trainer import Trained
 
-    return Trained(graph, optimizer, built, parts, maker, place, load.scratch)
+    mixed = configuration.autocast is not None
+    return Trained(graph, optimizer, built, parts, maker, place, load.scratch, mixed)
 
 
 def _settings(configuration: Configuration, built: Network, batch: int) -> dict[str, str]:

@@ -11,7 +11,7 @@ from transformers.initialization import no_init_weights
 from photofinish_pytorch.engine import distinct
 from photofinish_pytorch.failure import at
 from photofinish_pytorch.maker import Maker
-from photofinish_transformers.configuration import Configuration
+from photofinish_transformers.configuration import TRAINER, Configuration
 from photofinish_transformers.facts import Facts
 from photofinish_transformers.families import Family, find
 from photofinish_worker.graph import Graph, Parameter, Role
@@ -120,7 +120,8 @@ def build(
     if configuration.checkpointing:
         model.activation_checkpointing_enable()
     autocast = None
-    if configuration.autocast is not None:
+    # A Trainer wraps the model's `forward` by itself, and leaves it so.
+    if configuration.autocast is not None and configuration.variant != TRAINER:
         autocast = torch.autocast(device.type, configuration.autocast)
     return Network(model, held, graph, family, autocast)
 

@@ -33,6 +33,7 @@ class Trained(Loop):
         maker: Maker,
         place: Place,
         scratch: str,
+        mixed: bool,
     ) -> None:
         if place.is_cuda and torch.cuda.device_count() > 1:
             raise unsupported(
@@ -40,7 +41,7 @@ class Trained(Loop):
                 "CUDA_VISIBLE_DEVICES"
             )
         super().__init__(graph, settings, network, parts, maker, place)
-        self._arguments = _arguments(parts, place, scratch)
+        self._arguments = _arguments(parts, place, scratch, mixed)
         names = (*network.inputs, LABELS)
         self._batches = [dict(zip(names, part, strict=True)) for part in self._parts]
         self._course = self._begin()
@@ -108,7 +109,7 @@ class _Trainer(Trainer):  # type: ignore[misc]
         return loss
 
 
-def _arguments(parts: int, place: Place, scratch: str) -> TrainingArguments:
+def _arguments(parts: int, place: Place, scratch: str, mixed: bool) -> TrainingArguments:
     """The Trainer's defaults, except that it saves and tells nothing, and that learning rate and
     gradients are the cell's: the rate does not decay, and no gradient is clipped."""
     return TrainingArguments(
@@ -123,4 +124,5 @@ def _arguments(parts: int, place: Place, scratch: str) -> TrainingArguments:
         disable_tqdm=True,
         seed=SEED,
         use_cpu=not place.is_cuda,
+        bf16=mixed,
     )

@@ -84,7 +84,7 @@ def trained(graph: Graph, by_trainer: bool = False, **factors: str) -> Loop:
     model = built(graph, Mode.TRAINING, **factors)
     parts = int(factors.get("gradient_accumulation", "1"))
     if by_trainer:
-        return Trained(graph, SGD, model, parts, maker(), CPU, tempfile.gettempdir())
+        return Trained(graph, SGD, model, parts, maker(), CPU, tempfile.gettempdir(), mixed=False)
     return Loop(graph, SGD, model, parts, maker(), CPU)
 
 
@@ -389,6 +389,31 @@ class MixedPrecision(unittest.TestCase):
             self.assertEqual(weight.dtype, torch.float32)
         self.assertNotEqual(losses["on"], losses["off"])
         self.assertAlmostEqual(losses["on"], losses["off"], delta=0.02 * losses["off"])
+
+    def test_a_trainer_mixes_as_a_loop_of_one_s_own(self) -> None:
+        graph = architectures.bert(Mode.TRAINING)
+        told: dict[str, list[ParityData]] = {}
+        for engine in ("transformers/model", "transformers/trainer"):
+            cell = {
+                **CELL,
+                "engine": engine,
+                "mode": "training",
+                "optimizer": {"sgd": dataclasses.asdict(SGD)},
+                "precision": "bf16",
+                "factors": {"mixed_precision": "on"},
+            }
+            session, report = loaded(graph, cell, tempfile.gettempdir())
+            self.assertEqual(
+                report.settings["mixed precision"],
+                "weights in float32, operators under autocast in bfloat16",
+            )
+            self.assertEqual(report.settings["element type"], "float32")
+            # The second is by another Trainer, of the same model.
+            told[engine] = [session.parity(2)]
+            session.reset()
+            told[engine].append(session.parity(2))
+        loop, trainer = told.values()
+        self.assertEqual(trainer, loop)
 
 
 class Steps(unittest.TestCase):

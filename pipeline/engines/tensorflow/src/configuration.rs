@@ -71,7 +71,7 @@ impl Compilation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weights {
     /// As is best for what the cell does: frozen for inference without XLA, if they fit into a
-    /// graph.
+    /// graph, each as often as it is applied.
     Auto,
     /// Constants of the graph, which TensorFlow may fold into each other.
     Frozen,

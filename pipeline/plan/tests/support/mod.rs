@@ -66,12 +66,14 @@ fn pytorch() -> EngineDescription {
             precisions: vec![
                 Precision::Fp64,
                 Precision::Fp32,
+                Precision::Tf32,
                 Precision::Bf16,
                 Precision::Fp16,
             ],
             modes: vec![Mode::Inference, Mode::Training],
             boundaries: vec![Boundary::Step, Boundary::Request],
             reads_onnx: false,
+            preparation: schema::Preparation::default(),
             factors: BTreeMap::from([("layout".to_owned(), factor(&["nchw", "channels_last"]))]),
         }],
     }
@@ -87,6 +89,7 @@ fn onnxruntime() -> EngineDescription {
         modes: vec![Mode::Inference],
         boundaries: vec![Boundary::Step, Boundary::Request],
         reads_onnx: true,
+        preparation: schema::Preparation::default(),
         factors: BTreeMap::from([
             (
                 "optimization".to_owned(),

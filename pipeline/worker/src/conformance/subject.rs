@@ -88,7 +88,8 @@ impl Subject<'_> {
         let scratch = TempDir::with_prefix("photofinish-").map_err(|error| {
             Trouble::Fail(format!("cannot make a folder for temporary files: {error}"))
         })?;
-        let mut host = Host::start_over(transport, self.command, self.limits, self.interrupt)?;
+        let command = self.command.clone().without_tf32();
+        let mut host = Host::start_over(transport, &command, self.limits, self.interrupt)?;
         match host.hello(Instant::now() + self.patience) {
             Ok(hello) => Ok(Guest {
                 host,

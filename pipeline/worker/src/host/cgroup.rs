@@ -106,6 +106,16 @@ impl Cgroup {
             .and_then(|text| counter(&text, "oom_kill"))
             .unwrap_or(0)
     }
+
+    /// Whether the group ever needed more than its limit.
+    pub(super) fn came_to_its_limit(&self) -> bool {
+        let read = |file| fs::read_to_string(self.folder.join(file)).ok();
+        let times = match self.hierarchy {
+            Hierarchy::V1 => read("memory.failcnt").and_then(|text| text.trim().parse().ok()),
+            Hierarchy::V2 => read("memory.events").and_then(|text| counter(&text, "oom")),
+        };
+        times.is_some_and(|times: u64| times > 0)
+    }
 }
 
 impl Cgroup {

@@ -10,6 +10,8 @@ pub(super) struct MemoryEvidence {
     pub(super) limit_bytes: Option<u64>,
     /// The kernel killed in the worker's own control group.
     pub(super) in_group: bool,
+    /// The control group came to its limit: only then the kernel killed for that.
+    pub(super) at_limit: bool,
     /// The kernel killed somewhere on the machine while the worker lived.
     pub(super) on_machine: bool,
 }
@@ -35,7 +37,7 @@ pub(super) fn outcome(status: WaitStatus, doing: &str, memory: MemoryEvidence) -
 
 fn kernel_killed(doing: &str, memory: MemoryEvidence) -> String {
     match memory.limit_bytes {
-        Some(limit) if memory.in_group => format!(
+        Some(limit) if memory.in_group && memory.at_limit => format!(
             "the kernel killed the worker {doing}: it needed more than its limit of {}",
             bytes(limit)
         ),
@@ -95,6 +97,7 @@ mod tests {
         assert_eq!(killed(none).kind, OutcomeKind::Crashed);
         let in_group = killed(MemoryEvidence {
             in_group: true,
+            at_limit: true,
             ..none
         });
         assert_eq!(in_group.kind, OutcomeKind::OutOfMemory);
@@ -102,6 +105,17 @@ mod tests {
             in_group.reason.ends_with("its limit of 1.5 GiB"),
             "{}",
             in_group.reason
+        );
+        // Others had taken what the limit promised.
+        let before_its_limit = killed(MemoryEvidence {
+            in_group: true,
+            ..none
+        });
+        assert_eq!(before_its_limit.kind, OutcomeKind::OutOfMemory);
+        let reason = before_its_limit.reason;
+        assert!(
+            reason.ends_with("the machine had no memory left"),
+            "{reason}"
         );
         let machine = MemoryEvidence {
             on_machine: true,

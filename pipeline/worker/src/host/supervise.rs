@@ -474,6 +474,7 @@ impl Supervised {
         MemoryEvidence {
             limit_bytes: self.limits.memory_bytes,
             in_group: self.killed_in_group(),
+            at_limit: self.cgroup.as_ref().is_some_and(Cgroup::came_to_its_limit),
             on_machine: machine_kills() > self.machine_kills,
         }
     }
