@@ -106,11 +106,16 @@ pub(crate) struct Preparing {
 pub(crate) fn preparing(told: Preparation, mode: Mode, network: &Network) -> Preparing {
     let operators = network.nodes.saturating_mul(passes(mode));
     let of_operators = |ms: u32| nanoseconds(ms).saturating_mul(operators);
+    // What is trained is folded into nothing.
+    let of_each = match mode {
+        Mode::Inference => told,
+        Mode::Training => Preparation::default(),
+    };
     Preparing {
         launch_ns: sum_of([
             nanoseconds(told.start_ms),
             of_operators(told.operator_ms),
-            of_parameters(told, network.parameters),
+            of_parameters(of_each, network.parameters),
         ]),
         once_ns: of_operators(told.kept_operator_ms),
     }

@@ -67,7 +67,7 @@ pub struct VariantDescription {
 pub struct Preparation {
     /// Starting the worker and loading the engine's libraries, in milliseconds.
     pub start_ms: u32,
-    /// What is done for each parameter, in nanoseconds: making it, placing it, folding it.
+    /// What inference does for each parameter, in nanoseconds: making it, placing it, folding it.
     pub parameter_ns: u32,
     /// What is done for each operator in each launch, compiling for one, in milliseconds.
     pub operator_ms: u32,
