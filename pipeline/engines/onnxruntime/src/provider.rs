@@ -98,9 +98,6 @@ impl Provider {
         precision: Precision,
         library: &Path,
     ) -> Result<SessionBuilder, Outcome> {
-        if let Self::TensorRt(_) = self {
-            check_tf32(precision, env::var(TF32_OVERRIDE).ok().as_deref())?;
-        }
         let cuda = |index| {
             // TF32 is on by default; here it is a precision of its own.
             let tf32 = precision == Precision::Tf32;
@@ -132,6 +129,9 @@ impl Provider {
                 library.display(),
                 self.title()
             )));
+        }
+        if let Self::TensorRt(_) = self {
+            check_tf32(precision, env::var(TF32_OVERRIDE).ok().as_deref())?;
         }
         builder
             .with_execution_providers(providers)

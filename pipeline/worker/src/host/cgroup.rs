@@ -107,14 +107,24 @@ impl Cgroup {
             .unwrap_or(0)
     }
 
-    /// Whether the group ever needed more than its limit.
+    /// Whether the group ever came to its limit.
     pub(super) fn came_to_its_limit(&self) -> bool {
-        let read = |file| fs::read_to_string(self.folder.join(file)).ok();
-        let times = match self.hierarchy {
-            Hierarchy::V1 => read("memory.failcnt").and_then(|text| text.trim().parse().ok()),
-            Hierarchy::V2 => read("memory.events").and_then(|text| counter(&text, "oom")),
-        };
-        times.is_some_and(|times: u64| times > 0)
+        let read = |file: &str| fs::read_to_string(self.folder.join(file)).ok();
+        let number = |file| read(file)?.trim().parse().ok();
+        match self.hierarchy {
+            // Its counters of failures stay at 0 on some kernels. What is charged is charged in
+            // pages, large ones among them, so that the last of the limit may never be used.
+            Hierarchy::V1 => {
+                let most: Option<u64> = number("memory.max_usage_in_bytes");
+                let limit: Option<u64> = number("memory.limit_in_bytes");
+                most.zip(limit)
+                    .is_some_and(|(most, limit)| most >= limit - limit / 64)
+            }
+            Hierarchy::V2 => {
+                let times = read("memory.events").and_then(|text| counter(&text, "oom"));
+                times.is_some_and(|times| times > 0)
+            }
+        }
     }
 }
 
