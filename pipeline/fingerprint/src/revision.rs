@@ -17,8 +17,16 @@ const VARIABLES: &str = "GIT_";
 /// becomes the repository's.
 const MOVING: [&str; 3] = ["HEAD", "logs/HEAD", "index"];
 
-/// What programs and pages are made of.
-const SOURCES: [&str; 5] = ["Cargo.lock", "Cargo.toml", "pipeline", "report", "site"];
+/// What programs and pages are made of. Sites are written to `site/dist`, which is none of it.
+const SOURCES: [&str; 7] = [
+    "Cargo.lock",
+    "Cargo.toml",
+    "pipeline",
+    "report",
+    "site/scripts",
+    "site/styles",
+    "site/templates",
+];
 
 /// In a build script: the revision of the checkout; `-dirty` is added where a file of the repository
 /// is not as it was committed. `None` where there is no checkout, or no git. Asks Cargo to run the
@@ -102,6 +110,8 @@ mod tests {
             );
         }
         assert!(watched.iter().all(|path| path.exists()));
+        let site = workspace.root().join("site/dist/index.html");
+        assert!(!watched.iter().any(|watched| site.starts_with(watched)));
     }
 
     #[test]
