@@ -47,14 +47,7 @@ fn fresh_measures_beside_what_is_there() {
             })
             .count()
     };
-    user.json(&[
-        "bench",
-        "manifest.yaml",
-        "--store",
-        "store",
-        "--out",
-        "site",
-    ]);
+    user.json(&BENCH);
     assert_eq!(heats(), 2);
     let fresh = user.json(&[
         "bench",
@@ -216,14 +209,7 @@ fn cells_that_fail_end_typed_and_the_exit_code_tells() {
             .concat()
         + "      - { engine: other/wrong_output, outcome: parity_failed }\n      - { engine: other/un*, outcome: unsupported }\n";
     user.manifest(&(failing + &allow));
-    let allowed = user.json(&[
-        "bench",
-        "manifest.yaml",
-        "--store",
-        "store",
-        "--out",
-        "site",
-    ]);
+    let allowed = user.json(&BENCH);
     assert_eq!(allowed["measured_heats"], 0);
     assert_eq!(allowed["failures"], serde_json::json!([]));
 }
@@ -231,14 +217,7 @@ fn cells_that_fail_end_typed_and_the_exit_code_tells() {
 #[test]
 fn a_bundle_gives_the_same_site_elsewhere() {
     let user = User::small();
-    user.json(&[
-        "bench",
-        "manifest.yaml",
-        "--store",
-        "store",
-        "--out",
-        "site",
-    ]);
+    user.json(&BENCH);
     for name in ["one.tar.zst", "two.tar.zst"] {
         user.json(&["bundle", "pack", name, "--store", "store"]);
     }
@@ -367,17 +346,7 @@ fn failed_cells_are_told_by_the_exit_code_whoever_listens() {
     user.manifest(&failing);
     let run = user.run(&["run", "manifest.yaml", "--store", "store"]);
     assert_eq!(run.status.code(), Some(3), "{}", text(&run));
-    let mut deaf = user
-        .command(&[
-            "bench",
-            "manifest.yaml",
-            "--store",
-            "store",
-            "--out",
-            "site",
-        ])
-        .spawn()
-        .unwrap();
+    let mut deaf = user.command(&BENCH).spawn().unwrap();
     drop(deaf.stdout.take());
     assert_eq!(deaf.wait().unwrap().code(), Some(3));
 }

@@ -70,17 +70,7 @@ fn marked(mark: &str) -> Vec<String> {
 fn two_signals_at_once_are_one_wish() {
     let user = User::new();
     user.manifest(&SMALL.replace("round: 5ms", "round: 3s"));
-    let child = user
-        .command(&[
-            "bench",
-            "manifest.yaml",
-            "--store",
-            "store",
-            "--out",
-            "site",
-        ])
-        .spawn()
-        .unwrap();
+    let child = user.command(&BENCH).spawn().unwrap();
     thread::sleep(Duration::from_secs(2));
     let pid = child.id().to_string();
     for _ in 0..2 {

@@ -11,14 +11,7 @@ use common::{BENCH, SMALL, User, assert_says, text};
 fn bad_input_is_told_with_place_and_remedy() {
     let user = User::new();
     user.manifest(&SMALL.replace("other/eager]", "othr/eager]"));
-    let output = user.run(&[
-        "bench",
-        "manifest.yaml",
-        "--store",
-        "store",
-        "--out",
-        "site",
-    ]);
+    let output = user.run(&BENCH);
     let said = text(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     for part in ["othr", "manifest.yaml:11", "^", "did you mean"] {

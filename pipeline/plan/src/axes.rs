@@ -123,14 +123,10 @@ fn known_models() -> String {
 
 /// What an axis varies; `None` when neither the matrix, a model nor an engine knows the name.
 pub(crate) fn kind_of(context: &Context<'_>, axis: &str) -> Option<AxisKind> {
-    match axis {
-        _ if own_kind(axis).is_some() => own_kind(axis),
-        _ if networks::dimensions().contains(axis) || context.dimensions.contains(axis) => {
-            Some(AxisKind::Dimension)
-        }
-        _ if factors(context).contains(axis) => Some(AxisKind::Factor),
-        _ => None,
-    }
+    let is_size = || networks::dimensions().contains(axis) || context.dimensions.contains(axis);
+    own_kind(axis)
+        .or_else(|| is_size().then_some(AxisKind::Dimension))
+        .or_else(|| factors(context).contains(axis).then_some(AxisKind::Factor))
 }
 
 /// Whether a matrix means something else by this name than a size of a model's.
