@@ -29,19 +29,7 @@ fn kills() -> u32 {
 fn sweep() -> &'static Path {
     static SWEEP: OnceLock<PathBuf> = OnceLock::new();
     SWEEP.get_or_init(|| {
-        let mut build = Command::new(env!("CARGO"));
-        build.args([
-            "build",
-            "--quiet",
-            "--package",
-            "photofinish-run",
-            "--example",
-            "sweep",
-        ]);
-        assert!(
-            build.status().unwrap().success(),
-            "the example does not build"
-        );
+        build();
         let here = std::env::current_exe().unwrap();
         here.ancestors().nth(2).unwrap().join("examples/sweep")
     })

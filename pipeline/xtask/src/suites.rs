@@ -1,14 +1,19 @@
 //! The suites of `cargo xtask test`, in order.
 
-use std::process::Command;
+use std::{collections::BTreeSet, ffi::OsStr, iter, process::Command};
+
+use serde_json::{Value, json};
 
 use crate::{
     browser,
-    command::{cargo, photofinish, program, run, target},
+    command::{cargo, output, photofinish, program, run, target},
     example,
     ledger::Ledger,
     python, quickstart,
 };
+
+/// The suite, and the file of tests, that needs Chromium.
+const BROWSER: &str = "browser";
 
 /// Says to tests that they should run their long forms.
 const FULL_VARIABLE: &str = "PHOTOFINISH_TEST_FULL";
@@ -34,16 +39,7 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
         tests(full, &["--workspace", "--lib", "--bins", "--examples"])
     });
     suite("integration", &|| {
-        tests(
-            full,
-            &[
-                "--workspace",
-                "--exclude",
-                "photofinish-report",
-                "--test",
-                "*",
-            ],
-        )
+        tests(full, &workspace_tests(|name| name != BROWSER)?)
     });
     suite("documentation", &|| {
         tests(full, &["--workspace", "--doc"])?;
@@ -63,9 +59,9 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
     });
     suite("quickstart", &|| quickstart::check());
     suite("example", &|| example::check());
-    suite("browser", &|| {
+    suite(BROWSER, &|| {
         browser::install()?;
-        tests(full, &["--package", "photofinish-report", "--test", "*"])
+        tests(full, &workspace_tests(|name| name == BROWSER)?)
     });
     if full {
         suite("licences", &licences);
@@ -76,16 +72,14 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
 
 /// What the short form drives through the protocol: all but `pytorch/compiled`, whose every launch
 /// compiles, `pytorch/aot`, whose first does, the kit that shares the loop of `pytorch/python-eager`,
-/// and further variants of a worker that takes long to start.
-const QUICK_TO_START: [&str; 8] = [
+/// and further variants of a worker that takes long to start, or compiles in each launch.
+const QUICK_TO_START: [&str; 6] = [
     "onnxruntime",
     "openvino",
     "pytorch/eager",
     "pytorch/python-eager",
     "tensorflow/function",
     "tensorflow/graph",
-    "tensorflow/xla",
-    "tensorflow/xla-auto",
 ];
 
 fn lints() -> Command {
@@ -101,7 +95,25 @@ fn lints() -> Command {
     ])
 }
 
-fn tests(full: bool, which: &[&str]) -> Result<(), String> {
+/// Cargo's words for the tests of all packages with such names. Always of the whole workspace: features
+/// of crates are the union over the packages that cargo is told, and with another union all that
+/// stands on such a crate would be compiled once more.
+fn workspace_tests(is_wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
+    let mut asked = cargo(&["metadata", "--no-deps", "--format-version", "1"]);
+    let told: Value = serde_json::from_slice(&output(&mut asked)?.stdout)
+        .map_err(|error| format!("cargo metadata printed no JSON: {error}"))?;
+    let packages = told["packages"].as_array().into_iter().flatten();
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let names: BTreeSet<&str> = targets
+        .filter(|target| target["kind"] == json!(["test"]))
+        .filter_map(|target| target["name"].as_str())
+        .filter(|name| is_wanted(name))
+        .collect();
+    let words = names.into_iter().map(|name| format!("--test={name}"));
+    Ok(iter::once("--workspace".to_owned()).chain(words).collect())
+}
+
+fn tests(full: bool, which: &[impl AsRef<OsStr>]) -> Result<(), String> {
     let mut command = cargo(&["test", "--locked", "--quiet", "--no-fail-fast"]);
     // Snapshots that do not match fail; they are never written by a test run.
     command.args(which).env("INSTA_UPDATE", "no");

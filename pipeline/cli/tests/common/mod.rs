@@ -178,12 +178,9 @@ fn worker() -> &'static Path {
     static WORKER: OnceLock<PathBuf> = OnceLock::new();
     WORKER.get_or_init(|| {
         let mut build = Command::new(env!("CARGO"));
-        build.args([
-            "build",
-            "--quiet",
-            "--package",
-            "photofinish-worker-synthetic",
-        ]);
+        // As the tests of `run` have it: with the features that crates have in the workspace's tests.
+        build.args(["build", "--quiet", "--workspace", "--example", "sweep"]);
+        build.args(["--bin", "photofinish-worker-synthetic"]);
         assert!(
             build.status().unwrap().success(),
             "the synthetic worker does not build"

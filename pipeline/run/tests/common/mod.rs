@@ -32,20 +32,24 @@ const MARK: &str = "PHOTOFINISH_TEST_MARK";
 /// Variants that misbehave before they are told their cell.
 const FROM_THE_START: &[&str] = &["wrong_version", "exit_at_start", "mute", "ignores_bye"];
 
+/// Builds the synthetic worker, and the example `sweep`, if need be. Of the whole workspace and with an
+/// example, so that crates get the features that they have in its tests: with others, all that
+/// stands on them would be compiled once more.
+pub fn build() {
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--workspace", "--example", "sweep"]);
+    build.args(["--bin", "photofinish-worker-synthetic"]);
+    assert!(
+        build.status().unwrap().success(),
+        "the synthetic worker does not build"
+    );
+}
+
 /// The synthetic worker, built if need be.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        let status = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "photofinish-worker-synthetic",
-            ])
-            .status()
-            .unwrap();
-        assert!(status.success(), "the synthetic worker does not build");
+        build();
         let here = std::env::current_exe().unwrap();
         let path = here
             .ancestors()
