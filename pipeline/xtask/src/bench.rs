@@ -46,10 +46,8 @@ pub(crate) fn bench(only: Option<&str>) -> Result<(), String> {
 
 /// What a step costs that does nothing.
 fn harness(_: &Path) -> Result<(), String> {
-    let package = ["--package", "photofinish-worker-synthetic"];
-    run(cargo(&["run", "--quiet", "--release", "--locked"])
-        .args(package)
-        .args(["--", "--bench-harness"]))
+    build(&["--workspace", "--bin", SYNTHETIC])?;
+    run(program(target().join("release").join(SYNTHETIC)).arg("--bench-harness"))
 }
 
 /// Plans of 10,000 cells: of few networks, of a thousand, and of as many networks as cells.
@@ -106,13 +104,7 @@ fn cached(folder: &Path) -> Result<(), String> {
 
 /// A thousand cells with everything cached. The engines are the synthetic worker, under both names.
 fn cached_1000(folder: &Path) -> Result<(), String> {
-    run(&mut cargo(&[
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "photofinish-worker-synthetic",
-    ]))?;
+    build(&["--workspace", "--bin", SYNTHETIC])?;
     let config = folder.join("config");
     fs::create_dir_all(&config).map_err(|error| error.to_string())?;
     write(&config.join("engines.toml"), &synthetic_engines())?;
@@ -208,9 +200,13 @@ fn python(folder: &Path) -> Result<(), String> {
         None => bench_python(folder)?,
     };
     run(program(photofinish()).args(["engines", "install"]))?;
-    let release = ["build", "--release", "--locked", "--package"];
-    run(cargo(&release).args(["photofinish-worker-tensorflow", "--example", "graph_def"]))?;
-    build_engine_bench()?;
+    build(&[
+        "--package",
+        "photofinish-worker-tensorflow",
+        "--example",
+        "graph_def",
+    ])?;
+    build(&["--workspace", "--bin", ENGINE_BENCH])?;
     let race = || {
         let mut command = engine_bench();
         command
@@ -234,7 +230,7 @@ fn python(folder: &Path) -> Result<(), String> {
 /// minutes.
 fn start(_: &Path) -> Result<(), String> {
     run(program(photofinish()).args(["engines", "install"]))?;
-    build_engine_bench()?;
+    build(&["--workspace", "--bin", ENGINE_BENCH])?;
     run(engine_bench().arg("start").args(STARTED))
 }
 
@@ -259,13 +255,19 @@ fn parity(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn build_engine_bench() -> Result<(), String> {
-    let release = ["build", "--release", "--locked", "--package"];
-    run(cargo(&release).arg("photofinish-engine-bench"))
+/// The worker that computes nothing.
+const SYNTHETIC: &str = "photofinish-worker-synthetic";
+
+/// What races workers against plain Python.
+const ENGINE_BENCH: &str = "photofinish-engine-bench";
+
+/// Builds a program: of the whole workspace, as workers are built, so that the same crates serve.
+fn build(which: &[&str]) -> Result<(), String> {
+    run(cargo(&["build", "--release", "--locked"]).args(which))
 }
 
 fn engine_bench() -> Command {
-    program(target().join("release/photofinish-engine-bench"))
+    program(target().join("release").join(ENGINE_BENCH))
 }
 
 /// A Python with what the plain loop needs for ONNX Runtime, set up once.

@@ -63,16 +63,25 @@ pub(super) struct Build<'a> {
 
 impl Build<'_> {
     /// Builds it.
+    ///
+    /// Of the whole workspace: features of crates are the union over the packages that cargo is told,
+    /// and with a union for each worker what they have in common would be compiled once for each.
     pub(super) fn run(&self, observer: &mut dyn InstallObserver) -> Result<(), CatalogError> {
-        self.cargo("build", observer)
+        let which = ["--workspace", "--bin", &self.worker.binary];
+        self.cargo("build", &which, observer)
     }
 
     /// Removes what cargo knows of the worker's package, and of no other.
     pub(super) fn forget(&self, observer: &mut dyn InstallObserver) -> Result<(), CatalogError> {
-        self.cargo("clean", observer)
+        self.cargo("clean", &["--package", &self.worker.package], observer)
     }
 
-    fn cargo(&self, verb: &str, observer: &mut dyn InstallObserver) -> Result<(), CatalogError> {
+    fn cargo(
+        &self,
+        verb: &str,
+        which: &[&str],
+        observer: &mut dyn InstallObserver,
+    ) -> Result<(), CatalogError> {
         let Target {
             profile,
             root,
@@ -82,10 +91,9 @@ impl Build<'_> {
         let mut command = Command::new(&self.cargo);
         command
             .current_dir(self.checkout)
-            .args([verb, "--locked", "--package"]);
-        command
-            .args([&self.worker.package, "--profile", profile, "--target-dir"])
-            .arg(root);
+            .args([verb, "--locked", "--profile", profile, "--target-dir"])
+            .arg(root)
+            .args(which);
         if let Some(triple) = triple {
             command.args(["--target", triple]);
         }
