@@ -86,6 +86,9 @@ impl<'a> Common<'a> {
         for engine in engines {
             parts.insert(format!("engine {engine}"), lock(self.world, engine));
             parts.insert(format!("worker {engine}"), worker(self.world, engine));
+            if let Some(compiler) = compiler(self.world, engine) {
+                parts.insert(format!("compiler {engine}"), compiler);
+            }
         }
         parts
     }
@@ -160,6 +163,11 @@ fn worker(world: &World, engine: &EngineVariant) -> String {
         || "unknown".to_owned(),
         |availability| availability.worker.to_string(),
     )
+}
+
+fn compiler(world: &World, engine: &EngineVariant) -> Option<String> {
+    let compiler = world.availability.get(engine)?.compiler?;
+    Some(compiler.to_string())
 }
 
 /// A planned heat: the parts of its key without its twins, and those.

@@ -4,7 +4,7 @@ use photofinish_plan::World;
 use schema::{
     Availability, Digest, Plan,
     machine::Gpu,
-    plan::{KnownState, Status},
+    plan::{KnownState, PlannedHeat, Status},
 };
 
 #[path = "support/plans.rs"]
@@ -91,6 +91,38 @@ fn another_worker_of_the_same_engine_changes_no_key() {
             .iter()
             .all(|key| !together.contains(key))
     );
+}
+
+#[test]
+fn another_compiler_of_the_machine_makes_stale_what_compiles_with_it() {
+    let mut world = support::world();
+    available(&mut world, "onnxruntime/cpu").compiler = Some(Digest::of_bytes(b"g++ 12"));
+    let alone = RACE.replace("onnxruntime/cpu", "pytorch/eager");
+    let statuses = |world: &World, text: &str| -> Vec<String> {
+        let told = |heat: &PlannedHeat| match &heat.status {
+            Status::Stale { changed } => changed.join("\n"),
+            other => format!("{other:?}"),
+        };
+        planned(text, world).heats.iter().map(told).collect()
+    };
+    for text in [RACE, &alone] {
+        let plan = planned(text, &world);
+        let heats = plan.heats.iter();
+        let known = heats.map(|heat| sealed(heat, "2026-01-01T00:00:00Z"));
+        world.known.extend(known);
+    }
+    let all = |world: &World, text: &str, what: &str| {
+        let statuses = statuses(world, text);
+        assert!(
+            statuses.iter().all(|told| told.starts_with(what)),
+            "{statuses:?}"
+        );
+    };
+    available(&mut world, "onnxruntime/cpu").compiler = Some(Digest::of_bytes(b"g++ 13"));
+    all(&world, RACE, "compiler onnxruntime/cpu changed");
+    all(&world, &alone, "Cached");
+    available(&mut world, "onnxruntime/cpu").compiler = None;
+    all(&world, RACE, "compiler onnxruntime/cpu: no longer used");
 }
 
 #[test]

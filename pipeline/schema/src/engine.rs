@@ -53,6 +53,10 @@ pub struct VariantDescription {
     /// ([`crate::Graph::is_outline`]).
     #[serde(default)]
     pub reads_onnx: bool,
+    /// Whether it compiles with the C++ compiler of the machine, which then is a part of the keys of
+    /// its heats.
+    #[serde(default)]
+    pub compiles_cxx: bool,
     /// What comes before its first step, for predictions.
     #[serde(default)]
     pub preparation: Preparation,
@@ -107,6 +111,9 @@ pub struct Availability {
     /// What the worker is built from: sources, locked crates, compiler and flags; for a
     /// registered worker, its command line and the hash of its files.
     pub worker: Digest,
+    /// Hash of the machine's C++ compiler; absent where the variant compiles nothing with it, and
+    /// where there is none.
+    pub compiler: Option<Digest>,
     /// Why it cannot be used; `None` when it is ready, or when `engines install` makes it so.
     pub missing: Option<String>,
 }

@@ -1,6 +1,7 @@
 //! The catalogue of engines: one place to ask about all of them.
 
 use std::{
+    cell::LazyCell,
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
@@ -123,13 +124,20 @@ impl Catalog {
         let one = |kit: &Kit| Availability {
             lock: kit.lock().map(|lock| lock.digest),
             worker: kit.made_of(),
+            compiler: None,
             missing: self.missing(kit),
         };
+        let compiler = LazyCell::new(|| self.settings.compiler());
         let all = self.kits.iter().flat_map(|kit| {
             let found = one(kit);
-            kit.variants().map(move |variant| (variant, found.clone()))
+            kit.variants()
+                .map(move |variant| (kit, variant, found.clone()))
         });
-        all.map(|(variant, mut found)| {
+        all.map(|(kit, variant, mut found)| {
+            let described = kit.description().variant(&variant.variant);
+            if described.is_some_and(|described| described.compiles_cxx) {
+                found.compiler = *compiler;
+            }
             if let Some((other, _)) = need::of(&self.kits, &variant) {
                 found.lock = need::identity(found.lock, other);
                 found.missing = found.missing.or_else(|| self.missing(other));

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schema::Digest;
 use serde::Deserialize;
 
 use crate::{CatalogError, builtin, user_file};
@@ -25,6 +26,9 @@ pub struct Settings {
     /// Folders in which the dynamic linker looks for a worker's libraries after the engine's own:
     /// the user's `LD_LIBRARY_PATH`.
     pub library_path: OsString,
+    /// The C++ compiler of engines that compile with one, a name or a path: the user's `CXX`, or what
+    /// they take without it.
+    pub cxx: OsString,
     /// Folders in which workers are searched for, the first first.
     pub binaries: Vec<PathBuf>,
     /// The checkout from which workers can be built; `None` when there is none.
@@ -65,7 +69,7 @@ impl Settings {
     /// The settings of this user on this machine: `PHOTOFINISH_CONFIG` or
     /// `$XDG_CONFIG_HOME/photofinish` or `~/.config/photofinish` with its `config.toml`;
     /// `PHOTOFINISH_ENGINES` or `$XDG_CACHE_HOME/photofinish/engines` or
-    /// `~/.cache/photofinish/engines`; `PHOTOFINISH_PYTHON`.
+    /// `~/.cache/photofinish/engines`; `PHOTOFINISH_PYTHON`; `CXX`.
     ///
     /// # Errors
     /// When no place can be told, `PHOTOFINISH_CONFIG` names no folder, or `config.toml` is wrong.
@@ -102,11 +106,22 @@ impl Settings {
             python: set.get("PHOTOFINISH_PYTHON").map(PathBuf::from),
             search_path: set.get("PATH").unwrap_or_default(),
             library_path: set.get("LD_LIBRARY_PATH").unwrap_or_default(),
+            cxx: set.get("CXX").unwrap_or_else(|| "g++".into()),
             binaries: binaries(),
             checkout: checkout(),
             pip: file.pip,
             keep_wheels: file.install.keep_wheels,
         })
+    }
+
+    /// The hash of the C++ compiler's program, which its version is written in; `None` where there is
+    /// none.
+    pub(crate) fn compiler(&self) -> Option<Digest> {
+        let path = match Path::new(&self.cxx) {
+            path if path.components().count() > 1 => path.to_owned(),
+            name => self.program(name.to_str()?)?,
+        };
+        Digest::of_reader(&mut fs::File::open(path).ok()?).ok()
     }
 
     /// The program of this name on the search path.

@@ -3,10 +3,11 @@
 
 mod common;
 
-use std::{ffi::OsString, fs, path::Path};
+use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use common::Demo;
 use photofinish_catalog::{Catalog, CatalogError, EngineState, Pip, Settings};
+use schema::Digest;
 
 const VARIANT: &str = r#"
 [[engines.mine.variants]]
@@ -84,6 +85,37 @@ fn whatever_a_worker_is_made_of_is_in_its_digest() {
     assert_ne!(second, first);
     fs::write(&script, "2").unwrap();
     assert_ne!(digest(table("1", "x")), second);
+}
+
+#[test]
+fn the_machine_s_compiler_counts_for_what_compiles_with_it_and_for_nothing_else() {
+    let mut case = Demo::new();
+    let folder = case.folder.path().join("bin");
+    fs::create_dir_all(&folder).unwrap();
+    let program = folder.join("c++-of-mine");
+    let write = |text: &str| {
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    write("version 1");
+    let text = format!(
+        "[engines.mine]\ncommand = [\"sh\"]\n{VARIANT}compiles_cxx = true\n\
+         [engines.other]\ncommand = [\"sh\"]\n{}",
+        VARIANT.replace("mine", "other")
+    );
+    let of = |case: &Demo, name: &str| {
+        load(case, &text).unwrap().availability()[&name.parse().unwrap()].compiler
+    };
+    assert_eq!(of(&case, "mine/only"), None, "there is none of that name");
+    case.settings.cxx = program.clone().into_os_string();
+    let by_path = of(&case, "mine/only");
+    assert_eq!(by_path, Some(Digest::of_bytes(b"version 1")));
+    assert_eq!(of(&case, "other/only"), None);
+    case.settings.cxx = OsString::from("c++-of-mine");
+    case.settings.search_path = folder.into_os_string();
+    assert_eq!(of(&case, "mine/only"), by_path);
+    write("version 2");
+    assert_ne!(of(&case, "mine/only"), by_path);
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn description() -> EngineDescription {
             modes: vec![Mode::Inference],
             boundaries: vec![Boundary::Step],
             reads_onnx: true,
+            compiles_cxx: false,
             preparation: schema::Preparation::default(),
             factors: BTreeMap::new(),
         }],

@@ -44,6 +44,7 @@ fn description() -> EngineDescription {
             modes: vec![Mode::Inference, Mode::Training],
             boundaries: vec![Boundary::Step],
             reads_onnx: false,
+            compiles_cxx: false,
             preparation: schema::Preparation::default(),
             factors: BTreeMap::new(),
         }],

@@ -14,6 +14,7 @@ pub(crate) fn world() -> World {
     let availability = |name: &str| Availability {
         lock: Some(Digest::of_bytes(format!("lock of {name}").as_bytes())),
         worker: Digest::of_bytes(format!("worker of {name}").as_bytes()),
+        compiler: None,
         missing: None,
     };
     let each = |engine: &EngineDescription| -> Vec<_> {
@@ -73,6 +74,7 @@ fn pytorch() -> EngineDescription {
             modes: vec![Mode::Inference, Mode::Training],
             boundaries: vec![Boundary::Step, Boundary::Request],
             reads_onnx: false,
+            compiles_cxx: false,
             preparation: schema::Preparation::default(),
             factors: BTreeMap::from([("layout".to_owned(), factor(&["nchw", "channels_last"]))]),
         }],
@@ -89,6 +91,7 @@ fn onnxruntime() -> EngineDescription {
         modes: vec![Mode::Inference],
         boundaries: vec![Boundary::Step, Boundary::Request],
         reads_onnx: true,
+        compiles_cxx: false,
         preparation: schema::Preparation::default(),
         factors: BTreeMap::from([
             (

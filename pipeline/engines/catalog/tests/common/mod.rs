@@ -171,6 +171,7 @@ pub(crate) fn settings(root: &Path) -> Settings {
         python: None,
         search_path: env::var_os("PATH").unwrap(),
         library_path: OsString::from("/users/own"),
+        cxx: OsString::from("no-such-compiler"),
         binaries: vec![root.join("target").join("debug")],
         checkout: None,
         pip: Pip {

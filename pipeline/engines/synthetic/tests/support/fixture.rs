@@ -107,6 +107,7 @@ pub(crate) fn description(variant: &str) -> EngineDescription {
             modes: vec![Mode::Inference, Mode::Training],
             boundaries: vec![Boundary::Step],
             reads_onnx: false,
+            compiles_cxx: false,
             preparation: schema::Preparation::default(),
             factors: BTreeMap::new(),
         }],
