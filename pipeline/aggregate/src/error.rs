@@ -77,14 +77,6 @@ pub enum ExportError {
         /// Why.
         source: parquet::errors::ParquetError,
     },
-    /// The columns of a Parquet file do not fit together.
-    #[error("failed to lay out the columns of {file}")]
-    Columns {
-        /// The file.
-        file: String,
-        /// Why.
-        source: arrow_schema::ArrowError,
-    },
 }
 
 impl AggregateError {

@@ -2,16 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrow_array::{
-    ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray, UInt32Array, UInt64Array,
-    types::Int32Type,
-};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use parquet::{
-    arrow::ArrowWriter,
     basic::{Compression, ZstdLevel},
+    data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type},
     errors::ParquetError,
-    file::properties::WriterProperties,
+    file::{
+        properties::WriterProperties,
+        writer::{SerializedFileWriter, SerializedRowGroupWriter},
+    },
+    schema::parser::parse_message_type,
 };
 use schema::{Tables, tables::LaunchRow};
 
@@ -19,8 +18,11 @@ use crate::ExportError;
 
 const FILE: &str = "samples.parquet";
 
-/// Steps that are laid out at once: some 45 MiB.
-const BATCH_ROWS: usize = 1 << 20;
+/// Steps of a row group, at least: some 45 MiB.
+const GROUP_ROWS: usize = 1 << 20;
+
+/// Words that are laid out at once.
+const CHUNK_ROWS: usize = 1 << 14;
 
 /// Columns of words, each word written once.
 const WORDS: [&str; 5] = ["job", "cell", "group", "engine", "outcome"];
@@ -29,26 +31,47 @@ const WORDS: [&str; 5] = ["job", "cell", "group", "engine", "outcome"];
 /// counts from 0 within its cell or twin, rounds and steps within their launch and round.
 const PLACES: [&str; 5] = ["twin", "block", "launch", "round", "step"];
 
+/// The last column.
+const SAMPLE: &str = "sample_ns";
+
 /// All samples of all launches of cells, then of twins, whatever their outcome: the column
 /// `outcome` is the launch's.
 pub(super) fn samples(tables: &Tables) -> Result<Vec<u8>, ExportError> {
-    let schema = columns();
-    let mut writer = writer(schema.clone()).map_err(parquet_error)?;
+    write(tables).map_err(|source| ExportError::Parquet {
+        file: FILE.to_owned(),
+        source,
+    })
+}
+
+fn write(tables: &Tables) -> Result<Vec<u8>, ParquetError> {
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .build();
+    let columns = Arc::new(parse_message_type(&columns())?);
+    let mut writer = SerializedFileWriter::new(Vec::new(), columns, Arc::new(properties))?;
     let mut rows = Rows::default();
     for source in sources(tables) {
         for (number, launch) in source.launches.iter().enumerate() {
             rows.add(&source, number, launch);
-            if rows.samples_ns.len() >= BATCH_ROWS {
-                let batch = std::mem::take(&mut rows)
-                    .batch(&schema)
-                    .map_err(arrow_error)?;
-                writer.write(&batch).map_err(parquet_error)?;
+            if rows.samples_ns.len() >= GROUP_ROWS {
+                std::mem::take(&mut rows).write(&mut writer)?;
             }
         }
     }
-    let batch = rows.batch(&schema).map_err(arrow_error)?;
-    writer.write(&batch).map_err(parquet_error)?;
-    writer.into_inner().map_err(parquet_error)
+    rows.write(&mut writer)?;
+    writer.into_inner()
+}
+
+/// The columns in Parquet's own notation.
+fn columns() -> String {
+    let words = WORDS.map(|name| format!("required binary {name} (string);"));
+    let places = PLACES.map(|name| format!("required int32 {name} (integer(32,false));"));
+    let sample = format!("required int64 {SAMPLE} (integer(64,false));");
+    format!(
+        "message samples {{ {} {} {sample} }}",
+        words.join(" "),
+        places.join(" ")
+    )
 }
 
 /// A cell or a twin, with its samples.
@@ -81,74 +104,31 @@ fn sources(tables: &Tables) -> impl Iterator<Item = Source<'_>> {
     cells.chain(twins)
 }
 
-fn parquet_error(source: ParquetError) -> ExportError {
-    ExportError::Parquet {
-        file: FILE.to_owned(),
-        source,
-    }
-}
-
-fn arrow_error(source: ArrowError) -> ExportError {
-    ExportError::Columns {
-        file: FILE.to_owned(),
-        source,
-    }
-}
-
-fn columns() -> SchemaRef {
-    let word = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-    let words = WORDS.map(|name| Field::new(name, word.clone(), false));
-    let places = PLACES.map(|name| Field::new(name, DataType::UInt32, false));
-    let sample = Field::new("sample_ns", DataType::UInt64, false);
-    Arc::new(Schema::new(
-        words
-            .into_iter()
-            .chain(places)
-            .chain([sample])
-            .collect::<Vec<_>>(),
-    ))
-}
-
-fn writer(schema: SchemaRef) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
-        .build();
-    ArrowWriter::try_new(Vec::new(), schema, Some(properties))
-}
-
-/// Rows on their way into a batch, by column.
+/// Rows on their way into a row group, by column. Parquet keeps numbers without a sign in those with one.
 #[derive(Default)]
 struct Rows {
     words: [Words; WORDS.len()],
-    places: [Vec<u32>; PLACES.len()],
-    samples_ns: Vec<u64>,
+    places: [Vec<i32>; PLACES.len()],
+    samples_ns: Vec<i64>,
 }
 
 /// A column of words: each word once, and a reference to it a row.
 #[derive(Default)]
 struct Words {
-    known: BTreeMap<String, i32>,
-    values: Vec<String>,
-    keys: Vec<i32>,
+    known: BTreeMap<String, u32>,
+    values: Vec<ByteArray>,
+    keys: Vec<u32>,
 }
 
 impl Words {
-    fn key(&mut self, word: &str) -> i32 {
+    fn key(&mut self, word: &str) -> u32 {
         if let Some(&key) = self.known.get(word) {
             return key;
         }
-        let key = i32::try_from(self.values.len()).unwrap_or(i32::MAX);
+        let key = place(self.values.len());
         self.known.insert(word.to_owned(), key);
-        self.values.push(word.to_owned());
+        self.values.push(ByteArray::from(word));
         key
-    }
-
-    fn array(self) -> Result<ArrayRef, ArrowError> {
-        let values = Arc::new(StringArray::from(self.values));
-        Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(
-            Int32Array::from(self.keys),
-            values,
-        )?))
     }
 }
 
@@ -168,26 +148,49 @@ impl Rows {
                 column.keys.extend(std::iter::repeat_n(key, steps));
             }
             let [twin, block, launches, rounds, step] = &mut self.places;
-            twin.extend(std::iter::repeat_n(source.twin, steps));
-            block.extend(std::iter::repeat_n(launch.block, steps));
-            launches.extend(std::iter::repeat_n(place(number), steps));
-            rounds.extend(std::iter::repeat_n(place(round), steps));
-            step.extend((0..steps).map(place));
+            let repeat = |number: u32| std::iter::repeat_n(number.cast_signed(), steps);
+            twin.extend(repeat(source.twin));
+            block.extend(repeat(launch.block));
+            launches.extend(repeat(place(number)));
+            rounds.extend(repeat(place(round)));
+            step.extend((0..steps).map(|step| place(step).cast_signed()));
+            let samples = samples.iter().map(|time_ns| time_ns.cast_signed());
             self.samples_ns.extend(samples);
         }
     }
 
-    fn batch(self, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-        let mut columns = Vec::with_capacity(schema.fields().len());
-        for words in self.words {
-            columns.push(words.array()?);
+    fn write(self, file: &mut SerializedFileWriter<Vec<u8>>) -> Result<(), ParquetError> {
+        let mut group = file.next_row_group()?;
+        for words in &self.words {
+            let laid_out = words.keys.chunks(CHUNK_ROWS).map(|keys| {
+                let words = keys
+                    .iter()
+                    .filter_map(|key| words.values.get(*key as usize));
+                words.cloned().collect::<Vec<_>>()
+            });
+            column::<ByteArrayType, _>(&mut group, laid_out)?;
         }
-        for places in self.places {
-            columns.push(Arc::new(UInt32Array::from(places)) as ArrayRef);
+        for places in &self.places {
+            column::<Int32Type, _>(&mut group, [places])?;
         }
-        columns.push(Arc::new(UInt64Array::from(self.samples_ns)));
-        RecordBatch::try_new(schema.clone(), columns)
+        column::<Int64Type, _>(&mut group, [&self.samples_ns])?;
+        group.close().map(drop)
     }
+}
+
+/// Writes the next column of a row group, piece by piece.
+fn column<T: DataType, P: AsRef<[T::T]>>(
+    group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+    pieces: impl IntoIterator<Item = P>,
+) -> Result<(), ParquetError> {
+    let missing = || ParquetError::General("a column more than the file has".to_owned());
+    let mut column = group.next_column()?.ok_or_else(missing)?;
+    for piece in pieces {
+        column
+            .typed::<T>()
+            .write_batch(piece.as_ref(), None, None)?;
+    }
+    column.close()
 }
 
 fn place(index: usize) -> u32 {

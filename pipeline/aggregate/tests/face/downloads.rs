@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use arrow_array::{RecordBatch, UInt64Array, cast::AsArray as _, types::UInt32Type};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::{
+    file::reader::{FileReader as _, SerializedFileReader},
+    record::{Field, Row},
+};
 use photofinish_aggregate::downloads;
 use schema::{Outcome, OutcomeKind, Tables};
 
@@ -104,21 +106,23 @@ fn parquet_holds_every_sample_in_order() {
     let bytes = file(&tables, "samples.parquet");
     let path = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(path.path(), &bytes).unwrap();
-    let reader = ParquetRecordBatchReaderBuilder::try_new(path.reopen().unwrap())
+    let file = SerializedFileReader::new(path.reopen().unwrap()).unwrap();
+    let rows: Vec<Row> = file
+        .get_row_iter(None)
         .unwrap()
-        .build()
-        .unwrap();
-    let batches: Vec<RecordBatch> = reader.collect::<Result<_, _>>().unwrap();
-    let samples = |batch: &RecordBatch| {
-        let column = batch.column_by_name("sample_ns").unwrap();
-        column
-            .as_any()
-            .downcast_ref::<UInt64Array>()
-            .unwrap()
-            .values()
-            .to_vec()
+        .map(Result::unwrap)
+        .collect();
+    let column = |row: &Row, name: &str| {
+        let mut columns = row.get_column_iter();
+        columns.find(|(known, _)| *known == name).unwrap().1.clone()
     };
-    let read: Vec<u64> = batches.iter().flat_map(samples).collect();
+    let read: Vec<u64> = rows
+        .iter()
+        .map(|row| match column(row, "sample_ns") {
+            Field::ULong(sample_ns) => sample_ns,
+            other => panic!("{other:?}"),
+        })
+        .collect();
     let written: Vec<u64> = tables
         .cells
         .iter()
@@ -129,11 +133,14 @@ fn parquet_holds_every_sample_in_order() {
         .copied()
         .collect();
     assert_eq!(read, written);
-    let blocks = batches[0]
-        .column_by_name("block")
-        .unwrap()
-        .as_primitive::<UInt32Type>();
-    assert_eq!(blocks.values()[..7], [0, 0, 0, 0, 0, 0, 1]);
+    let blocks: Vec<Field> = rows
+        .iter()
+        .take(7)
+        .map(|row| column(row, "block"))
+        .collect();
+    assert_eq!(blocks, [0, 0, 0, 0, 0, 0, 1].map(Field::UInt));
+    let row = tables.cells.first().unwrap();
+    assert_eq!(column(&rows[0], "cell"), Field::Str(row.id.0.clone()));
 }
 
 #[test]

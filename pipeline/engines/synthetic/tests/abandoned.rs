@@ -3,19 +3,44 @@
 
 mod support;
 
-use std::process::{Child, Command, Stdio};
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
 use support::{command, within};
 use worker::host::{Host, Interrupt, Limits};
 
-/// A process that bears the mark of a launch.
+const MARK: &str = "PHOTOFINISH_LAUNCH";
+
+/// A process that bears the mark of a launch, and whose mark can be read: whoever started it may look
+/// before the kernel has put its environment in place.
 fn marked(supervisor: u32) -> Child {
-    Command::new(command(&[]).program)
+    let child = Command::new(command(&[]).program)
         .arg("--linger")
-        .env("PHOTOFINISH_LAUNCH", format!("{supervisor}-0-0"))
+        .env(MARK, format!("{supervisor}-0-0"))
         .stdin(Stdio::null())
         .spawn()
-        .unwrap()
+        .unwrap();
+    let environment = format!("/proc/{}/environ", child.id());
+    eventually(|| {
+        let found = fs::read(&environment).unwrap();
+        found
+            .windows(MARK.len())
+            .any(|name| name == MARK.as_bytes())
+    });
+    child
+}
+
+/// Waits until something holds, a minute at most.
+fn eventually(mut holds: impl FnMut() -> bool) {
+    let deadline = within(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "it does not come to pass");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
@@ -35,7 +60,12 @@ fn what_a_killed_supervisor_left_behind_is_ended_and_nothing_else() {
     host.hello(within(60)).unwrap();
     assert_eq!(host.finish(within(60)).outcome, None);
 
-    assert!(!abandoned.wait().unwrap().success());
+    eventually(|| {
+        abandoned
+            .try_wait()
+            .unwrap()
+            .is_some_and(|status| !status.success())
+    });
     assert!(other.try_wait().unwrap().is_none());
     other.kill().unwrap();
     other.wait().unwrap();
