@@ -198,5 +198,5 @@ fn binaries() -> Vec<PathBuf> {
 fn checkout() -> Option<PathBuf> {
     let checkout = PathBuf::from(builtin::CHECKOUT);
     let lock = fs::read(checkout.join("Cargo.lock")).ok()?;
-    (schema::Digest::of_bytes(&lock).to_string() == builtin::CARGO_LOCK).then_some(checkout)
+    (Digest::of_bytes(&lock).to_string() == builtin::CARGO_LOCK).then_some(checkout)
 }
