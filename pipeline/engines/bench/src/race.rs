@@ -6,6 +6,10 @@ use std::{
 };
 
 use clap::ValueEnum;
+use nix::{
+    time::{clock_getcpuclockid, clock_gettime},
+    unistd::Pid,
+};
 use schema::protocol::{Load, Measure, Reply, Request};
 use worker::{
     WorkerCommand,
@@ -152,14 +156,12 @@ fn minor_faults(pid: u32) -> Result<u64> {
     Ok(field.parse()?)
 }
 
-/// Processor time of all threads of a process (first number of each `schedstat`).
+/// Processor time of all threads of a process, of those that have ended as well.
 fn cpu_ns(pid: u32) -> Result<u64> {
-    let mut sum = 0;
-    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = fs::read_to_string(task?.path().join("schedstat"))?;
-        sum += text.split(' ').next().unwrap_or_default().parse::<u64>()?;
-    }
-    Ok(sum)
+    let clock = clock_getcpuclockid(Pid::from_raw(pid.try_into()?))?;
+    let time = clock_gettime(clock)?;
+    let seconds: u64 = time.tv_sec().try_into()?;
+    Ok(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec())?)
 }
 
 /// The middle value, or the mean of the two in the middle.
