@@ -161,6 +161,33 @@ fn an_interrupted_run_never_takes_the_place_of_a_whole_one() {
     );
 }
 
+/// Which cells have a twin is drawn anew for what is measured `--fresh`, and once.
+#[test]
+fn a_grown_job_that_is_measured_fresh_goes_on_where_it_stopped() {
+    let user = User::new();
+    let slow = SMALL.replace("round: 5ms", "round: 400ms");
+    user.manifest(&slow);
+    user.json(&BENCH);
+    user.manifest(&slow.replace("batch: [1, 2]", "batch: [1, 2, 3]"));
+    let fresh = [&BENCH[..], &["--fresh"]].concat();
+    let child = user.command(&fresh).spawn().unwrap();
+    wait_for("a block of the second group", || has_begun(&user, 3, 1));
+    let output = interrupt(child);
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+    let plan = user.run(&["plan", "--fresh", "manifest.yaml", "--store", "store"]);
+    assert_says(&plan, "1 cached;");
+    let again = user.run(&fresh);
+    assert!(again.status.success(), "{}", text(&again));
+    assert_says(&again, "going on after");
+    assert_eq!(sealed(&names(user.path("store/heats"))), 5);
+    // What was measured beside the old answers from now on.
+    let cached = user.json(&BENCH);
+    assert_eq!(
+        (&cached["measured_heats"], &cached["cached_heats"]),
+        (&0.into(), &3.into())
+    );
+}
+
 #[test]
 fn an_interrupted_run_is_shown_where_there_is_no_other() {
     let user = User::new();

@@ -14,6 +14,7 @@ mod revision;
 mod workspace;
 
 use std::{
+    collections::BTreeSet,
     env,
     error::Error,
     fmt::Write as _,
@@ -77,7 +78,12 @@ pub fn package_digest(package: &str, also: &[PathBuf]) -> Result<String, Box<dyn
         line(&format!("cargo::rerun-if-changed={}", path.display()));
     }
     line("cargo::rerun-if-env-changed=CARGO_ENCODED_RUSTFLAGS");
-    let toolchain = toolchain()? + &workspace.profiles();
+    // Cargo tells of `dev` or `release`, by the older name of the first, whichever profile stands on it.
+    let profile = match env::var("PROFILE").as_deref() {
+        Ok("debug") => "dev",
+        _ => "release",
+    };
+    let toolchain = toolchain()? + &workspace.profile(profile);
     Ok(hash(workspace.root(), &sources, &toolchain))
 }
 
@@ -88,6 +94,8 @@ struct Sources {
     files: Vec<PathBuf>,
     /// Locked crates from elsewhere: name, version, source and checksum, sorted.
     crates: Vec<String>,
+    /// What the workspace's table says of the crates that its members need, features among it.
+    features: BTreeSet<String>,
     /// What Cargo should watch.
     watched: Vec<PathBuf>,
 }
@@ -101,8 +109,8 @@ fn hash(root: &Path, sources: &Sources, toolchain: &str) -> String {
         hasher.update(bytes);
     };
     part(toolchain.as_bytes());
-    for name in &sources.crates {
-        part(name.as_bytes());
+    for line in sources.crates.iter().chain(&sources.features) {
+        part(line.as_bytes());
     }
     for file in &sources.files {
         let name = file.strip_prefix(root).unwrap_or(file);

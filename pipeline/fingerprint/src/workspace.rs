@@ -13,6 +13,9 @@ use toml::Table;
 
 use crate::{Sources, package_files};
 
+/// Tables of a package's manifest with what its build needs.
+const BUILT_WITH: [&str; 2] = ["dependencies", "build-dependencies"];
+
 /// The workspace around a package.
 pub(crate) struct Workspace {
     root: PathBuf,
@@ -56,10 +59,9 @@ impl Workspace {
         &self.root
     }
 
-    /// The profiles of the workspace, as text: optimisation and the like.
-    pub(crate) fn profiles(&self) -> String {
-        self.manifest
-            .get("profile")
+    /// A profile of the workspace, as text: optimisation and the like.
+    pub(crate) fn profile(&self, name: &str) -> String {
+        at(&self.manifest, &["profile", name])
             .map(ToString::to_string)
             .unwrap_or_default()
     }
@@ -89,6 +91,7 @@ impl Workspace {
                     self.reach(&needed, &name, &mut crates);
                 }
             }
+            sources.features.extend(self.asked(folder)?);
         }
         sources.files.sort();
         sources.crates = crates.into_iter().collect();
@@ -99,13 +102,8 @@ impl Workspace {
     fn built_with(&self, folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
         let manifest = read(&folder.join("Cargo.toml"))?;
         let mut names = Vec::new();
-        for table in ["dependencies", "build-dependencies"] {
-            for key in manifest
-                .get(table)
-                .and_then(|t| t.as_table())
-                .into_iter()
-                .flat_map(Table::keys)
-            {
+        for table in BUILT_WITH {
+            for key in keys(&manifest, table) {
                 let renamed = text(&manifest, &[table, key, "package"]).or_else(|| {
                     text(
                         &self.manifest,
@@ -116,6 +114,19 @@ impl Workspace {
             }
         }
         Ok(names)
+    }
+
+    /// What the workspace says of the crates that a member's build needs: their features among it.
+    fn asked(&self, folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+        let manifest = read(&folder.join("Cargo.toml"))?;
+        let asked = BUILT_WITH.iter().flat_map(|table| {
+            let keys = keys(&manifest, table);
+            keys.filter_map(|key| {
+                let said = at(&self.manifest, &["workspace", "dependencies", key])?;
+                Some(format!("{key} = {said}"))
+            })
+        });
+        Ok(asked.collect())
     }
 
     /// Adds the crate `name`, at the version that `dependent` is locked to, and all below it.
@@ -171,6 +182,11 @@ fn at<'a>(table: &'a Table, path: &[&str]) -> Option<&'a toml::Value> {
         table = table.get(*key)?.as_table()?;
     }
     table.get(*last)
+}
+
+fn keys<'a>(table: &'a Table, name: &str) -> impl Iterator<Item = &'a String> {
+    let table = table.get(name).and_then(|value| value.as_table());
+    table.into_iter().flat_map(Table::keys)
 }
 
 fn text<'a>(table: &'a Table, path: &[&str]) -> Option<&'a str> {
@@ -265,6 +281,45 @@ mod tests {
             ]
         );
         assert!(workspace.sources("nothing").is_err());
+    }
+
+    #[test]
+    fn the_workspace_s_features_count_for_those_who_ask_for_the_crate() {
+        let root = workspace();
+        let before = digest(root.path());
+        let path = root.path().join("Cargo.toml");
+        let manifest = fs::read_to_string(&path).unwrap();
+        let with = |dependency: &str| {
+            fs::write(&path, format!("{manifest}{dependency}\n")).unwrap();
+            digest(root.path())
+        };
+        assert_eq!(
+            with("omega = { version = \"1\", features = [\"f\"] }"),
+            before
+        );
+        let asked = with("alpha = { version = \"1\" }");
+        assert_ne!(
+            with("alpha = { version = \"1\", features = [\"f\"] }"),
+            asked
+        );
+    }
+
+    #[test]
+    fn a_profile_is_that_of_its_name() {
+        let root = workspace();
+        let path = root.path().join("Cargo.toml");
+        let manifest = fs::read_to_string(&path).unwrap();
+        let profiles =
+            "[profile.dev.package.alpha]\nopt-level = 3\n[profile.release]\nlto = true\n";
+        fs::write(&path, manifest + profiles).unwrap();
+        let workspace = Workspace::find(root.path()).unwrap();
+        let (dev, release) = (workspace.profile("dev"), workspace.profile("release"));
+        assert!(dev.contains("alpha") && !dev.contains("lto"), "{dev}");
+        assert!(
+            release.contains("lto") && !release.contains("alpha"),
+            "{release}"
+        );
+        assert_eq!(workspace.profile("other"), "");
     }
 
     #[test]

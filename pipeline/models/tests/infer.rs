@@ -366,7 +366,7 @@ fn graph() -> impl Strategy<Value = Graph> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn any_graph_is_refused_or_served(graph in graph()) {

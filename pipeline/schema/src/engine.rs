@@ -111,8 +111,8 @@ pub struct Availability {
     /// What the worker is built from: sources, locked crates, compiler and flags; for a
     /// registered worker, its command line and the hash of its files.
     pub worker: Digest,
-    /// Hash of the machine's C++ compiler; absent where the variant compiles nothing with it, and
-    /// where there is none.
+    /// What tells the machine's C++ compiler from others, whether or not there is one; absent where
+    /// the variant compiles nothing with it.
     pub compiler: Option<Digest>,
     /// Why it cannot be used; `None` when it is ready, or when `engines install` makes it so.
     pub missing: Option<String>,

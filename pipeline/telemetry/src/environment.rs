@@ -7,14 +7,14 @@ use schema::Environment;
 use crate::Probe;
 
 /// Environment variables that change how fast engines are begin so: thread pools, kernel
-/// libraries, allocators, the dynamic linker, drivers, the C++ compiler of what compiles.
-const PREFIXES: [&str; 31] = [
+/// libraries, allocators, the dynamic linker, drivers. (The C++ compiler is a part of the keys of what
+/// compiles with it.)
+const PREFIXES: [&str; 30] = [
     "AOT_INDUCTOR_",
     "ATEN_",
     "CUBLAS_",
     "CUDA_",
     "CUDNN_",
-    "CXX",
     "DNNL_",
     "GLIBC_TUNABLES",
     "GOMP_",

@@ -12,6 +12,10 @@ pub const CACHE_VARIABLE: &str = "PHOTOFINISH_CACHE";
 /// set where the variant that is asked for needs one.
 pub const COMPILER_VARIABLE: &str = "PHOTOFINISH_COMPILER";
 
+/// Holds what tells the machine's C++ compiler from others, a hash: what a worker keeps of what it
+/// compiled is for the same one alone. Set for variants that compile with it.
+pub const CXX_VARIABLE: &str = "PHOTOFINISH_CXX";
+
 /// A program that speaks the worker protocol. It comes from the catalogue of engines or from the
 /// user's configuration, never from a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ pub mod host;
 mod procfs;
 mod serve;
 
-pub use command::{CACHE_VARIABLE, COMPILER_VARIABLE, WorkerCommand};
+pub use command::{CACHE_VARIABLE, COMPILER_VARIABLE, CXX_VARIABLE, WorkerCommand};
 pub use demands::{check_drive, threads};
 pub use engine::{Engine, Identity, LoadReport, ParityData, Session, Tensor, Values};
 pub use serve::serve;

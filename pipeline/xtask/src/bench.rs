@@ -261,7 +261,7 @@ const SYNTHETIC: &str = "photofinish-worker-synthetic";
 /// What races workers against plain Python.
 const ENGINE_BENCH: &str = "photofinish-engine-bench";
 
-/// Builds a program: of the whole workspace, as workers are built, so that the same crates serve.
+/// Builds programs or examples as they are measured.
 fn build(which: &[&str]) -> Result<(), String> {
     run(cargo(&["build", "--release", "--locked"]).args(which))
 }

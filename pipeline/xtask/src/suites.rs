@@ -1,6 +1,11 @@
 //! The suites of `cargo xtask test`, in order.
 
-use std::{collections::BTreeSet, ffi::OsStr, iter, process::Command};
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    iter,
+    process::{Command, Stdio},
+};
 
 use serde_json::{Value, json};
 
@@ -100,7 +105,11 @@ fn lints() -> Command {
 /// stands on such a crate would be compiled once more.
 fn workspace_tests(is_wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
     let mut asked = cargo(&["metadata", "--no-deps", "--format-version", "1"]);
-    let told: Value = serde_json::from_slice(&output(&mut asked)?.stdout)
+    let answer = output(asked.stderr(Stdio::inherit()))?;
+    if !answer.status.success() {
+        return Err(format!("cargo metadata: {}", answer.status));
+    }
+    let told: Value = serde_json::from_slice(&answer.stdout)
         .map_err(|error| format!("cargo metadata printed no JSON: {error}"))?;
     let packages = told["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
@@ -109,6 +118,10 @@ fn workspace_tests(is_wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, Stri
         .filter_map(|target| target["name"].as_str())
         .filter(|name| is_wanted(name))
         .collect();
+    // No name at all would be all tests to cargo.
+    if names.is_empty() {
+        return Err("cargo metadata knows no such tests".to_owned());
+    }
     let words = names.into_iter().map(|name| format!("--test={name}"));
     Ok(iter::once("--workspace".to_owned()).chain(words).collect())
 }
@@ -125,8 +138,8 @@ fn tests(full: bool, which: &[impl AsRef<OsStr>]) -> Result<(), String> {
             // disk and wait for it in each case.
             .env("PROPTEST_CASES", "1000");
     } else {
-        // The long form looks for what nobody thought of; the short one says the same of the same
-        // code whenever it is asked.
+        // What properties are held against is left to chance in the long form alone: the short one is
+        // to say the same of the same code.
         command.env("PROPTEST_RNG_SEED", "1");
     }
     run(&mut command)

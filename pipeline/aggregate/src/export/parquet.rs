@@ -18,7 +18,7 @@ use crate::ExportError;
 
 const FILE: &str = "samples.parquet";
 
-/// Steps of a row group, at least: some 45 MiB.
+/// Steps of a row group, at least but for the last: 48 MiB here, and no more than a launch's above it.
 const GROUP_ROWS: usize = 1 << 20;
 
 /// Words that are laid out at once.
@@ -58,7 +58,10 @@ fn write(tables: &Tables) -> Result<Vec<u8>, ParquetError> {
             }
         }
     }
-    rows.write(&mut writer)?;
+    // Some readers refuse a group of no rows.
+    if !rows.samples_ns.is_empty() {
+        rows.write(&mut writer)?;
+    }
     writer.into_inner()
 }
 
@@ -162,11 +165,10 @@ impl Rows {
     fn write(self, file: &mut SerializedFileWriter<Vec<u8>>) -> Result<(), ParquetError> {
         let mut group = file.next_row_group()?;
         for words in &self.words {
+            // Keys are places among the values.
             let laid_out = words.keys.chunks(CHUNK_ROWS).map(|keys| {
-                let words = keys
-                    .iter()
-                    .filter_map(|key| words.values.get(*key as usize));
-                words.cloned().collect::<Vec<_>>()
+                let words = keys.iter().map(|key| words.values[*key as usize].clone());
+                words.collect::<Vec<_>>()
             });
             column::<ByteArrayType, _>(&mut group, laid_out)?;
         }

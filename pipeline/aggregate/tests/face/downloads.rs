@@ -1,6 +1,6 @@
 //! Files to download.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs::File, io::Write as _};
 
 use parquet::{
     file::reader::{FileReader as _, SerializedFileReader},
@@ -15,6 +15,12 @@ fn file(tables: &Tables, name: &str) -> Vec<u8> {
     let mut files = downloads(tables).unwrap();
     files.retain(|download| download.file == name);
     files.pop().unwrap().bytes
+}
+
+fn samples(tables: &Tables) -> SerializedFileReader<File> {
+    let mut written = tempfile::tempfile().unwrap();
+    written.write_all(&file(tables, "samples.parquet")).unwrap();
+    SerializedFileReader::new(written).unwrap()
 }
 
 fn rows(bytes: &[u8]) -> Vec<BTreeMap<String, String>> {
@@ -103,11 +109,7 @@ fn text_cannot_be_a_formula_nor_break_a_row() {
 #[test]
 fn parquet_holds_every_sample_in_order() {
     let tables = tables(&run(3, 6));
-    let bytes = file(&tables, "samples.parquet");
-    let path = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(path.path(), &bytes).unwrap();
-    let file = SerializedFileReader::new(path.reopen().unwrap()).unwrap();
-    let rows: Vec<Row> = file
+    let rows: Vec<Row> = samples(&tables)
         .get_row_iter(None)
         .unwrap()
         .map(Result::unwrap)
@@ -147,5 +149,5 @@ fn parquet_holds_every_sample_in_order() {
 fn no_samples_still_make_a_file() {
     let mut run = race(&[1_000_000; 6], &[1_000_000; 6]);
     run.record.heats.clear();
-    assert!(file(&tables(&run), "samples.parquet").starts_with(b"PAR1"));
+    assert_eq!(samples(&tables(&run)).metadata().num_row_groups(), 0);
 }

@@ -1,18 +1,18 @@
 //! The catalogue of engines: one place to ask about all of them.
 
 use std::{
-    cell::LazyCell,
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
-use schema::{Availability, EngineDescription, EngineVariant, Outcome, OutcomeKind};
-use worker::{CACHE_VARIABLE, COMPILER_VARIABLE, WorkerCommand};
+use schema::{Availability, Digest, EngineDescription, EngineVariant, Outcome, OutcomeKind};
+use worker::{CACHE_VARIABLE, COMPILER_VARIABLE, CXX_VARIABLE, WorkerCommand};
 
 use crate::{
     CatalogError, InstallObserver, Kit, Settings, base, builtin,
     complete::{self, Depth, Found, Wanted},
-    install,
+    cxx, install,
     kit::{BuiltIn, Origin, Program},
     libraries, merge,
     need::{self, Need},
@@ -34,6 +34,9 @@ pub struct Catalog {
     /// their engines.
     bases: Vec<Kit>,
     settings: Settings,
+    /// What tells the machine's C++ compiler from others, looked at once: workers are told what the
+    /// plan counted.
+    cxx: OnceLock<Digest>,
 }
 
 /// Where a kit stands.
@@ -94,6 +97,7 @@ impl Catalog {
             kits,
             bases,
             settings: settings.clone(),
+            cxx: OnceLock::new(),
         })
     }
 
@@ -118,7 +122,8 @@ impl Catalog {
     }
 
     /// Whether each variant of each engine can be used here. What can be installed is not missing.
-    /// Starts no process and reads no large file of a built-in engine.
+    /// Reads no large file of a built-in engine, and starts nothing but the machine's C++ compiler, to
+    /// ask for its version.
     #[must_use]
     pub fn availability(&self) -> BTreeMap<EngineVariant, Availability> {
         let one = |kit: &Kit| Availability {
@@ -127,17 +132,13 @@ impl Catalog {
             compiler: None,
             missing: self.missing(kit),
         };
-        let compiler = LazyCell::new(|| self.settings.compiler());
         let all = self.kits.iter().flat_map(|kit| {
             let found = one(kit);
             kit.variants()
                 .map(move |variant| (kit, variant, found.clone()))
         });
         all.map(|(kit, variant, mut found)| {
-            let described = kit.description().variant(&variant.variant);
-            if described.is_some_and(|described| described.compiles_cxx) {
-                found.compiler = *compiler;
-            }
+            found.compiler = self.cxx(kit, &variant);
             if let Some((other, _)) = need::of(&self.kits, &variant) {
                 found.lock = need::identity(found.lock, other);
                 found.missing = found.missing.or_else(|| self.missing(other));
@@ -145,6 +146,13 @@ impl Catalog {
             (variant, found)
         })
         .collect()
+    }
+
+    /// What tells the C++ compiler of a variant from others; `None` where it compiles with none.
+    fn cxx(&self, kit: &Kit, variant: &EngineVariant) -> Option<Digest> {
+        let described = kit.description().variant(&variant.variant)?;
+        let compiles = described.compiles_cxx;
+        compiles.then(|| *self.cxx.get_or_init(|| cxx::identity(&self.settings)))
     }
 
     fn missing(&self, kit: &Kit) -> Option<String> {
@@ -334,24 +342,28 @@ impl Catalog {
             );
             Outcome::new(OutcomeKind::Unsupported, reason)
         })?;
-        match kit.origin() {
+        let mut command = match kit.origin() {
             Origin::Registered(command) => match missing_program(kit.name(), command) {
-                Some(reason) => Err(unavailable(reason)),
+                Some(reason) => return Err(unavailable(reason)),
                 None => {
                     let mut env = command.env.clone();
                     env.entry(LIBRARY_PATH.to_owned())
                         .or_insert_with(|| self.library_path(&[]));
-                    Ok(WorkerCommand {
+                    WorkerCommand {
                         program: command.program.clone(),
                         args: command.args.clone(),
                         env,
-                    })
+                    }
                 }
             },
             Origin::BuiltIn(built_in) => self
                 .built_in_command(kit, wanted, built_in)
-                .map_err(unavailable),
+                .map_err(unavailable)?,
+        };
+        if let Some(cxx) = self.cxx(kit, wanted) {
+            command.env.insert(CXX_VARIABLE.to_owned(), cxx.to_string());
         }
+        Ok(command)
     }
 
     fn built_in_command(

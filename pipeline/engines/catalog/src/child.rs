@@ -18,6 +18,8 @@ use nix::{
 
 /// How often a running child is looked at. Nothing is measured meanwhile.
 const TICK: Duration = Duration::from_millis(100);
+/// The same for one that has closed its outputs, and is about to end.
+const SOON: Duration = Duration::from_millis(1);
 /// How long a child may take to end by itself.
 const GRACE: Duration = Duration::from_secs(3);
 /// How long the killed children of a child are waited for: this many of these moments.
@@ -71,7 +73,7 @@ pub(crate) fn run(command: &mut Command, follow: &mut dyn Follow) -> io::Result<
                 continue;
             }
             // A child's child may hold the output open: the child's own end is what counts.
-            Err(RecvTimeoutError::Disconnected) if exited.is_none() => thread::sleep(TICK),
+            Err(RecvTimeoutError::Disconnected) if exited.is_none() => thread::sleep(SOON),
             Err(_) => {}
         }
         if let Some(status) = exited {

@@ -33,6 +33,7 @@ mod builtin;
 mod catalog;
 mod child;
 mod complete;
+mod cxx;
 mod download;
 mod error;
 mod excerpt;

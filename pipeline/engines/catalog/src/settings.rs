@@ -106,22 +106,13 @@ impl Settings {
             python: set.get("PHOTOFINISH_PYTHON").map(PathBuf::from),
             search_path: set.get("PATH").unwrap_or_default(),
             library_path: set.get("LD_LIBRARY_PATH").unwrap_or_default(),
-            cxx: set.get("CXX").unwrap_or_else(|| "g++".into()),
+            // As they take it: one that is empty is set.
+            cxx: lookup("CXX").unwrap_or_else(|| "g++".into()),
             binaries: binaries(),
             checkout: checkout(),
             pip: file.pip,
             keep_wheels: file.install.keep_wheels,
         })
-    }
-
-    /// The hash of the C++ compiler's program, which its version is written in; `None` where there is
-    /// none.
-    pub(crate) fn compiler(&self) -> Option<Digest> {
-        let path = match Path::new(&self.cxx) {
-            path if path.components().count() > 1 => path.to_owned(),
-            name => self.program(name.to_str()?)?,
-        };
-        Digest::of_reader(&mut fs::File::open(path).ok()?).ok()
     }
 
     /// The program of this name on the search path.

@@ -7,7 +7,6 @@ use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use common::Demo;
 use photofinish_catalog::{Catalog, CatalogError, EngineState, Pip, Settings};
-use schema::Digest;
 
 const VARIANT: &str = r#"
 [[engines.mine.variants]]
@@ -98,24 +97,46 @@ fn the_machine_s_compiler_counts_for_what_compiles_with_it_and_for_nothing_else(
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     };
     write("version 1");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
     let text = format!(
         "[engines.mine]\ncommand = [\"sh\"]\n{VARIANT}compiles_cxx = true\n\
          [engines.other]\ncommand = [\"sh\"]\n{}",
         VARIANT.replace("mine", "other")
     );
+    // What the keys count, and the worker is told.
     let of = |case: &Demo, name: &str| {
-        load(case, &text).unwrap().availability()[&name.parse().unwrap()].compiler
+        let catalog = load(case, &text).unwrap();
+        let variant = name.parse().unwrap();
+        let counted = catalog.availability()[&variant].compiler;
+        let told = catalog.command(&variant).unwrap().env;
+        let counted_text = counted.map(|digest| digest.to_string());
+        assert_eq!(told.get(worker::CXX_VARIABLE), counted_text.as_ref());
+        counted
     };
-    assert_eq!(of(&case, "mine/only"), None, "there is none of that name");
-    case.settings.cxx = program.clone().into_os_string();
-    let by_path = of(&case, "mine/only");
-    assert_eq!(by_path, Some(Digest::of_bytes(b"version 1")));
-    assert_eq!(of(&case, "other/only"), None);
+    let mut seen = vec![of(&case, "mine/only")];
+    let mut changes = |case: &Demo, what: &str| {
+        let now = of(case, "mine/only");
+        assert!(now.is_some() && !seen.contains(&now), "{what}");
+        assert_eq!(of(case, "mine/only"), now, "{what}: the same again");
+        assert_eq!(of(case, "other/only"), None);
+        seen.push(now);
+    };
+    case.settings.search_path = std::env::join_paths([&folder, Path::new("/bin")]).unwrap();
     case.settings.cxx = OsString::from("c++-of-mine");
-    case.settings.search_path = folder.into_os_string();
-    assert_eq!(of(&case, "mine/only"), by_path);
-    write("version 2");
-    assert_ne!(of(&case, "mine/only"), by_path);
+    changes(&case, "there is one now");
+    write("#!/bin/sh\necho 'version 2'");
+    changes(&case, "another program");
+    // A wrapper, which stays as it is.
+    let wrapped = folder.join("wrapped");
+    write(&format!("#!/bin/sh\ncat {}", wrapped.display()));
+    fs::write(&wrapped, "version 3").unwrap();
+    changes(&case, "a wrapper");
+    fs::write(&wrapped, "version 4").unwrap();
+    changes(&case, "another compiler behind the wrapper");
+    case.settings.cxx = program.clone().into_os_string();
+    changes(&case, "another name for it");
+    case.settings.cxx = OsString::from("/dev/zero");
+    changes(&case, "no program at all");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -13,6 +13,9 @@ from photofinish_worker.outcome import Failure, Kind
 
 _INDUCTOR_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
+_CXX = "PHOTOFINISH_CXX"
+"""Holds what tells the machine's C++ compiler from others."""
+
 Forward = Callable[..., tuple[torch.Tensor, ...]]
 
 
@@ -21,7 +24,7 @@ def prepare(threads: int, on_cpu: bool, scratch: str) -> dict[str, str]:
     settings = {"CUDA kernels by": "Triton"}
     if on_cpu:
         settings = {"CPU kernels by": _compiler()}
-    folder = cache.folder(os.environ, scratch) / "compiled"
+    folder = shelf(os.environ, scratch)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -34,6 +37,15 @@ def prepare(threads: int, on_cpu: bool, scratch: str) -> dict[str, str]:
     # the cache only where it is set here.
     torch._inductor.config.cpp.threads = threads
     return settings
+
+
+def shelf(environment: Mapping[str, str], scratch: str) -> Path:
+    """Where kernels are kept: PyTorch finds them by their source and command line, whichever
+    compiler answers to its name."""
+    cxx = environment.get(_CXX)
+    if cxx is None:
+        return Path(scratch) / "compiled"
+    return cache.folder(environment, scratch) / "compiled" / cxx
 
 
 def _compiler() -> str:

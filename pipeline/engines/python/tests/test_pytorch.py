@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch.nn import functional
 
-from photofinish_pytorch import aot, export, fill, parity, stored
+from photofinish_pytorch import aot, compilation, export, fill, parity, stored
 from photofinish_pytorch.configuration import understand, understand_packaged
 from photofinish_pytorch.device import find
 from photofinish_pytorch.failure import classify
@@ -42,6 +42,19 @@ from photofinish_worker.streams import makes_integers
 from tests.sketch import CELL, NETWORK, graph, node, value, weight
 
 CPU = find("cpu")
+
+
+class Kernels(unittest.TestCase):
+    def test_what_a_compiler_made_is_for_no_other(self) -> None:
+        def shelf(**environment: str) -> Path:
+            return compilation.shelf(environment, "/scratch")
+
+        one = shelf(PHOTOFINISH_CACHE="/kept", PHOTOFINISH_CXX="one")
+        self.assertEqual(one, Path("/kept/compiled/one"))
+        self.assertNotEqual(one, shelf(PHOTOFINISH_CACHE="/kept", PHOTOFINISH_CXX="other"))
+        # Who does not know the compiler keeps nothing, and neither does who has no place for it.
+        self.assertEqual(shelf(PHOTOFINISH_CACHE="/kept"), Path("/scratch/compiled"))
+        self.assertEqual(shelf(PHOTOFINISH_CXX="one"), Path("/scratch/compiled/one"))
 
 
 def lowered(network: Graph, mode: Mode, element: torch.dtype = torch.float64) -> Lowered:

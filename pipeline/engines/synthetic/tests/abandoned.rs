@@ -18,7 +18,7 @@ const MARK: &str = "PHOTOFINISH_LAUNCH";
 /// A process that bears the mark of a launch, and whose mark can be read: whoever started it may look
 /// before the kernel has put its environment in place.
 fn marked(supervisor: u32) -> Child {
-    let child = Command::new(command(&[]).program)
+    let mut child = Command::new(command(&[]).program)
         .arg("--linger")
         .env(MARK, format!("{supervisor}-0-0"))
         .stdin(Stdio::null())
@@ -26,6 +26,7 @@ fn marked(supervisor: u32) -> Child {
         .unwrap();
     let environment = format!("/proc/{}/environ", child.id());
     eventually(|| {
+        assert_eq!(child.try_wait().unwrap(), None, "it has ended already");
         let found = fs::read(&environment).unwrap();
         found
             .windows(MARK.len())

@@ -1,24 +1,15 @@
 //! What a package is made from, as one name.
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeMap, env, fs, path::Path};
 
 use schema::{Cell, Device, Digest, Graph, Mode, Outcome, Precision, protocol::Load};
 use serde::Serialize;
-use worker::WorkerCommand;
+use worker::{CXX_VARIABLE, WorkerCommand};
 
 use crate::{device::Place, failure::Fault, shim};
 
 /// Version of what is written into packages.
-const VERSION: u32 = 1;
-
-/// The variable that names the C++ compiler, and the one that PyTorch takes without it.
-const CXX: &str = "CXX";
-const USUAL_CXX: &str = "g++";
+const VERSION: u32 = 2;
 
 /// Variables that PyTorch's compiler heeds begin so: which kernels it chooses and how it writes them.
 /// (Those of OpenMP and MKL change how a package runs, and not what is in it.)
@@ -60,8 +51,8 @@ struct Parts<'a> {
 pub(super) struct Surroundings {
     /// The kernels use the instructions of these.
     processors: Vec<String>,
-    /// The C++ compiler, and how it introduces itself; `None` where it does not.
-    cxx: (String, Option<String>),
+    /// What tells the C++ compiler from others; `None` where this worker was not told.
+    cxx: Option<String>,
     /// The variables that the compiler heeds.
     variables: BTreeMap<String, String>,
 }
@@ -80,21 +71,12 @@ impl Surroundings {
         });
         let mut variables: BTreeMap<String, String> = inherited.collect();
         variables.extend(command.env.clone());
-        let cxx = variables.get(CXX).map_or(USUAL_CXX, String::as_str);
         Ok(Self {
             processors,
-            cxx: (cxx.to_owned(), introduction(cxx)),
+            cxx: variables.get(CXX_VARIABLE).cloned(),
             variables: heeded(variables),
         })
     }
-}
-
-/// The first line of what a C++ compiler says of itself: its name and version.
-fn introduction(cxx: &str) -> Option<String> {
-    let mut asked = Command::new(cxx);
-    asked.arg("--version").stdin(Stdio::null());
-    let said = asked.stderr(Stdio::null()).output().ok()?.stdout;
-    Some(String::from_utf8_lossy(&said).lines().next()?.to_owned())
 }
 
 /// Those of `variables` that the compiler heeds.
@@ -150,7 +132,7 @@ fn fields(text: &str, names: &[&str]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, os::unix::fs::PermissionsExt as _, path::PathBuf};
+    use std::{collections::BTreeMap, path::PathBuf};
 
     use schema::{Optimizer, Weights};
 
@@ -181,7 +163,7 @@ mod tests {
     fn whatever_decides_the_code_is_a_part_of_the_name() {
         let plain = Surroundings {
             processors: vec!["avx2".to_owned()],
-            cxx: (USUAL_CXX.to_owned(), Some("g++ 12".to_owned())),
+            cxx: Some("g++ 12".to_owned()),
             variables: BTreeMap::new(),
         };
         let key = |load: &Load| of(load, &command("a"), &plain, true);
@@ -219,10 +201,9 @@ mod tests {
         assert_eq!(trained("moved/own.safetensors"), trained("own.safetensors"));
         assert_ne!(of(&load(), &command("b"), &plain, true), base);
         assert_ne!(of(&load(), &command("a"), &plain, false), base);
-        let changes: [fn(&mut Surroundings); 4] = [
+        let changes: [fn(&mut Surroundings); 3] = [
             |around| around.processors = vec!["avx512f".to_owned()],
-            |around| around.cxx.0 = "clang++".to_owned(),
-            |around| around.cxx.1 = Some("g++ 13".to_owned()),
+            |around| around.cxx = Some("g++ 13".to_owned()),
             |around| {
                 let autotune = ("TORCHINDUCTOR_MAX_AUTOTUNE".to_owned(), "1".to_owned());
                 around.variables.extend([autotune]);
@@ -237,15 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn the_compiler_is_asked_who_it_is_and_told_what_it_is_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let cxx = folder.path().join("cxx");
-        let text = cxx.to_str().unwrap().to_owned();
-        fs::write(&cxx, "#!/bin/sh\necho \"c++ $1\"\necho more\n").unwrap();
-        fs::set_permissions(&cxx, fs::Permissions::from_mode(0o755)).unwrap();
+    fn the_compiler_s_surroundings_are_those_that_it_is_started_with() {
         let mut command = command("a");
         let env = [
-            (CXX, text.as_str()),
+            (CXX_VARIABLE, "g++ 12"),
             ("TORCHINDUCTOR_FREEZING", "1"),
             ("ATEN_CPU_CAPABILITY", "avx2"),
             (COMPILERS_CACHE, "/nowhere"),
@@ -255,7 +231,7 @@ mod tests {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into();
         let found = Surroundings::of(&command, Place::Cpu).unwrap();
-        assert_eq!(found.cxx, (text, Some("c++ --version".to_owned())));
+        assert_eq!(found.cxx.as_deref(), Some("g++ 12"));
         assert!(!found.processors.is_empty());
         for (name, value) in [
             ("TORCHINDUCTOR_FREEZING", "1"),
@@ -263,10 +239,9 @@ mod tests {
         ] {
             assert_eq!(found.variables[name], value);
         }
-        for name in [COMPILERS_CACHE, "OMP_NUM_THREADS", CXX] {
+        for name in [COMPILERS_CACHE, "OMP_NUM_THREADS"] {
             assert!(!found.variables.contains_key(name), "{name}");
         }
-        assert_eq!(introduction("/no/such/compiler"), None);
     }
 
     #[test]
