@@ -301,6 +301,20 @@ fn weights_beside_the_model_count_and_are_read() {
 }
 
 #[test]
+fn a_file_beside_it_that_holds_far_more_is_refused_unread() {
+    let folder = tempfile::tempdir().unwrap();
+    save(folder.path(), "weights.bin");
+    let weights = fs::File::options()
+        .write(true)
+        .open(folder.path().join("weights.bin"));
+    // A hole: it takes nothing on the disk, and hours to read.
+    weights.unwrap().set_len(1 << 40).unwrap();
+    let error = File::open(folder.path(), "model.onnx").unwrap_err();
+    assert!(matches!(error, ReadError::Malformed(_)), "{error}");
+    assert!(error.to_string().contains("hold 1099511627776"), "{error}");
+}
+
+#[test]
 fn nothing_outside_the_folder_is_read() {
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("jobs");

@@ -32,7 +32,7 @@ struct Cli {
 enum Chore {
     /// Run everything that CI runs: format, lints, unit, conformance, end-to-end, browser
     Test {
-        /// Run the long forms too: many kills, long fuzzing, licences, the quickstart twice over
+        /// Run the long forms too: many kills, long fuzzing, licences, the matrix of parity
         #[arg(long)]
         full: bool,
         /// Run only the suites whose name contains this word

@@ -125,6 +125,10 @@ pub struct File {
     initializers: BTreeMap<String, Constant>,
 }
 
+/// What files beside a model may hold besides its tensors: padding, and tensors of models that share
+/// them.
+const SPARE_BYTES: u64 = 1 << 30;
+
 /// A model at given sizes, with numbers of the user's.
 #[derive(Debug)]
 pub struct Reading {
@@ -231,6 +235,22 @@ impl File {
     fn add_files(&mut self, files: BTreeMap<String, Rc<fs::File>>) -> Result<(), ReadError> {
         if files.is_empty() {
             return Ok(());
+        }
+        let tensors = self.initializers.values().map(stored_bytes);
+        let tensors = tensors.fold(0, u64::saturating_add);
+        let lengths = files
+            .values()
+            .map(|file| file.metadata().map(|found| found.len()));
+        let beside = lengths.sum::<io::Result<u64>>();
+        let beside = beside.map_err(|error| {
+            ReadError::Unreadable(format!("the files beside it cannot be read: {error}"))
+        })?;
+        // In a file, a tensor of doubles takes twice what it takes here.
+        if beside > tensors.saturating_mul(2).saturating_add(SPARE_BYTES) {
+            return Err(ReadError::Malformed(format!(
+                "its tensors take {tensors} bytes, and the files beside it hold {beside}: all of \
+                 them would be hashed and copied; export it with weights of its own beside it"
+            )));
         }
         let mut parts: Vec<Vec<u8>> = vec![self.digest.as_bytes().to_vec()];
         for (location, file) in files {
