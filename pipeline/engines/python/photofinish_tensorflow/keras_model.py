@@ -23,6 +23,9 @@ class Network(keras.Model):  # type: ignore[misc] # Keras tells no types.
         """What a call runs in inference."""
         self.learning: Lowered | None = None
         """What a call runs while training."""
+        self.told: tf.Variable | None = None
+        """Where the loss without the penalty is to be put. Keras tells their sum, of which the loss
+        may be a small part: less the penalty it would be off by the rounding of the whole."""
         self._running: list[tuple[tf.Variable, float]] = []
         # The gradient of `λ·w²` is `2·λ·w`.
         self._penalty = keras.regularizers.L2(decay / 2.0) if decay else None
@@ -60,6 +63,19 @@ class Network(keras.Model):  # type: ignore[misc] # Keras tells no types.
         for (statistic, momentum), seen in zip(self._running, batch, strict=True):
             statistic.assign_sub((statistic - seen) * momentum)
         return logits
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """The loss with the penalty."""
+        if self.told is not None:
+            self.told.assign(self.loss(y, y_pred))
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
 
 
 class PaperAdam(keras.optimizers.Adam):  # type: ignore[misc] # Keras tells no types.

@@ -4,7 +4,6 @@ from collections.abc import Set
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from photofinish_tensorflow import keras_model, parity
@@ -111,23 +110,26 @@ class Fitting:
         """One iteration."""
         self._iterate()
 
-    def _iterate(self) -> float:
+    def _iterate(self) -> None:
         with self._lowered.function.explained("train_on_batch"):
-            return float(np.asarray(self._model.train_on_batch(self._x, self._y)))
+            self._model.train_on_batch(self._x, self._y)
 
     def parity(self, steps: int) -> ParityData:
         """Gradients, movements, updates and losses, dropout off."""
+        told = tf.Variable(0.0, dtype=self._configuration.element, trainable=False)
+        self._model.told = told
         self._switch(Pass.DETERMINISTIC)
         tensors: list[Tensor] = self._gradients()
         losses: list[float] = []
         self.reset()
         for iteration in range(steps):
-            penalty = float(sum(self._model.losses))
-            losses.append(self._iterate() - penalty)
+            self._iterate()
+            losses.append(float(told))
             if iteration == 0:
                 buffers = self._network.buffers()
                 tensors += self._ground.changes(buffers, Quantity.MOVEMENT)
         tensors += self._ground.changes(self._network.weights(), Quantity.UPDATE)
+        self._model.told = None
         self._switch(Pass.TRAINING)
         return ParityData(tensors, losses)
 
