@@ -165,6 +165,7 @@ fn verify(parity: Option<Parity>) -> (Option<Parity>, Outcome) {
     let numbers = [
         parity.error,
         parity.eager_error,
+        parity.kink_error.unwrap_or(0.0),
         parity.bound,
         parity.worst_share,
     ];

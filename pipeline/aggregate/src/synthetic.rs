@@ -365,6 +365,7 @@ fn parity() -> Parity {
         error: 3.1e-7,
         tensor: "logits".to_owned(),
         eager_error: 2.9e-7,
+        kink_error: None,
         bound: 2.9e-6,
         worst_share: 0.107,
         judged: 1,

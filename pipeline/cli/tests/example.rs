@@ -160,10 +160,7 @@ fn outputs(load: Load) -> Vec<f64> {
     let path = load.scratch.join("outputs");
     host.request(&Request::Load(Box::new(load)), deadline)
         .unwrap();
-    let parity = Request::Parity(Parity {
-        path: path.clone(),
-        steps: 1,
-    });
+    let parity = Request::Parity(Parity::plain(path.clone(), 1));
     let Reply::Parity(outputs) = host.request(&parity, deadline).unwrap() else {
         panic!("no outputs");
     };

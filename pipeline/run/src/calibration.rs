@@ -175,7 +175,7 @@ fn ranges(
         let launched = gallery::launch(
             context,
             measure,
-            &eager,
+            (&eager).into(),
             (&pass, graphs),
             Phase::Calibration,
         )?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Cell, CellId, Outcome, OutcomeKind, plan, protocol};
+use schema::{Cell, CellId, Outcome, OutcomeKind, Precision, plan, protocol};
 use tempfile::TempDir;
 
 use crate::{
@@ -19,10 +19,34 @@ const STEPS: u32 = 3;
 /// A launch that failed in a way that could be chance is tried this often.
 const ATTEMPTS: u32 = 2;
 
+/// What outputs are asked of.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// The configuration.
+    pub(crate) cell: &'a Cell,
+    /// Whether with the derivatives of the other side near kinks ([`protocol::Parity::across_kinks`]).
+    pub(crate) across_kinks: Option<Precision>,
+}
+
+impl<'a> From<&'a Cell> for Asked<'a> {
+    fn from(cell: &'a Cell) -> Self {
+        Self {
+            cell,
+            across_kinks: None,
+        }
+    }
+}
+
+impl Asked<'_> {
+    fn key(self) -> (CellId, Option<Precision>) {
+        (self.cell.id(), self.across_kinks)
+    }
+}
+
 /// The outputs of the configurations launched so far.
 #[derive(Default)]
 pub(crate) struct Gallery {
-    outputs: BTreeMap<CellId, Result<Exhibit, Outcome>>,
+    outputs: BTreeMap<(CellId, Option<Precision>), Result<Exhibit, Outcome>>,
     /// The log of each configuration's last launch; none where no worker could be started.
     logs: BTreeMap<CellId, String>,
 }
@@ -35,24 +59,25 @@ pub(crate) struct Exhibit {
 
 impl Gallery {
     /// Makes sure that the outputs of a configuration are there, or the reason for having none.
-    pub(crate) fn make(
+    pub(crate) fn make<'a>(
         &mut self,
         context: &mut Context<'_>,
         setting: &Setting<'_>,
-        cell: &Cell,
+        asked: impl Into<Asked<'a>>,
     ) -> Result<(), Stop> {
-        let id = cell.id();
-        if self.outputs.contains_key(&id) {
+        let asked = asked.into();
+        let key = asked.key();
+        if self.outputs.contains_key(&key) {
             return Ok(());
         }
-        let outputs = self.launch(context, setting, cell)?;
-        self.outputs.insert(id, outputs);
+        let outputs = self.launch(context, setting, asked)?;
+        self.outputs.insert(key, outputs);
         Ok(())
     }
 
     /// The outputs of a configuration that was made.
-    pub(crate) fn get(&self, cell: &Cell) -> Result<&Outputs, Outcome> {
-        match self.outputs.get(&cell.id()) {
+    pub(crate) fn get<'a>(&self, asked: impl Into<Asked<'a>>) -> Result<&Outputs, Outcome> {
+        match self.outputs.get(&asked.into().key()) {
             Some(Ok(exhibit)) => Ok(&exhibit.outputs),
             Some(Err(outcome)) => Err(outcome.clone()),
             None => Err(Outcome::new(OutcomeKind::NotReached, "it was not launched")),
@@ -66,15 +91,16 @@ impl Gallery {
 
     /// Forgets the outputs of a configuration that is not needed any more.
     pub(crate) fn discard(&mut self, cell: &Cell) {
-        self.outputs.remove(&cell.id());
+        self.outputs.remove(&Asked::from(cell).key());
     }
 
     fn launch(
         &mut self,
         context: &mut Context<'_>,
         setting: &Setting<'_>,
-        cell: &Cell,
+        asked: Asked<'_>,
     ) -> Result<Result<Exhibit, Outcome>, Stop> {
+        let cell = asked.cell;
         let network = match setting.graphs.get(cell) {
             Ok(network) => network,
             Err(outcome) => return fail(context, cell, outcome, "").map(Err),
@@ -83,7 +109,7 @@ impl Gallery {
         let launched = launch(
             context,
             measure,
-            cell,
+            asked,
             (network, setting.graphs),
             Phase::Parity,
         )?;
@@ -106,13 +132,13 @@ pub(crate) struct Launched {
 pub(crate) fn launch(
     context: &mut Context<'_>,
     measure: &plan::Measure,
-    cell: &Cell,
+    asked: Asked<'_>,
     network: (&Prepared, &Graphs),
     phase: Phase,
 ) -> Result<Launched, Stop> {
     let mut attempt = 1;
     loop {
-        let launched = launch_once(context, measure, cell, network, phase)?;
+        let launched = launch_once(context, measure, asked, network, phase)?;
         match &launched.exhibit {
             Err(outcome) if attempt < ATTEMPTS && !outcome.kind.is_final() => attempt += 1,
             _ => return Ok(launched),
@@ -131,7 +157,7 @@ pub(crate) fn memory_bytes(measure: &plan::Measure) -> Option<u64> {
 fn launch_once(
     context: &mut Context<'_>,
     measure: &plan::Measure,
-    cell: &Cell,
+    Asked { cell, across_kinks }: Asked<'_>,
     (network, graphs): (&Prepared, &Graphs),
     phase: Phase,
 ) -> Result<Launched, Stop> {
@@ -152,6 +178,7 @@ fn launch_once(
     let request = protocol::Parity {
         path: path.clone(),
         steps: STEPS,
+        across_kinks,
     };
     let answer = outputs(&mut worker, cell, (network, graphs), request);
     // What a worker does after its answer is judged when it is measured.

@@ -48,8 +48,10 @@ pub(crate) struct Distance {
 /// How rounding grows on the way to what is compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Growth {
-    /// Little: an output, or the first loss.
+    /// Little: an output.
     None,
+    /// Little, in one number: the first loss.
+    FirstLoss,
     /// From layer to layer, through normalisations over small batches: a gradient.
     Layers,
     /// Likewise, and with the way of summing: a running statistic, a mean of very many numbers.
@@ -62,6 +64,13 @@ pub(crate) enum Growth {
         /// in the updates reaches it in this proportion.
         change: f64,
     },
+}
+
+impl Growth {
+    /// Whether rounding may grow until two right computations have little in common.
+    pub(crate) const fn is_any(self) -> bool {
+        !matches!(self, Self::None | Self::FirstLoss)
+    }
 }
 
 /// Why two outputs cannot be compared.
@@ -337,7 +346,7 @@ fn losses(reference: &Outputs, candidate: &Outputs) -> Result<Vec<Distance>, Fla
             Ok(Distance {
                 name,
                 growth: match iteration {
-                    0 => Growth::None,
+                    0 => Growth::FirstLoss,
                     _ => Growth::Loss {
                         change: quotient((ours - first).abs(), ours.abs()),
                     },

@@ -267,13 +267,27 @@ fn training_compares_weights_and_losses() {
         cell.model.graph = schema::Digest::of_value(&graph);
         planned(cell)
     };
-    let cells = vec![train("noop"), train("wrong_output")];
+    let variants = ["noop", "wrong_output", "other_side"];
+    let cells = variants.map(train).into();
     let (record, _) = track.run(&plan(measure(), vec![("g", cells)]));
     let heat = track.heat(&record, 0);
     assert_eq!(
         kinds(&heat.footer.outcomes),
-        [OutcomeKind::Measured, OutcomeKind::ParityFailed]
+        [
+            OutcomeKind::Measured,
+            OutcomeKind::ParityFailed,
+            OutcomeKind::Measured
+        ]
     );
+    // The reference is asked across kinks where a cell fails without: for the last two, once.
+    let [agrees, wrong, moved] = [0, 1, 2].map(|slot| heat.reference.parity[slot].as_ref());
+    assert_eq!(agrees.unwrap().kink_error, None);
+    for parity in [wrong, moved] {
+        let kink_error = parity.unwrap().kink_error.unwrap();
+        assert!((kink_error - 0.02).abs() < 1e-6, "{kink_error}");
+    }
+    let reason = &heat.footer.outcomes[1].reason;
+    assert!(reason.contains("next to a kink"), "{reason}");
     assert_eq!(
         heat.reference.parity[0].as_ref().unwrap().losses,
         [1.0, 0.5, 1.0 / 3.0]

@@ -152,6 +152,24 @@ pub struct Parity {
     pub path: PathBuf,
     /// Training: number of iterations. Ignored in inference.
     pub steps: u32,
+    /// Training: as rounding in this precision could have it at worst. What it moves to within reach of
+    /// a kink (where a ReLU or a clip bends, where the two largest numbers of a pooled window change
+    /// places) takes the derivative of the other side; values stay. PyTorch eager alone is asked
+    /// this, in fp64, for the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub across_kinks: Option<Precision>,
+}
+
+impl Parity {
+    /// Outputs as they are.
+    #[must_use]
+    pub fn plain(path: PathBuf, steps: u32) -> Self {
+        Self {
+            path,
+            steps,
+            across_kinks: None,
+        }
+    }
 }
 
 /// What the file holds.

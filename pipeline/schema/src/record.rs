@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Version of the heat document.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// A complete heat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -154,6 +154,11 @@ pub struct Parity {
     /// with its optimisation off. Of such a file, and in fp64, which is the reference's own precision,
     /// it is at least 32 unit roundoffs.
     pub eager_error: f64,
+    /// Training, where a cell would fail without: by how much the tensor moves where all activations
+    /// within reach of a kink (a ReLU's bend, say) take the derivative of its other side, as rounding
+    /// may have some of them do. Twice that is a part of the bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kink_error: Option<f64>,
     /// Largest error that passes. Of a cell in integers that is nearer to the reference than its grids
     /// allow: the smallest.
     pub bound: f64,

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Version of the tables document.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Everything that a site shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

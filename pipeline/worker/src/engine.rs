@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    Digest, Outcome,
+    Digest, Outcome, OutcomeKind, Precision,
     protocol::{Load, Quantity},
 };
 
@@ -49,6 +49,21 @@ pub trait Session {
     /// # Errors
     /// The typed reason.
     fn parity(&mut self, steps: u32) -> Result<ParityData, Outcome>;
+
+    /// Training: [`parity`](Self::parity), but what rounding in `precision` moves to within reach of a
+    /// kink takes the derivative of the other side ([`schema::protocol::Parity::across_kinks`]). Only
+    /// the engine of the reference needs to know how.
+    ///
+    /// # Errors
+    /// The typed reason; `unsupported` where the engine does not know how.
+    fn parity_across_kinks(
+        &mut self,
+        _steps: u32,
+        _precision: Precision,
+    ) -> Result<ParityData, Outcome> {
+        let reason = "this engine does not tell gradients across kinks: only PyTorch eager does";
+        Err(Outcome::new(OutcomeKind::Unsupported, reason))
+    }
 
     /// Puts parameters, buffers and optimiser back to their initial state.
     ///

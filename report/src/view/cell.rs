@@ -405,6 +405,10 @@ fn parity(parity: &schema::record::Parity, precision: Precision, is_outline: boo
         fact(made_from, units::error(parity.eager_error)),
         fact("Tensor", &parity.tensor),
     ];
+    if let Some(error) = parity.kink_error {
+        let what = "Error of the reference with all that is next to a kink on its other side";
+        facts.push(fact(what, units::error(error)));
+    }
     if let Some(top1) = parity.top1 {
         facts.push(fact(
             "Top-1 agreement with the reference",

@@ -93,7 +93,7 @@ fn interval(interval: Option<&Interval>) -> [String; 5] {
     ]
 }
 
-const CELLS: [&str; 64] = [
+const CELLS: [&str; 65] = [
     "job",
     "cell",
     "group",
@@ -141,6 +141,7 @@ const CELLS: [&str; 64] = [
     "flops_per_second",
     "parity_error",
     "parity_eager_error",
+    "parity_kink_error",
     "parity_bound",
     "parity_worst_share",
     "parity_judged",
@@ -229,6 +230,7 @@ fn costs(row: &CellRow) -> Vec<String> {
     vec![
         decimal(parity.map(|parity| parity.error)),
         decimal(parity.map(|parity| parity.eager_error)),
+        decimal(parity.and_then(|parity| parity.kink_error)),
         decimal(parity.map(|parity| parity.bound)),
         decimal(parity.map(|parity| parity.worst_share)),
         number(parity.map(|parity| parity.judged)),

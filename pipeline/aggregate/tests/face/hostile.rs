@@ -87,9 +87,9 @@ fn plans_that_do_not_hold_together_are_refused() {
         }),
     ];
     insta::assert_snapshot!(problems.join("\n"), @r#"
-    the run record has version 7, and this program reads version 5
+    the run record has version 7, and this program reads version 6
     its plan has version 0, and this program reads version 2
-    heat HASH of group `synthetic/batch=1,model=resnet18` has version 7, and this program reads version 5
+    heat HASH of group `synthetic/batch=1,model=resnet18` has version 7, and this program reads version 6
     the run record's plan does not hold together: job `synthetic` occurs twice
     the run record's plan does not hold together: job `synthetic` has margin 0.05, target 0.03 and confidence 1
     the run record's plan does not hold together: job `synthetic` has margin NaN, target 0.03 and confidence 0.95

@@ -66,6 +66,8 @@ behaviours! {
 
     /// Outputs are off by a tenth; if told on the command line, so are those of an engine that it plays.
     WrongOutput = "wrong_output",
+    /// Outputs are off by a fiftieth, as those of the reference are across kinks.
+    OtherSide = "other_side",
     /// The first number of each output is not one.
     NanOutput = "nan_output",
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use schema::{Outcome, OutcomeKind};
+use schema::{Outcome, OutcomeKind, Precision};
 use worker::{ParityData, Session};
 
 use crate::{
@@ -62,6 +62,7 @@ impl Session for Steps {
     fn parity(&mut self, steps: u32) -> Result<ParityData, Outcome> {
         self.outputs.make(steps, |values| match self.behaviour {
             Behaviour::WrongOutput => values.iter_mut().for_each(|value| *value *= 1.1),
+            Behaviour::OtherSide => to_the_other_side(values),
             Behaviour::NanOutput => {
                 if let Some(first) = values.first_mut() {
                     *first = f32::NAN;
@@ -71,6 +72,10 @@ impl Session for Steps {
         })
     }
 
+    fn parity_across_kinks(&mut self, steps: u32, _: Precision) -> Result<ParityData, Outcome> {
+        self.outputs.make(steps, |values| to_the_other_side(values))
+    }
+
     fn reset(&mut self) -> Result<(), Outcome> {
         Ok(())
     }
@@ -78,6 +83,10 @@ impl Session for Steps {
     fn device_memory(&mut self) -> Option<(u64, u64)> {
         None
     }
+}
+
+fn to_the_other_side(values: &mut [f32]) {
+    values.iter_mut().for_each(|value| *value *= 1.02);
 }
 
 impl Drop for Steps {

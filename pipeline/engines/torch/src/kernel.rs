@@ -1,5 +1,6 @@
 //! One operator application in PyTorch's terms.
 
+use schema::Precision;
 use tch::{Kind, TchError, Tensor};
 
 use crate::{failure::Fault, geometry::Padding, recurrent::Recurrent, shim};
@@ -13,11 +14,14 @@ pub(crate) enum Pass {
     Training,
     /// A training iteration for parity: dropout off.
     Deterministic,
+    /// Likewise, with the derivatives of the other side where rounding in this precision comes within
+    /// reach of a kink.
+    AcrossKinks(Precision),
 }
 
 impl Pass {
     const fn trains(self) -> bool {
-        matches!(self, Self::Training | Self::Deterministic)
+        !matches!(self, Self::Inference)
     }
 }
 

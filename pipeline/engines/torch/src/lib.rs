@@ -14,6 +14,7 @@ mod failure;
 mod geometry;
 mod inference;
 mod kernel;
+mod kinks;
 mod lower;
 mod optimizer;
 mod overwrite;

@@ -1,11 +1,12 @@
 //! A lowered graph: steps over numbered values.
 
-use schema::Outcome;
-use tch::Tensor;
+use schema::{Outcome, Precision};
+use tch::{Tensor, no_grad};
 
 use crate::{
     failure::Fault,
     kernel::{Kernel, Operands, Pass},
+    kinks::{self, Kinks},
 };
 
 /// Steps in the graph's order.
@@ -42,6 +43,47 @@ impl Program {
         Ok(())
     }
 
+    /// Runs every step of a training iteration in double precision. Where rounding in `precision`
+    /// moves what an operator is given to within reach of a kink, the derivative is that of its
+    /// other side.
+    pub(crate) fn run_across_kinks(
+        &self,
+        values: &mut [Option<Tensor>],
+        precision: Precision,
+    ) -> Result<(), Outcome> {
+        let at = |step: &Step| {
+            let place = step.place.clone();
+            move |fault: Fault| fault.at(&place)
+        };
+        let mut rounded =
+            no_grad(|| kinks::rounded(values, precision)).map_err(|fault| fault.at("values"))?;
+        let pass = Pass::Deterministic;
+        let mut operands = Vec::new();
+        for step in &self.steps {
+            if Kinks::of(&step.kernel).is_some() {
+                let operand = || Ok(step.operand(&rounded)?.f_detach_copy()?);
+                operands.push(no_grad(operand).map_err(at(step))?);
+            }
+            no_grad(|| step.run(&mut rounded, pass)).map_err(at(step))?;
+        }
+        drop(rounded);
+        let mut operands = operands.into_iter();
+        for step in &self.steps {
+            let Some(kinks) = Kinks::of(&step.kernel) else {
+                step.run(values, pass).map_err(at(step))?;
+                continue;
+            };
+            let mut across = || {
+                let rounded = operands.next().ok_or(Fault::Missing)?;
+                let operand = step.operand(values)?;
+                kinks.across(&step.kernel, operand, &rounded, precision)
+            };
+            let output = across().map_err(at(step))?;
+            step.done(values, output).map_err(at(step))?;
+        }
+        Ok(())
+    }
+
     /// Number of steps that overwrite their first operand.
     pub(crate) fn in_place(&self) -> usize {
         self.steps.iter().filter(|step| step.in_place).count()
@@ -59,6 +101,20 @@ impl Step {
             };
             self.kernel.apply(operands, pass)?
         };
+        self.done(values, output)
+    }
+
+    /// The first thing that it reads.
+    fn operand<'a>(&'a self, values: &'a [Option<Tensor>]) -> Result<&'a Tensor, Fault> {
+        let operands = Operands {
+            values,
+            indices: &self.inputs,
+        };
+        operands.at(0)
+    }
+
+    /// Puts its output in its place, and forgets what nothing reads any more.
+    fn done(&self, values: &mut [Option<Tensor>], output: Tensor) -> Result<(), Fault> {
         *values.get_mut(self.output).ok_or(Fault::Missing)? = Some(output);
         for &index in &self.expired {
             *values.get_mut(index).ok_or(Fault::Missing)? = None;

@@ -78,7 +78,10 @@ impl Backward for Tape {
     }
 
     fn run(&mut self, values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome> {
-        self.program.run(values, pass)?;
+        match pass {
+            Pass::AcrossKinks(precision) => self.program.run_across_kinks(values, precision)?,
+            _ => self.program.run(values, pass)?,
+        }
         let loss = self.loss(values).map_err(|fault| fault.at("loss"))?;
         loss.f_backward()
             .map_err(|error| Fault::from(error).at("backward"))?;

@@ -2,7 +2,7 @@
 //! forward, loss, backward, optimiser.
 
 use schema::{
-    Graph, Optimizer as Settings, Outcome,
+    Graph, Optimizer as Settings, Outcome, Precision,
     graph::{Loss, Parameter, Role},
     protocol::Quantity,
 };
@@ -103,6 +103,27 @@ impl<B: Backward> Training<B> {
         Ok(loss)
     }
 
+    /// What parity asks for, from the initial state and back to it.
+    fn outputs(&mut self, steps: u32, pass: Pass) -> Result<ParityData, Outcome> {
+        self.reset()?;
+        let (mut losses, mut tensors) = (Vec::new(), Vec::new());
+        for iteration in 0..steps {
+            let loss = self.iterate(pass)?;
+            let loss = loss
+                .f_double_value(&[])
+                .map_err(|error| Fault::from(error).at("loss"))?;
+            losses.push(loss);
+            if iteration == 0 {
+                // The optimiser leaves the gradients as they are.
+                self.gradients(&mut tensors)?;
+                self.changes(Role::Buffer, Quantity::Movement, &mut tensors)?;
+            }
+        }
+        self.changes(Role::Weight, Quantity::Update, &mut tensors)?;
+        self.reset()?;
+        Ok(ParityData { tensors, losses })
+    }
+
     /// The gradients of the last iteration.
     fn gradients(&self, tensors: &mut Vec<Output>) -> Result<(), Outcome> {
         for held in self.held(Role::Weight) {
@@ -174,23 +195,15 @@ impl<B: Backward> Session for Training<B> {
     }
 
     fn parity(&mut self, steps: u32) -> Result<ParityData, Outcome> {
-        self.reset()?;
-        let (mut losses, mut tensors) = (Vec::new(), Vec::new());
-        for iteration in 0..steps {
-            let loss = self.iterate(Pass::Deterministic)?;
-            let loss = loss
-                .f_double_value(&[])
-                .map_err(|error| Fault::from(error).at("loss"))?;
-            losses.push(loss);
-            if iteration == 0 {
-                // The optimiser leaves the gradients as they are.
-                self.gradients(&mut tensors)?;
-                self.changes(Role::Buffer, Quantity::Movement, &mut tensors)?;
-            }
-        }
-        self.changes(Role::Weight, Quantity::Update, &mut tensors)?;
-        self.reset()?;
-        Ok(ParityData { tensors, losses })
+        self.outputs(steps, Pass::Deterministic)
+    }
+
+    fn parity_across_kinks(
+        &mut self,
+        steps: u32,
+        precision: Precision,
+    ) -> Result<ParityData, Outcome> {
+        self.outputs(steps, Pass::AcrossKinks(precision))
     }
 
     fn reset(&mut self) -> Result<(), Outcome> {

@@ -162,10 +162,7 @@ fn tell(launched: &mut Launched, loaded: Loaded) -> Result<Told, Outcome> {
     };
     launched.ask(&Request::Measure(measure))?;
     let path = launched.scratch.path().join("outputs");
-    let parity = Parity {
-        path: path.clone(),
-        steps: 3,
-    };
+    let parity = Parity::plain(path.clone(), 3);
     let Reply::Parity(outputs) = launched.ask(&Request::Parity(parity))? else {
         panic!("not `parity`")
     };

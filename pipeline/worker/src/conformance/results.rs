@@ -159,10 +159,7 @@ fn start_training(subject: &Subject<'_>) -> Result<Guest, Trouble> {
 /// says and holds numbers only.
 fn parity(guest: &mut Guest, name: &str) -> Result<(ParityOutputs, Vec<u8>), Trouble> {
     let path = guest.file(name);
-    let request = Request::Parity(Parity {
-        path: path.clone(),
-        steps: STEPS,
-    });
+    let request = Request::Parity(Parity::plain(path.clone(), STEPS));
     let outputs = match guest.ask(&request)? {
         Reply::Parity(outputs) => outputs,
         other => return fail(format!("`{}` instead of `parity`", other.name())),

@@ -423,10 +423,8 @@ mod tests {
     #[test]
     fn disagreement_is_told_of_outputs_only() {
         let line = br#"{"failed":{"kind":"parity_failed","reason":"the loss is not finite"}}"#;
-        let parity = Asked::request(&Request::Parity(schema::protocol::Parity {
-            path: "/".into(),
-            steps: 3,
-        }));
+        let parity = schema::protocol::Parity::plain("/".into(), 3);
+        let parity = Asked::request(&Request::Parity(parity));
         assert!(reply(line, &parity, SECOND).is_ok());
         let told = error(line, &Asked::HELLO);
         assert!(

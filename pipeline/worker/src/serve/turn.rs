@@ -81,7 +81,11 @@ impl<E: Engine> Turns<E> {
         match request {
             Request::Load(load) => self.load(&load).map(Reply::Loaded),
             Request::Parity(parity) => self.with_session(name, |session| {
-                outputs::write(&parity.path, session.parity(parity.steps)?).map(Reply::Parity)
+                let data = match parity.across_kinks {
+                    None => session.parity(parity.steps),
+                    Some(precision) => session.parity_across_kinks(parity.steps, precision),
+                };
+                outputs::write(&parity.path, data?).map(Reply::Parity)
             }),
             Request::Reset => {
                 self.with_session(name, |session| session.reset().map(|()| Reply::Reset))

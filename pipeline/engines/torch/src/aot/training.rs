@@ -6,7 +6,7 @@ use schema::{Graph, Outcome};
 use tch::Tensor;
 
 use super::{Compiled, Ready, at, misfit};
-use crate::{kernel::Pass, package::Package, training::Backward};
+use crate::{failure::unsupported, kernel::Pass, package::Package, training::Backward};
 
 /// The compiled graph, fed.
 pub(crate) struct Joint {
@@ -52,6 +52,10 @@ impl Joint {
 impl Backward for Joint {
     fn run(&mut self, _values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome> {
         let package = match (&mut self.deterministic, pass) {
+            (_, Pass::AcrossKinks(_)) => {
+                let reason = "derivatives were decided when the network was compiled";
+                return Err(unsupported(reason));
+            }
             (Some(package), Pass::Deterministic) => package,
             _ => &mut self.package,
         };
