@@ -251,7 +251,7 @@ fn parity(folder: &Path) -> Result<(), String> {
     let began = Instant::now();
     run(bench_command(folder, "parity", Path::new("jobs/parity.yaml")).arg("--fresh"))?;
     let minutes = began.elapsed().as_secs_f64() / 60.0;
-    println!("parity of all networks on all engines: {minutes:.1} min");
+    println!("parity of inference with all networks on all engines: {minutes:.1} min");
     Ok(())
 }
 

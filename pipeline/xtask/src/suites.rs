@@ -145,13 +145,21 @@ fn tests(full: bool, which: &[impl AsRef<OsStr>]) -> Result<(), String> {
     run(&mut command)
 }
 
+/// The parity matrix: inference, training, other precisions, what compiles.
+const PARITY: [&str; 4] = [
+    "jobs/parity.yaml",
+    "jobs/parity-training.yaml",
+    "jobs/parity-precisions.yaml",
+    "jobs/parity-compiled.yaml",
+];
+
 /// Every network on every engine computes what the reference computes, in every precision: each cell
 /// ends measured, or as its manifest allows. The site stays, with the matrix of errors.
 fn parity() -> Result<(), String> {
     let folder = target().join("parity");
     let mut bench = program(photofinish());
     bench.args(["bench", "--fresh"]);
-    bench.args(["jobs/parity.yaml", "jobs/parity-precisions.yaml"]);
+    bench.args(PARITY);
     bench.arg("--store").arg(folder.join("store"));
     run(bench.arg("--out").arg(folder.join("site")))
 }
