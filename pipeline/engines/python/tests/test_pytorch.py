@@ -8,22 +8,17 @@ import math
 import struct
 import tempfile
 import unittest
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch.nn import functional
 
-from photofinish_pytorch import aot, compilation, export, fill, parity, stored
-from photofinish_pytorch.configuration import understand, understand_packaged
+from photofinish_pytorch import fill, parity, stored
+from photofinish_pytorch.configuration import understand
 from photofinish_pytorch.device import find
 from photofinish_pytorch.failure import classify
-from photofinish_pytorch.inference import Inference
-from photofinish_pytorch.lower import Lowered, lower
-from photofinish_pytorch.maker import Maker
 from photofinish_pytorch.process import check_threads
-from photofinish_pytorch.training import Training
 from photofinish_worker.decode import decode
 from photofinish_worker.engine import ParityData, Quantity
 from photofinish_worker.graph import (
@@ -34,52 +29,12 @@ from photofinish_worker.graph import (
     Integers,
     Sinusoids,
     Stored,
-    Uniform,
 )
-from photofinish_worker.messages import Adam, Cell, HostLanguage, Mode, Optimizer, Sgd
+from photofinish_worker.messages import Adam, Cell, Mode, Sgd
 from photofinish_worker.outcome import Failure, Kind
 from photofinish_worker.streams import makes_integers
 from tests.sketch import CELL, NETWORK, graph, node, value, weight
-
-CPU = find("cpu")
-
-
-class Kernels(unittest.TestCase):
-    def test_what_a_compiler_made_is_for_no_other(self) -> None:
-        def shelf(**environment: str) -> Path:
-            return compilation.shelf(environment, "/scratch")
-
-        one = shelf(PHOTOFINISH_CACHE="/kept", PHOTOFINISH_CXX="one")
-        self.assertEqual(one, Path("/kept/compiled/one"))
-        self.assertNotEqual(one, shelf(PHOTOFINISH_CACHE="/kept", PHOTOFINISH_CXX="other"))
-        # Who does not know the compiler keeps nothing, and neither does who has no place for it.
-        self.assertEqual(shelf(PHOTOFINISH_CACHE="/kept"), Path("/scratch/compiled"))
-        self.assertEqual(shelf(PHOTOFINISH_CXX="one"), Path("/scratch/compiled/one"))
-
-
-def lowered(network: Graph, mode: Mode, element: torch.dtype = torch.float64) -> Lowered:
-    maker = Maker(CPU.device, element, False)
-    tensors = {held.name: maker.parameter(held) for held in network.parameters}
-    return lower(network, mode, tensors)
-
-
-def outputs(network: Graph) -> torch.Tensor:
-    """The first output of an inference in binary64."""
-    maker = Maker(CPU.device, torch.float64, False)
-    ready = lowered(network, Mode.INFERENCE)
-    session = Inference(network, ready, ready.module, maker, CPU)
-    (told,) = session.parity(0).tensors
-    return torch.tensor(array.array("d", told.data), dtype=torch.float64).reshape(tuple(told.shape))
-
-
-def training(network: Graph, optimizer: Optimizer) -> Training:
-    maker = Maker(CPU.device, torch.float64, False)
-    ready = lowered(network, Mode.TRAINING)
-    return Training(network, optimizer, ready, ready.module, maker, CPU)
-
-
-def number(name: str, shape: list[int], low: float = -1.0, high: float = 1.0) -> torch.Tensor:
-    return fill.floats(name, Uniform(low, high), tuple(shape)).to(torch.float64)
+from tests.with_pytorch import lowered, number, outputs, training
 
 
 class Fills(unittest.TestCase):
@@ -363,94 +318,6 @@ class Iterations(unittest.TestCase):
         session.reset()
         session._iterate(False)
         self.assertFalse(torch.equal(stepped, weights["w"]))
-
-
-class Packages(unittest.TestCase):
-    """What AOTInductor is given to compile, and who asks for it. Compiling takes longer: the tests
-    of the worker that runs packages do it."""
-
-    def joint(self, dropout: bool) -> tuple[export.Exported, list[torch.Tensor], Lowered]:
-        ready = lowered(NETWORK, Mode.TRAINING)
-        maker = Maker(CPU.device, torch.float64, False)
-        assert NETWORK.loss is not None
-        inputs = tuple(maker.input(fed) for fed in NETWORK.inputs)
-        labels = maker.input(NETWORK.loss.labels)
-        exported = export.training(ready, inputs, labels, dropout)
-        held = [ready.held[name].detach().clone() for name in exported.fed]
-        return exported, [*held, *inputs, labels], ready
-
-    def test_a_joint_graph_is_fed_everything_and_gives_what_autograd_gives(self) -> None:
-        exported, fed, ready = self.joint(False)
-        self.assertEqual(list(exported.fed), ["scale", "bias", "mean", "variance", "w"])
-        self.assertEqual(list(exported.gradients), ["scale", "bias", "w"])
-        self.assertFalse(exported.program.state_dict or exported.program.constants)
-        made: Any = exported.program.graph_module(*fed)
-        *moved, loss, scale, bias, w = made
-        inputs, labels = fed[-2], fed[-1]
-        before = {name: tensor.detach().clone() for name, tensor in ready.held.items()}
-        expected = functional.cross_entropy(ready.module(inputs, False)[0], labels)
-        weights = [ready.held[name] for name in exported.gradients]
-        torch.testing.assert_close(loss, expected.detach())
-        for made_here, gradient in zip(
-            (scale, bias, w), torch.autograd.grad(expected, weights), strict=True
-        ):
-            torch.testing.assert_close(made_here, gradient)
-        for statistic, name in zip(moved, ("mean", "variance"), strict=True):
-            torch.testing.assert_close(statistic, ready.held[name])
-            self.assertFalse(torch.equal(statistic, before[name]))
-
-    def test_dropout_is_compiled_in_or_left_out(self) -> None:
-        def draws(dropout: bool) -> bool:
-            nodes = self.joint(dropout)[0].program.graph.nodes
-            return any(it.target is torch.ops.aten.native_dropout.default for it in nodes)
-
-        self.assertTrue(draws(True))
-        self.assertFalse(draws(False))
-
-    def test_constants_of_inference_are_known_by_the_names_of_the_graph(self) -> None:
-        ready = lowered(NETWORK, Mode.INFERENCE)
-        maker = Maker(CPU.device, torch.float64, False)
-        inputs = tuple(maker.input(fed) for fed in NETWORK.inputs)
-        exported = export.inference(ready, inputs)
-        self.assertEqual(set(exported.constants), set(exported.program.state_dict))
-        for name, tensor in exported.program.state_dict.items():
-            self.assertTrue(torch.equal(tensor, ready.held[exported.constants[name]]), name)
-        self.assertEqual(set(exported.constants.values()), set(ready.held))
-
-    def test_whoever_asks_gets_an_answer(self) -> None:
-        def answer(line: bytes, error: Exception | None = None) -> Any:
-            def serve(asked: aot.Compile) -> None:
-                self.assertEqual((asked.package, asked.key), ("/p.pt2", "k"))
-                if error is not None:
-                    raise error
-
-            return aot._answer(line, serve)
-
-        load = {"cell": {**CELL, "engine": "pytorch/aot", "factors": {}}, "scratch": "/tmp"}
-        load["graph"] = {"name": "g", "inputs": [], "parameters": [], "nodes": [], "outputs": []}
-        fields = {"request": {"load": load}, "package": "/p.pt2", "dropout": True, "key": "k"}
-        asked = json.dumps({"compile": fields}).encode()
-        self.assertEqual(answer(asked), "compiled")
-        for error, kind in [
-            (Failure(Kind.UNAVAILABLE, "no compiler"), "unavailable"),
-            (MemoryError(), "out_of_memory"),
-            (ZeroDivisionError("by zero"), "crashed"),
-        ]:
-            failed = answer(asked, error)["failed"]
-            self.assertEqual(failed["kind"], kind)
-            self.assertTrue(failed["reason"])
-        for line in (b"", b"{", b'"compile"', b'{"compile": {}}', b'{"load": {}}'):
-            self.assertIn("not a request to compile", answer(line)["failed"]["reason"])
-
-    def test_a_cell_of_a_package_is_understood_whatever_language_drives_it(self) -> None:
-        cell = decode(Cell, {**CELL, "engine": "pytorch/aot", "factors": {}}, "cell")
-        assert isinstance(cell, Cell)
-        driven = replace(cell, host_language=HostLanguage.RUST)
-        self.assertEqual(understand_packaged(driven).element, torch.float32)
-        with self.assertRaisesRegex(Failure, "runs pytorch/aot, not pytorch/compiled"):
-            understand_packaged(replace(driven, engine="pytorch/compiled"))
-        with self.assertRaisesRegex(Failure, "compile_mode"):
-            understand_packaged(replace(driven, factors={"compile_mode": "default"}))
 
 
 class Cells(unittest.TestCase):

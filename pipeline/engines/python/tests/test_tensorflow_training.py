@@ -1,0 +1,181 @@
+"""The engine of TensorFlow: variants and iterations. Needs TensorFlow."""
+
+import unittest
+
+import numpy as np
+import tensorflow as tf
+
+from photofinish_numpy import fill
+from photofinish_tensorflow.configuration import Variant
+from photofinish_worker.engine import Quantity
+from photofinish_worker.graph import Integers
+from photofinish_worker.messages import Optimizer, Sgd
+from photofinish_worker.outcome import Failure
+from tests.sketch import NETWORK, graph, node, value, weight
+from tests.with_tensorflow import ADAM, SGD, asked, built, number, outputs, softmax, told, training
+
+
+class Variants(unittest.TestCase):
+    others = (
+        (Variant.FUNCTION, False),
+        (Variant.FUNCTION, True),
+        (Variant.KERAS, False),
+        (Variant.KERAS, True),
+    )
+
+    def test_all_give_the_same_outputs(self) -> None:
+        eager = outputs(NETWORK)
+        for variant, jit_compile in self.others:
+            function = outputs(NETWORK, variant, jit_compile)
+            np.testing.assert_allclose(function, eager, rtol=1e-12)
+
+    def test_all_train_alike(self) -> None:
+        for optimizer in (SGD, ADAM):
+            eager = training(NETWORK, asked(Variant.EAGER, optimizer)).parity(3)
+            for variant, jit_compile in self.others:
+                session = built(NETWORK, asked(variant, optimizer, jit_compile))
+                other = session.parity(3)
+                # Keras casts its optimisers' settings by way of single precision: of Adam's 1 - β₂
+                # half of the digits are lost.
+                bound = 1e-4 if variant is Variant.KERAS else 1e-9
+                np.testing.assert_allclose(other.losses, eager.losses, rtol=bound)
+                found, expected = told(other), told(eager)
+                self.assertEqual(found.keys(), expected.keys())
+                for key in expected:
+                    name = f"{variant} {optimizer.tag()} {key}"
+                    np.testing.assert_allclose(
+                        found[key], expected[key], bound, 1e-3 * bound, err_msg=name
+                    )
+                # What came between does not last.
+                session.step()
+                self.assertEqual(session.parity(3), other)
+
+    def test_all_train_in_single_precision(self) -> None:
+        wide = told(training(NETWORK, asked(Variant.EAGER, SGD)).parity(3))
+        for variant in Variant:
+            session = built(NETWORK, asked(variant, SGD, element=tf.float32))
+            for one in session.parity(3).tensors:
+                self.assertEqual(one.element, "f32")
+                found = np.frombuffer(one.data, np.float32).reshape(tuple(one.shape))
+                expected = wide[one.quantity, one.name]
+                np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+
+    def test_several_inputs_and_images_as_outputs(self) -> None:
+        network = graph(
+            [value("a", [2, 3, 4, 4]), value("b", [3, 1, 1])],
+            [],
+            [node("Mul", ["a", "b"], "y")],
+        )
+        expected = number("a", [2, 3, 4, 4]) * number("b", [3, 1, 1])
+        for variant in Variant:
+            np.testing.assert_allclose(outputs(network, variant), expected)
+
+
+class Iterations(unittest.TestCase):
+    def test_updates_are_those_of_an_optimiser_written_down(self) -> None:
+        for settings in (SGD, ADAM):
+            self.iterations(settings)
+
+    def iterations(self, settings: Optimizer) -> None:
+        data = training(NETWORK, asked(Variant.FUNCTION, settings)).parity(3)
+        found = told(data)
+        x = number("x", [4, 2, 3, 3])
+        labels = fill.integers("labels", Integers(3), (4,))
+        shapes = {"scale": [2], "bias": [2], "w": [3, 18]}
+        weights = {name: number(name, shape) for name, shape in shapes.items()}
+        first = {name: array.copy() for name, array in weights.items()}
+        second = {name: np.zeros_like(array) for name, array in weights.items()}
+        moment = {name: np.zeros_like(array) for name, array in weights.items()}
+        mean, variance = x.mean((0, 2, 3), keepdims=True), x.var((0, 2, 3), keepdims=True)
+        normal = (x - mean) / np.sqrt(variance + 1e-5)
+        for step in range(1, 4):
+            scale, bias = (weights[name].reshape(1, 2, 1, 1) for name in ("scale", "bias"))
+            hidden = (normal * scale + bias).reshape(4, 18)
+            shares = softmax(hidden @ weights["w"].T)
+            loss = -np.log(shares[np.arange(4), labels]).mean()
+            self.assertAlmostEqual(data.losses[step - 1], loss, places=12)
+            wrong = (shares - np.eye(3)[labels]) / 4.0
+            back = (wrong @ weights["w"]).reshape(4, 2, 3, 3)
+            slopes = {
+                "scale": (back * normal).sum((0, 2, 3)),
+                "bias": back.sum((0, 2, 3)),
+                "w": wrong.T @ hidden,
+            }
+            for name, array in weights.items():
+                if step == 1:
+                    told_slope = found[Quantity.GRADIENT, name]
+                    np.testing.assert_allclose(told_slope, slopes[name], 1e-10, 1e-12)
+                slope = slopes[name] + settings.weight_decay * array
+                if isinstance(settings, Sgd):
+                    moment[name] = settings.momentum * moment[name] + slope
+                    array -= settings.learning_rate * moment[name]
+                    continue
+                beta1, beta2 = settings.beta1, settings.beta2
+                moment[name] = beta1 * moment[name] + (1.0 - beta1) * slope
+                second[name] = beta2 * second[name] + (1.0 - beta2) * slope**2
+                root = np.sqrt(second[name] / (1.0 - beta2**step)) + settings.epsilon
+                array -= settings.learning_rate * moment[name] / (1.0 - beta1**step) / root
+        for name, array in weights.items():
+            update = found[Quantity.UPDATE, name]
+            np.testing.assert_allclose(update, array - first[name], 1e-9, 1e-12)
+        for name, batch in [("mean", mean), ("variance", variance * 36 / 35)]:
+            moved = 0.1 * (batch.flatten() - number(name, [2], 0.5, 1.5))
+            np.testing.assert_allclose(found[Quantity.MOVEMENT, name], moved, 1e-9, 1e-12)
+        # What the loss does not depend on stays, and is told all the same.
+        self.assertEqual(np.abs(found[Quantity.GRADIENT, "unused"]).sum(), 0)
+        self.assertEqual(np.abs(found[Quantity.UPDATE, "unused"]).sum(), 0)
+
+    def test_gradients_are_slopes_of_the_loss(self) -> None:
+        conv = {"strides": [2, 2], "pads": [1, 1, 1, 1], "dilations": [1, 1]}
+        pool = {"kernel": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+        network = graph(
+            [value("x", [2, 4, 9, 8]), value("i", [2], "int64")],
+            [
+                weight("w", [4, 2, 3, 3]),
+                weight("d", [8, 1, 3, 3]),
+                weight("t", [3, 8]),
+            ],
+            [
+                node({"Conv": {**conv, "group": 2}}, ["x", "w"], "a"),
+                node({"MaxPool": {**pool, "ceil_mode": False}}, ["a"], "b"),
+                node({"Conv": {**conv, "group": 4}}, ["b", "d"], "c"),
+                node({"AveragePool": {**pool, "count_include_pad": False}}, ["c"], "e"),
+                node("GlobalAveragePool", ["e"], "f"),
+                node({"Flatten": {"axis": 1}}, ["f"], "g"),
+                node("Gather", ["t", "i"], "h"),
+                node("Add", ["g", "h"], "k"),
+                node("Linear", ["k", "t"], "y"),
+            ],
+            [2],
+        )
+        session = training(network, asked(Variant.EAGER, Sgd(0.0, 0.0, 0.0)))
+        slopes = told(session.parity(1))
+        held = session._ground.held
+        for parameter in network.parameters:
+            name = parameter.name
+            form = session._ground.network.forms[name]
+            way = form.laid_out(number(f"way of {name}", list(parameter.shape)))
+            losses = []
+            for step in (1e-5, -1e-5):
+                session.reset()
+                held[name].assign_add(step * way)
+                losses.append(float(session._iterate(session._timed)[0]))
+            slope = (losses[0] - losses[1]) / 2e-5
+            told_slope = float((form.laid_out(slopes[Quantity.GRADIENT, name]) * way).sum())
+            self.assertAlmostEqual(told_slope, slope, places=7, msg=name)
+
+    def test_dropout_drops_in_steps_alone(self) -> None:
+        session = training(NETWORK, asked(Variant.EAGER, Sgd(0.1, 0.0, 0.0)))
+        session.step()
+        stepped = session._ground.held["w"].numpy()
+        update = told(session.parity(1))[Quantity.UPDATE, "w"]
+        self.assertFalse(np.allclose(stepped.T, number("w", [3, 18]) + update))
+
+    def test_a_network_without_a_loss_is_not_trained(self) -> None:
+        network = graph([value("x", [2])], [], [node("Relu", ["x"], "y")])
+        with self.assertRaisesRegex(Failure, "no loss"):
+            training(network, asked(Variant.EAGER, SGD))
+
+
+if __name__ == "__main__":
+    unittest.main()
