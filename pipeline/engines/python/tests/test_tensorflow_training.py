@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from photofinish_numpy import fill
 from photofinish_tensorflow.configuration import Variant
+from photofinish_tensorflow.keras_sessions import Fitting
 from photofinish_worker.engine import Quantity
 from photofinish_worker.graph import Integers
 from photofinish_worker.messages import Optimizer, Sgd
@@ -59,6 +60,16 @@ class Variants(unittest.TestCase):
                 found = np.frombuffer(one.data, np.float32).reshape(tuple(one.shape))
                 expected = wide[one.quantity, one.name]
                 np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+
+    def test_a_penalty_a_million_times_the_loss_does_not_round_it(self) -> None:
+        settings = Sgd(0.0, 0.0, 1e6)
+        wide = training(NETWORK, asked(Variant.EAGER, settings)).parity(2)
+        self.assertLess(max(wide.losses), 10.0)
+        for jit_compile in (False, True):
+            session = built(NETWORK, asked(Variant.KERAS, settings, jit_compile, tf.float32))
+            assert isinstance(session, Fitting)
+            self.assertGreater(float(sum(session._model.losses)), 1e6 * wide.losses[0])
+            np.testing.assert_allclose(session.parity(2).losses, wide.losses, rtol=1e-6)
 
     def test_several_inputs_and_images_as_outputs(self) -> None:
         network = graph(
