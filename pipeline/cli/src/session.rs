@@ -10,7 +10,7 @@ use std::{
 use aggregate::AggregateError;
 use catalog::{Catalog, CatalogError, Settings};
 use report::ReportError;
-use schema::{Device, Digest, EngineVariant, Fingerprint, Outcome, record::Tool};
+use schema::{Device, Digest, EngineVariant, Fingerprint, Outcome, Precision, record::Tool};
 use store::{Store, StoreError, WriterLock};
 use tempfile::TempDir;
 use worker::{WorkerCommand, host::Interrupt};
@@ -141,17 +141,14 @@ impl run::Workers for Workers<'_> {
         kit.is_some_and(catalog::Kit::takes_onnx)
     }
 
-    fn factors(&self, engine: &EngineVariant) -> BTreeMap<String, String> {
+    fn factors(&self, engine: &EngineVariant, precision: Precision) -> BTreeMap<String, String> {
         let engines = self.0.descriptions();
         let described = engines
             .iter()
             .find(|described| described.name == engine.engine);
         described
             .and_then(|described| described.variant(&engine.variant))
-            .into_iter()
-            .flat_map(|variant| &variant.factors)
-            .filter_map(|(name, factor)| Some((name.clone(), factor.values.first()?.clone())))
-            .collect()
+            .map_or_else(BTreeMap::new, |variant| variant.defaults(precision))
     }
 }
 

@@ -6,6 +6,7 @@ mod common;
 use std::{fs, path::Path, process::Command};
 
 use common::text;
+use schema::plan::PlannedCell;
 
 #[test]
 fn every_manifest_that_ships_is_planned() {
@@ -33,4 +34,46 @@ fn every_manifest_that_ships_is_planned() {
         }
     }
     assert!(planned >= 13, "{planned}");
+}
+
+/// A precision that TensorFlow mixes stands beside one that it does not.
+#[test]
+fn fp32_is_compared_with_the_mixed_precision_of_an_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = folder.path().join("mixed.yaml");
+    for asked in ["", ", mixed_precision: \"on\""] {
+        let matrix = format!(
+            "model: resnet18, batch: 8, precision: [fp32, bf16], engine: tensorflow/graph{asked}"
+        );
+        let job = format!(
+            "version: 1
+jobs:
+  - id: mixed
+    matrix: {{ {matrix} }}
+    compare: {{ axis: precision, baseline: fp32 }}
+"
+        );
+        fs::write(&manifest, job).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_photofinish"))
+            .args(["plan", "--output-format", "json"])
+            .arg(&manifest)
+            .arg("--store")
+            .arg(folder.path().join("store"))
+            .env("PHOTOFINISH_CONFIG", folder.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        let plan: schema::Plan = serde_json::from_slice(&output.stdout).unwrap();
+        let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+        let cells = cells.filter(|cell| cell.twin_of.is_none());
+        let mixed = |cell: &PlannedCell| {
+            assert_eq!(cell.obstacle, None);
+            let factor = cell.cell.factors.get("mixed_precision");
+            (cell.cell.precision.word(), factor.cloned())
+        };
+        let told: Vec<_> = cells.map(mixed).collect();
+        assert_eq!(told, [("fp32", None), ("bf16", Some("on".to_owned()))]);
+        assert_eq!(plan.jobs[0].comparisons[0].pairs.len(), 1);
+        assert_eq!(plan.warnings, []);
+    }
 }

@@ -65,12 +65,6 @@ pub const FACTORS: [&str; 2] = [CALIBRATION, GRID];
 /// How many generated inputs ranges are found with. None of them is the input of parity.
 pub const CALIBRATION_INPUTS: u32 = 4;
 
-/// Whether a factor has a part in a cell of this precision.
-#[must_use]
-pub fn concerns(factor: &str, precision: Precision) -> bool {
-    !FACTORS.contains(&factor) || precision == Precision::Int8Static
-}
-
 /// Checks what a cell says of calibration and grids. It was done with the graph that a worker is
 /// given; a worker has nothing else to do about it.
 ///
@@ -85,7 +79,7 @@ pub fn check(cell: &Cell) -> Result<(), String> {
         let Some(value) = cell.factors.get(factor) else {
             continue;
         };
-        if !concerns(factor, cell.precision) {
+        if cell.precision != Precision::Int8Static {
             return Err(format!("`{factor}` has no part in {}", cell.precision));
         }
         if !values.contains(&value.as_str()) {

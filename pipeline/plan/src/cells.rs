@@ -5,11 +5,11 @@ use std::{
     rc::Rc,
 };
 
-use models::{quantise, rewrite};
+use models::rewrite;
 use schema::{
-    Boundary, Cell, Device, EngineVariant, HostLanguage, Mode, Optimizer, Outcome, OutcomeKind,
-    Precision, Preparation, Strategy, TF32_OVERRIDE, VariantDescription, manifest::OptimizerChoice,
-    plan::PlannedCell,
+    Boundary, Cell, Device, EngineVariant, FactorDescription, HostLanguage, Mode, Optimizer,
+    Outcome, OutcomeKind, Precision, Preparation, Strategy, TF32_OVERRIDE, VariantDescription,
+    manifest::OptimizerChoice, plan::PlannedCell,
 };
 
 use crate::{
@@ -146,14 +146,11 @@ pub(crate) fn resolve(
 fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
     for axis in axes {
         let (owner, what) = match axis.kind {
-            AxisKind::Dimension => ("a model", "dimension"),
+            AxisKind::Dimension => ("a model".to_owned(), "dimension"),
             AxisKind::Factor if rewrite::is_about_operators(&axis.name) => {
-                ("a model whose engine has it, too,", "factor")
+                ("a model whose engine has it, too,".to_owned(), "factor")
             }
-            AxisKind::Factor if quantise::FACTORS.contains(&axis.name.as_str()) => {
-                ("an engine in precision `int8-static`", "factor")
-            }
-            AxisKind::Factor => ("an engine", "factor"),
+            AxisKind::Factor => (an_engine(context.world, &axis.name), "factor"),
             _ => continue,
         };
         let is_known = |cell: &PlannedCell| cell.coordinates.contains_key(&axis.name);
@@ -165,6 +162,21 @@ fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
             );
         }
     }
+}
+
+/// What has a factor: an engine, or an engine in the precisions that alone it is about.
+fn an_engine(world: &World, factor: &str) -> String {
+    let variants = world.engines.iter().flat_map(|engine| &engine.variants);
+    let knowing = variants.filter_map(|variant| variant.factors.get(factor));
+    let mut about: BTreeSet<Precision> = BTreeSet::new();
+    for description in knowing {
+        if description.precisions.is_empty() {
+            return "an engine".to_owned();
+        }
+        about.extend(&description.precisions);
+    }
+    let about: Vec<String> = about.iter().map(|known| format!("`{known}`")).collect();
+    format!("an engine in precision {}", about.join(" or "))
 }
 
 /// Points at the dimension that a model refuses, or at the model.
@@ -271,8 +283,8 @@ impl Draft {
             let applies = match axis.kind {
                 AxisKind::Dimension => draft.model.has_dimension(&axis.name),
                 AxisKind::Factor => {
-                    variant.is_some_and(|variant| variant.factors.contains_key(&axis.name))
-                        && draft.is_concerned(&axis.name)
+                    let known = variant.and_then(|variant| variant.factors.get(&axis.name));
+                    known.is_some_and(|factor| draft.is_concerned(&axis.name, factor))
                 }
                 _ => true,
             };
@@ -283,7 +295,7 @@ impl Draft {
             }
         }
         for (factor, description) in variant.into_iter().flat_map(|variant| &variant.factors) {
-            let is_concerned = draft.is_concerned(factor);
+            let is_concerned = draft.is_concerned(factor, description);
             if let Some(default) = description.values.first().filter(|_| is_concerned) {
                 draft
                     .factors
@@ -295,8 +307,8 @@ impl Draft {
     }
 
     /// Whether a factor has a part in the model at the precision.
-    fn is_concerned(&self, factor: &str) -> bool {
-        self.model.is_concerned(factor) && quantise::concerns(factor, self.precision)
+    fn is_concerned(&self, factor: &str, description: &FactorDescription) -> bool {
+        self.model.is_concerned(factor) && description.concerns(self.precision)
     }
 
     fn set(&mut self, axis: &str, value: &Typed) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use photofinish_plan::{ManifestFile, World, plan};
-use schema::{FactorDescription, plan::Warning};
+use schema::plan::Warning;
 
 #[path = "support/plans.rs"]
 #[allow(dead_code, reason = "each test is a program and uses a part of it")]
@@ -37,10 +37,7 @@ fn world_of_forms() -> World {
                 ("attention", attention),
                 ("recurrent", ["fused", "unrolled"]),
             ] {
-                let description = FactorDescription {
-                    values: values.map(str::to_owned).to_vec(),
-                    summary: String::new(),
-                };
+                let description = support::factor(&values);
                 variant.factors.insert(factor.to_owned(), description);
             }
         }

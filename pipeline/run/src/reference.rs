@@ -297,10 +297,8 @@ fn on_own_file(context: &Context<'_>, cell: &Cell, precision: Precision) -> Cell
         engine: "onnxruntime".to_owned(),
         variant: "cpu".to_owned(),
     };
-    let mut factors = context.workers.factors(&engine);
-    factors.retain(|factor, _| quantise::concerns(factor, precision));
     Cell {
-        factors,
+        factors: context.workers.factors(&engine, precision),
         engine,
         precision,
         device: Device::Cpu,
@@ -345,7 +343,7 @@ pub(crate) fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
         engine: "pytorch".to_owned(),
         variant: "eager".to_owned(),
     };
-    let mut factors = context.workers.factors(&engine);
+    let mut factors = context.workers.factors(&engine, cell.precision);
     factors.retain(|factor, _| models::zoo::is_concerned(&cell.model.name, factor));
     if cell.precision.is_int8() {
         let forms = [rewrite::ATTENTION, rewrite::RECURRENT];

@@ -31,6 +31,18 @@ impl EngineDescription {
     }
 }
 
+impl VariantDescription {
+    /// The default of every factor that has a part in this precision.
+    #[must_use]
+    pub fn defaults(&self, precision: Precision) -> BTreeMap<String, String> {
+        let factors = self.factors.iter();
+        let concerned = factors.filter(|(_, factor)| factor.concerns(precision));
+        concerned
+            .filter_map(|(name, factor)| Some((name.clone(), factor.values.first()?.clone())))
+            .collect()
+    }
+}
+
 /// A way of running the graph, with what it can do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -100,6 +112,17 @@ pub struct FactorDescription {
     pub values: Vec<String>,
     /// What it does, in one sentence.
     pub summary: String,
+    /// Precisions that it has a part in: cells of others are without it. Empty where that is all.
+    #[serde(default)]
+    pub precisions: Vec<Precision>,
+}
+
+impl FactorDescription {
+    /// Whether it has a part in a cell of this precision.
+    #[must_use]
+    pub fn concerns(&self, precision: Precision) -> bool {
+        self.precisions.is_empty() || self.precisions.contains(&precision)
+    }
 }
 
 /// Whether an engine can be used on this machine, and what its key in the store is made of.

@@ -448,6 +448,12 @@ pub(crate) fn check_variant(variant: &VariantDescription) -> Result<(), String> 
             return Err(format!("factor `{name}` needs values, none of them empty"));
         }
         distinct(&format!("value of factor `{name}`:"), &factor.values)?;
+        let mut about = factor.precisions.iter();
+        if let Some(strange) = about.find(|about| !variant.precisions.contains(about)) {
+            return Err(format!(
+                "factor `{name}` is about `{strange}`, which is not among the variant's precisions"
+            ));
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    Cell, Digest, Graph,
+    Cell, Digest, Graph, Precision,
     graph::{Node, Op},
 };
 
@@ -72,7 +72,7 @@ pub fn settings(cell: &Cell, graph: &Graph) -> BTreeMap<String, String> {
     tell("quantised graph", digest);
     let ranges = match cell.factors.get(CALIBRATION) {
         Some(method) => format!("{method} over {CALIBRATION_INPUTS} generated inputs"),
-        None if super::concerns(CALIBRATION, cell.precision) => {
+        None if cell.precision == Precision::Int8Static => {
             format!("{MINMAX} over {CALIBRATION_INPUTS} generated inputs")
         }
         None => "found in every step".to_owned(),

@@ -46,10 +46,12 @@ pub(crate) fn world() -> World {
     }
 }
 
-fn factor(values: &[&str]) -> FactorDescription {
+/// A factor of every precision.
+pub(crate) fn factor(values: &[&str]) -> FactorDescription {
     FactorDescription {
         values: values.iter().map(|value| (*value).to_owned()).collect(),
         summary: "A switch".to_owned(),
+        precisions: Vec::new(),
     }
 }
 

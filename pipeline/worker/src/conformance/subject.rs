@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use models::{onnx::Document, quantise};
+use models::onnx::Document;
 use schema::{
     Cell, Device, Digest, EngineDescription, EngineVariant, Graph, Mode, Model, ModelSource,
     Optimizer, Outcome, OutcomeKind, Precision, Strategy,
@@ -150,7 +150,6 @@ impl Subject<'_> {
                 .first()
                 .ok_or_else(|| first("precision"))?
         };
-        let default = |values: &Vec<String>| values.first().cloned().unwrap_or_default();
         let cell = Cell {
             model: Model {
                 name: self.graph.name.clone(),
@@ -183,12 +182,7 @@ impl Subject<'_> {
                 .boundaries
                 .first()
                 .ok_or_else(|| first("timing boundary"))?,
-            factors: variant
-                .factors
-                .iter()
-                .filter(|(name, _)| quantise::concerns(name, precision))
-                .map(|(name, factor)| (name.clone(), default(&factor.values)))
-                .collect(),
+            factors: variant.defaults(precision),
         };
         let mut load = Load {
             cell,
