@@ -2,7 +2,8 @@
 //! elementary operators, which every engine has.
 //!
 //! `recurrent: unrolled` makes an LSTM or GRU a chain of products and gates, position by position;
-//! `attention: plain` makes attention products, a mask and a softmax. A cell's graph is rewritten
+//! `attention: plain` makes attention products, a mask and a softmax; `dropout: off` has dropout in
+//! training drop nothing. A cell's graph is rewritten
 //! where it is resolved; the plan names the graph as the model has it, and the reference of parity
 //! runs that one, so that each rewriting is verified with the cell that uses it.
 //!
@@ -14,7 +15,10 @@ pub(crate) mod sheet;
 
 use std::collections::BTreeMap;
 
-use schema::{Graph, graph::Op};
+use schema::{
+    Graph,
+    graph::{Node, Op},
+};
 
 use crate::{ModelError, infer};
 use sheet::Sheet;
@@ -24,6 +28,15 @@ pub const RECURRENT: &str = "recurrent";
 
 /// The factor that decides about [`Op::Attention`].
 pub const ATTENTION: &str = "attention";
+
+/// The factor that decides about [`Op::Dropout`], in training.
+pub const DROPOUT: &str = "dropout";
+
+/// The value of [`DROPOUT`] that trains as published.
+pub const ON: &str = "on";
+
+/// The value of [`DROPOUT`] that has it drop nothing. The operator stays, as a user turns it off.
+pub const OFF: &str = "off";
 
 /// The value of [`RECURRENT`] that spells out.
 pub const UNROLLED: &str = "unrolled";
@@ -37,7 +50,7 @@ pub const FUSED: &str = "fused";
 /// Whether a factor is about operators that only some networks have.
 #[must_use]
 pub fn is_about_operators(factor: &str) -> bool {
-    [RECURRENT, ATTENTION].contains(&factor)
+    [RECURRENT, ATTENTION, DROPOUT].contains(&factor)
 }
 
 /// Whether a factor decides about an operator.
@@ -46,15 +59,17 @@ pub fn decides(factor: &str, op: &Op) -> bool {
     match op {
         Op::Lstm { .. } | Op::Gru { .. } => factor == RECURRENT,
         Op::Attention { .. } => factor == ATTENTION,
+        Op::Dropout { .. } => factor == DROPOUT,
         _ => false,
     }
 }
 
-/// What is spelt out of a graph.
+/// What is spelt out of a graph, or turned off.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rewriting {
     recurrent: bool,
     attention: bool,
+    no_dropout: bool,
 }
 
 impl Rewriting {
@@ -65,16 +80,17 @@ impl Rewriting {
         Self {
             recurrent: asks(RECURRENT, UNROLLED),
             attention: asks(ATTENTION, PLAIN),
+            no_dropout: asks(DROPOUT, OFF),
         }
     }
 
-    /// The graph with these operators spelt out. All other values, inputs, outputs and parameters
+    /// The graph with these operators spelt out or turned off. All other values, inputs, outputs and parameters
     /// keep their names; constants are added behind the parameters.
     ///
     /// # Errors
     /// A graph that [`infer::shapes`] refuses, or one that becomes too large: see the message.
     pub fn apply(self, graph: Graph) -> Result<Graph, ModelError> {
-        if !graph.nodes.iter().any(|node| self.spells_out(&node.op)) {
+        if !graph.nodes.iter().any(|node| self.changes(&node.op)) {
             return Ok(graph);
         }
         let types = infer::shapes(&graph)?;
@@ -87,6 +103,13 @@ impl Rewriting {
                 }
                 Op::Lstm { .. } | Op::Gru { .. } if self.recurrent => {
                     recurrent::unroll(&mut sheet, node, shape)
+                }
+                Op::Dropout { .. } if self.no_dropout => {
+                    sheet.nodes.push(Node {
+                        op: Op::Dropout { ratio: 0.0 },
+                        ..node.clone()
+                    });
+                    Ok(())
                 }
                 _ => {
                     sheet.nodes.push(node.clone());
@@ -109,10 +132,11 @@ impl Rewriting {
         })
     }
 
-    const fn spells_out(self, op: &Op) -> bool {
+    const fn changes(self, op: &Op) -> bool {
         match op {
             Op::Lstm { .. } | Op::Gru { .. } => self.recurrent,
             Op::Attention { .. } => self.attention,
+            Op::Dropout { .. } => self.no_dropout,
             _ => false,
         }
     }

@@ -7,11 +7,11 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use photofinish_models::{
     Numbers, infer,
     onnx::{self, Extensions},
-    rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT, Rewriting, UNROLLED},
+    rewrite::{ATTENTION, DROPOUT, FUSED, OFF, ON, PLAIN, RECURRENT, Rewriting, UNROLLED},
     zoo,
 };
 use schema::{
-    Digest, Graph, Precision,
+    Digest, Graph, Mode, Precision,
     graph::{ElementType, Fill, Node, Op, Parameter, Role},
 };
 use support::{
@@ -208,6 +208,7 @@ fn what_is_not_asked_for_stays() {
     for factors in [
         &[][..],
         &[(ATTENTION, FUSED)],
+        &[(DROPOUT, ON)],
         &[(ATTENTION, "flash"), (RECURRENT, UNROLLED)],
     ] {
         let same = asked(factors).apply(bert.clone()).expect("a graph");
@@ -216,6 +217,34 @@ fn what_is_not_asked_for_stays() {
     let words = small("lstm_lm", 1);
     let same = asked(&[(ATTENTION, PLAIN)]).apply(words.clone());
     assert_eq!(same, Ok(words));
+}
+
+#[test]
+fn dropout_that_is_off_drops_nothing_and_nothing_else_changes() {
+    for name in zoo::names() {
+        let graph = zoo::build_for(name, &BTreeMap::new(), Mode::Training).expect("a network");
+        let off = asked(&[(DROPOUT, OFF)])
+            .apply(graph.clone())
+            .expect("a graph");
+        let ratios = |graph: &Graph| -> Vec<f32> {
+            let nodes = graph.nodes.iter();
+            let ratios = nodes.filter_map(|node| match node.op {
+                Op::Dropout { ratio } => Some(ratio),
+                _ => None,
+            });
+            ratios.collect()
+        };
+        assert!(ratios(&graph).iter().all(|&ratio| ratio > 0.0), "{name}");
+        assert!(ratios(&off).iter().all(|&ratio| ratio == 0.0), "{name}");
+        let mut same = off;
+        let (before, after) = (graph.nodes.iter(), same.nodes.iter_mut());
+        for (before, after) in before.zip(after) {
+            if matches!(before.op, Op::Dropout { .. }) {
+                after.op.clone_from(&before.op);
+            }
+        }
+        assert_eq!(same, graph);
+    }
 }
 
 #[test]

@@ -101,8 +101,8 @@ fn the_parameters_of_the_recurrent_networks_add_up() {
 #[test]
 fn factors_concern_the_networks_that_have_their_operators() {
     for name in zoo::names() {
-        let graph = build(name, &[]);
-        for factor in [rewrite::RECURRENT, rewrite::ATTENTION] {
+        let graph = zoo::build_for(name, &BTreeMap::new(), Mode::Training).unwrap();
+        for factor in [rewrite::RECURRENT, rewrite::ATTENTION, rewrite::DROPOUT] {
             let mut nodes = graph.nodes.iter();
             let decides = nodes.any(|node| rewrite::decides(factor, &node.op));
             assert_eq!(zoo::is_concerned(name, factor), decides, "{name} {factor}");

@@ -35,6 +35,7 @@ pub(crate) struct Cells {
 
 /// What holds for all cells of the job.
 pub(crate) struct Shared {
+    mode: Mode,
     precision: Precision,
     device: Device,
     threads: u32,
@@ -72,6 +73,7 @@ pub(crate) fn shared(context: &mut Context<'_>, boundary: Boundary) -> Shared {
         |choice| choice.0,
     );
     Shared {
+        mode: job.mode,
         precision: job.precision.unwrap_or(Precision::Fp32),
         device: device.flatten().unwrap_or(Device::Cpu),
         threads: job
@@ -147,10 +149,7 @@ fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
     for axis in axes {
         let (owner, what) = match axis.kind {
             AxisKind::Dimension => ("a model".to_owned(), "dimension"),
-            AxisKind::Factor if rewrite::is_about_operators(&axis.name) => {
-                ("a model whose engine has it, too,".to_owned(), "factor")
-            }
-            AxisKind::Factor => (an_engine(context.world, &axis.name), "factor"),
+            AxisKind::Factor => (whose(context.world, &axis.name, context.job.mode), "factor"),
             _ => continue,
         };
         let is_known = |cell: &PlannedCell| cell.coordinates.contains_key(&axis.name);
@@ -164,17 +163,30 @@ fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
     }
 }
 
-/// What has a factor: an engine, or an engine in the precisions that alone it is about.
-fn an_engine(world: &World, factor: &str) -> String {
+/// What has a factor: an engine, one in the modes or precisions that alone it is about, or a model
+/// with its operators.
+fn whose(world: &World, factor: &str, mode: Mode) -> String {
     let variants = world.engines.iter().flat_map(|engine| &engine.variants);
-    let knowing = variants.filter_map(|variant| variant.factors.get(factor));
-    let mut about: BTreeSet<Precision> = BTreeSet::new();
-    for description in knowing {
-        if description.precisions.is_empty() {
-            return "an engine".to_owned();
-        }
-        about.extend(&description.precisions);
+    let knowing: Vec<_> = variants
+        .filter_map(|variant| variant.factors.get(factor))
+        .collect();
+    let modes: BTreeSet<Mode> = knowing
+        .iter()
+        .flat_map(|known| &known.modes)
+        .copied()
+        .collect();
+    if !modes.is_empty() && !modes.contains(&mode) {
+        let modes: Vec<String> = modes.iter().map(|mode| format!("`{mode}`")).collect();
+        return format!("the mode {}, and an engine", modes.join(" or "));
     }
+    if rewrite::is_about_operators(factor) {
+        return "a model whose engine has it, too,".to_owned();
+    }
+    if knowing.iter().any(|known| known.precisions.is_empty()) {
+        return "an engine".to_owned();
+    }
+    let about = knowing.iter().flat_map(|known| &known.precisions);
+    let about: BTreeSet<Precision> = about.copied().collect();
     let about: Vec<String> = about.iter().map(|known| format!("`{known}`")).collect();
     format!("an engine in precision {}", about.join(" or "))
 }
@@ -245,6 +257,7 @@ struct Draft {
     model: Which,
     dims: BTreeMap<String, u64>,
     engine: EngineVariant,
+    mode: Mode,
     precision: Precision,
     device: Device,
     threads: u32,
@@ -263,6 +276,7 @@ impl Draft {
                 engine: String::new(),
                 variant: String::new(),
             },
+            mode: shared.mode,
             precision: shared.precision,
             device: shared.device,
             threads: shared.threads,
@@ -306,9 +320,9 @@ impl Draft {
         draft
     }
 
-    /// Whether a factor has a part in the model at the precision.
+    /// Whether a factor has a part in the model at the precision and in the mode.
     fn is_concerned(&self, factor: &str, description: &FactorDescription) -> bool {
-        self.model.is_concerned(factor) && description.concerns(self.precision)
+        self.model.is_concerned(factor) && description.concerns(self.precision, self.mode)
     }
 
     fn set(&mut self, axis: &str, value: &Typed) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use photofinish_plan::{ManifestFile, World, plan};
-use schema::plan::Warning;
+use schema::{Mode, plan::Warning};
 
 #[path = "support/plans.rs"]
 #[allow(dead_code, reason = "each test is a program and uses a part of it")]
@@ -161,4 +161,57 @@ jobs:
         ("resnet18.onnx", None),
     ];
     assert_eq!(told, BTreeSet::from(expected));
+}
+
+/// Dropout has a part in training alone.
+#[test]
+fn a_factor_of_a_mode_is_on_no_cell_of_another() {
+    let mut world = support::world();
+    let engine = world
+        .engines
+        .iter_mut()
+        .find(|known| known.name == "pytorch");
+    for variant in &mut engine.expect("an engine of the world").variants {
+        let description = schema::FactorDescription {
+            modes: vec![Mode::Training],
+            ..support::factor(&["on", "off"])
+        };
+        variant.factors.insert("dropout".to_owned(), description);
+    }
+    let job = |mode: &str, models: &str, more: &str| {
+        format!(
+            "  - id: a
+    mode: {mode}
+    matrix: {{ model: {models}, batch: 2, {more}engine: pytorch/eager }}
+"
+        )
+    };
+    let told = |mode: &str, more: &str| -> Vec<(String, Option<String>)> {
+        let plan = planned(&job(mode, "[resnet18, vgg16]", more), &world);
+        let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+        let mut told: Vec<_> = cells
+            .filter(|cell| cell.twin_of.is_none())
+            .map(|cell| {
+                (
+                    cell.cell.model.name.clone(),
+                    cell.cell.factors.get("dropout").cloned(),
+                )
+            })
+            .collect();
+        told.sort();
+        told
+    };
+    let pair = |model: &str, dropout: Option<&str>| (model.to_owned(), dropout.map(str::to_owned));
+    let [plain, none] = [pair("resnet18", None), pair("vgg16", None)];
+    let [on, off] = ["on", "off"].map(|value| pair("vgg16", Some(value)));
+    assert_eq!(told("training", ""), [plain.clone(), on.clone()]);
+    assert_eq!(
+        told("training", "dropout: [on, off], "),
+        [plain.clone(), off, on]
+    );
+    assert_eq!(told("inference", ""), [plain, none]);
+    let complaint = refusal(&job("inference", "vgg16", "dropout: off, "), &world);
+    assert!(complaint.contains("the mode `training`"), "{complaint}");
+    let complaint = refusal(&job("training", "resnet18", "dropout: off, "), &world);
+    assert!(complaint.contains("lacks a model"), "{complaint}");
 }

@@ -298,7 +298,7 @@ fn on_own_file(context: &Context<'_>, cell: &Cell, precision: Precision) -> Cell
         variant: "cpu".to_owned(),
     };
     Cell {
-        factors: context.workers.factors(&engine, precision),
+        factors: context.workers.factors(&engine, precision, cell.mode),
         engine,
         precision,
         device: Device::Cpu,
@@ -343,7 +343,7 @@ pub(crate) fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
         engine: "pytorch".to_owned(),
         variant: "eager".to_owned(),
     };
-    let mut factors = context.workers.factors(&engine, cell.precision);
+    let mut factors = context.workers.factors(&engine, cell.precision, cell.mode);
     factors.retain(|factor, _| models::zoo::is_concerned(&cell.model.name, factor));
     if cell.precision.is_int8() {
         let forms = [rewrite::ATTENTION, rewrite::RECURRENT];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Device, Digest, EngineVariant, Outcome, Precision};
+use schema::{Device, Digest, EngineVariant, Mode, Outcome, Precision};
 use worker::WorkerCommand;
 
 /// Knows how the worker of each engine is started.
@@ -13,10 +13,15 @@ pub trait Workers {
     /// Why there is none on this machine, as the outcome of the cells that need it.
     fn command(&self, engine: &EngineVariant, device: Device) -> Result<WorkerCommand, Outcome>;
 
-    /// Every switch that the variant has at a precision, with its default: what the reference of
-    /// parity is run with.
-    fn factors(&self, engine: &EngineVariant, precision: Precision) -> BTreeMap<String, String> {
-        let _ = (engine, precision);
+    /// Every switch that the variant has at a precision in a mode, with its default: what the
+    /// reference of parity is run with.
+    fn factors(
+        &self,
+        engine: &EngineVariant,
+        precision: Precision,
+        mode: Mode,
+    ) -> BTreeMap<String, String> {
+        let _ = (engine, precision, mode);
         BTreeMap::new()
     }
 

@@ -32,11 +32,11 @@ impl EngineDescription {
 }
 
 impl VariantDescription {
-    /// The default of every factor that has a part in this precision.
+    /// The default of every factor that has a part in this precision and mode.
     #[must_use]
-    pub fn defaults(&self, precision: Precision) -> BTreeMap<String, String> {
+    pub fn defaults(&self, precision: Precision, mode: Mode) -> BTreeMap<String, String> {
         let factors = self.factors.iter();
-        let concerned = factors.filter(|(_, factor)| factor.concerns(precision));
+        let concerned = factors.filter(|(_, factor)| factor.concerns(precision, mode));
         concerned
             .filter_map(|(name, factor)| Some((name.clone(), factor.values.first()?.clone())))
             .collect()
@@ -115,13 +115,17 @@ pub struct FactorDescription {
     /// Precisions that it has a part in: cells of others are without it. Empty where that is all.
     #[serde(default)]
     pub precisions: Vec<Precision>,
+    /// Modes that it has a part in, likewise.
+    #[serde(default)]
+    pub modes: Vec<Mode>,
 }
 
 impl FactorDescription {
-    /// Whether it has a part in a cell of this precision.
+    /// Whether it has a part in a cell of this precision and mode.
     #[must_use]
-    pub fn concerns(&self, precision: Precision) -> bool {
-        self.precisions.is_empty() || self.precisions.contains(&precision)
+    pub fn concerns(&self, precision: Precision, mode: Mode) -> bool {
+        (self.precisions.is_empty() || self.precisions.contains(&precision))
+            && (self.modes.is_empty() || self.modes.contains(&mode))
     }
 }
 

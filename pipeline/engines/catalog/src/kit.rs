@@ -5,7 +5,10 @@
 //! from decides nothing about the other, so that a change of the Python worker makes no heat of
 //! `pytorch/eager` stale.
 
-use std::{collections::BTreeMap, collections::BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+};
 
 use schema::{Digest, EngineDescription, EngineVariant, VariantDescription};
 use serde::Deserialize;
@@ -448,11 +451,18 @@ pub(crate) fn check_variant(variant: &VariantDescription) -> Result<(), String> 
             return Err(format!("factor `{name}` needs values, none of them empty"));
         }
         distinct(&format!("value of factor `{name}`:"), &factor.values)?;
+        let foreign = |strange: &dyn Display, what: &str| {
+            Err(format!(
+                "factor `{name}` is about `{strange}`, which is not among the variant's {what}"
+            ))
+        };
         let mut about = factor.precisions.iter();
         if let Some(strange) = about.find(|about| !variant.precisions.contains(about)) {
-            return Err(format!(
-                "factor `{name}` is about `{strange}`, which is not among the variant's precisions"
-            ));
+            return foreign(strange, "precisions");
+        }
+        let mut about = factor.modes.iter();
+        if let Some(strange) = about.find(|about| !variant.modes.contains(about)) {
+            return foreign(strange, "modes");
         }
     }
     Ok(())

@@ -228,6 +228,9 @@ fn mistakes_in_engines_toml_are_shown_with_their_place() {
         format!(
             "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\nprecisions = [\"bf16\"]\n"
         ),
+        format!(
+            "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\nmodes = [\"training\"]\n"
+        ),
         String::from("[engines.mine]\ncommand = [\"sh\"]\nvariants = []\n"),
         String::from("[engines.mine\n"),
         format!("# ünïcödé\n{}", good.replace("\"only\"", "\"On ly\"")),

@@ -18,7 +18,7 @@ PACKAGED = "aot"
 LAYOUT = "layout"
 COMPILE_MODE = "compile_mode"
 LAYOUTS = ("nchw", "channels_last")
-FORMS = ("recurrent", "attention")
+FORMS = ("recurrent", "attention", "dropout")
 """Factors that decided which graph this worker is sent; there is nothing left to do about them."""
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune")
 

@@ -22,8 +22,8 @@ class Variant(StrEnum):
 
 VARIANTS = tuple(variant.value for variant in Variant)
 
-RECURRENT = "recurrent"
-"""Decided which graph this worker is sent; there is nothing left to do about it."""
+FORMS = ("recurrent", "dropout")
+"""Decided which graph this worker is sent; there is nothing left to do about them."""
 JIT_COMPILE = "jit_compile"
 _SWITCH = {"off": False, "on": True}
 _JIT_COMPILE = {
@@ -61,7 +61,7 @@ def understand(cell: Cell) -> Configuration:
     variant = Variant(ask.variant(cell, ENGINE, VARIANTS))
     ask.check_drive(cell)
     choices = _JIT_COMPILE.get(variant, ())
-    ask.check_factors(cell, (RECURRENT, JIT_COMPILE) if choices else (RECURRENT,))
+    ask.check_factors(cell, (*FORMS, JIT_COMPILE) if choices else FORMS)
     if cell.device != "cpu":
         reason = f"the installed TensorFlow is built for the CPU; the device is {cell.device}"
         raise Failure(Kind.UNAVAILABLE, reason)

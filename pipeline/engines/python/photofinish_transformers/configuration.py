@@ -22,10 +22,12 @@ IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}
 CHECKPOINTING = "gradient_checkpointing"
 ACCUMULATION = "gradient_accumulation"
 MIXED = "mixed_precision"
+DROPOUT = "dropout"
+"""Decided which graph this worker is sent; the configuration is made from that."""
 
 _FACTORS = {
-    MODEL: (ATTENTION, CHECKPOINTING, ACCUMULATION, MIXED),
-    TRAINER: (ATTENTION, CHECKPOINTING, ACCUMULATION, MIXED),
+    MODEL: (ATTENTION, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
+    TRAINER: (ATTENTION, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
     PIPELINE: (ATTENTION,),
     ONNXRUNTIME: (ATTENTION,),
 }

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use models::rewrite::RECURRENT;
+use models::rewrite::{DROPOUT, RECURRENT};
 use schema::{Cell, Device, Mode, Optimizer, Outcome, Precision};
 
 use crate::{
@@ -22,8 +22,9 @@ const MIXED_PRECISION: &str = "mixed_precision";
 /// The variable by which TensorFlow is told whether to compute with oneDNN.
 pub(crate) const ONEDNN: &str = "TF_ENABLE_ONEDNN_OPTS";
 
-/// Every factor. That recurrent layers are spelt out is seen to in the graph that comes.
-const FACTORS: [&str; 3] = [MIXED_PRECISION, RECURRENT, WEIGHTS];
+/// Every factor. That recurrent layers are spelt out, and whether dropout drops, is seen to in the
+/// graph that comes.
+const FACTORS: [&str; 4] = [DROPOUT, MIXED_PRECISION, RECURRENT, WEIGHTS];
 
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq)]

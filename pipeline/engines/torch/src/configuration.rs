@@ -21,11 +21,12 @@ pub(crate) const VARIANTS: [&str; 2] = [EAGER, AOT];
 /// The factor that decides how images lie in memory.
 const LAYOUT: &str = "layout";
 
-/// Every factor. What is fused, what is spelt out and what is rounded is decided in the graph that
-/// comes.
-const FACTORS: [&str; 5] = [
+/// Every factor. What is fused, what is spelt out, what drops and what is rounded is decided in the
+/// graph that comes.
+const FACTORS: [&str; 6] = [
     rewrite::ATTENTION,
     quantise::CALIBRATION,
+    rewrite::DROPOUT,
     quantise::GRID,
     LAYOUT,
     rewrite::RECURRENT,

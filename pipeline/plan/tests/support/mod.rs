@@ -52,6 +52,7 @@ pub(crate) fn factor(values: &[&str]) -> FactorDescription {
         values: values.iter().map(|value| (*value).to_owned()).collect(),
         summary: "A switch".to_owned(),
         precisions: Vec::new(),
+        modes: Vec::new(),
     }
 }
 

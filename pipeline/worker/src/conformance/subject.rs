@@ -182,7 +182,7 @@ impl Subject<'_> {
                 .boundaries
                 .first()
                 .ok_or_else(|| first("timing boundary"))?,
-            factors: variant.defaults(precision),
+            factors: variant.defaults(precision, mode),
         };
         let mut load = Load {
             cell,
