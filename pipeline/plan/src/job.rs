@@ -115,8 +115,7 @@ fn resolve(
         claims,
     };
     let families = families.iter().map(|(_, family)| family);
-    let machine = &context.world.fingerprint;
-    let mut warnings = lint::lint(&job, &heats, families, machine);
+    let mut warnings = lint::lint(&job, &heats, families, context.world);
     warnings.extend(cells.outlines.into_iter().map(|message| Warning {
         job: job.id.clone(),
         message,

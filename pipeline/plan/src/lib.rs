@@ -14,6 +14,7 @@ mod context;
 mod decode;
 mod diagnostic;
 mod explain;
+mod fairness;
 mod fault;
 mod find;
 mod form;

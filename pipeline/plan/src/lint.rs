@@ -1,15 +1,14 @@
 //! What is worth knowing before a run: unfair comparisons, rules that match nothing, time and
 //! memory that will not suffice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use models::rewrite;
 use schema::{
     CellId, Fingerprint, Plan,
     plan::{Comparison, PlannedCell, PlannedHeat, PlannedJob, Warning},
 };
 
-use crate::{compare::Family, explain};
+use crate::{World, compare::Family, explain, fairness};
 
 /// Blocks below which no verdict is given.
 const VERDICT_BLOCKS: u32 = 6;
@@ -19,7 +18,7 @@ pub(crate) fn lint<'a>(
     job: &PlannedJob,
     heats: &[PlannedHeat],
     families: impl Iterator<Item = &'a Family>,
-    machine: &Fingerprint,
+    world: &World,
 ) -> Vec<Warning> {
     let mut notes = Vec::new();
     let cells: Vec<&PlannedCell> = heats
@@ -30,14 +29,14 @@ pub(crate) fn lint<'a>(
     let by_id: BTreeMap<&CellId, &PlannedCell> =
         cells.iter().map(|&cell| (&cell.id, cell)).collect();
     for comparison in &job.comparisons {
-        notes.extend(unfair(comparison, &by_id));
+        notes.extend(fairness::unfair(comparison, &by_id, world));
     }
     notes.extend(too_few_blocks(job));
     notes.extend(too_short(job));
     for (comparison, family) in job.comparisons.iter().zip(families) {
         notes.extend(left_out(comparison, family));
     }
-    notes.extend(resources(&cells, machine));
+    notes.extend(resources(&cells, &world.fingerprint));
     notes.extend(idle_rules(job, &cells));
     notes
         .into_iter()
@@ -71,54 +70,6 @@ pub(crate) fn over_budget(plan: &Plan) -> BTreeMap<&str, Warning> {
     };
     let jobs = plan.jobs.iter();
     jobs.filter_map(|job| Some((job.id.as_str(), warning(job)?)))
-        .collect()
-}
-
-/// Differences between compared cells that are not the compared axis.
-fn unfair(comparison: &Comparison, cells: &BTreeMap<&CellId, &PlannedCell>) -> Vec<String> {
-    let mut found: BTreeSet<String> = BTreeSet::new();
-    for pair in &comparison.pairs {
-        let (Some(first), Some(second)) = (cells.get(&pair.baseline), cells.get(&pair.contender))
-        else {
-            continue;
-        };
-        // An operator is a kernel of the engine's where it has one, unless the manifest says
-        // otherwise: that is what its users get, not another setting of a switch.
-        let is_of_the_engine = |factor: &String| {
-            let mut both = [first, second].into_iter();
-            rewrite::is_about_operators(factor)
-                && both.all(|cell| !cell.coordinates.contains_key(factor))
-        };
-        let (a, b) = (&first.cell, &second.cell);
-        let mut differ = |what: &str, a: &str, b: &str| {
-            if what != comparison.axis && a != b {
-                found.insert(format!(
-                    "{what} differs between {} ({a}) and {} ({b})",
-                    comparison.baseline, pair.value
-                ));
-            }
-        };
-        differ(
-            "host language",
-            a.host_language.word(),
-            b.host_language.word(),
-        );
-        differ("precision", a.precision.word(), b.precision.word());
-        differ("threads", &a.threads.to_string(), &b.threads.to_string());
-        for (factor, value) in a.factors.iter().filter(|it| !is_of_the_engine(it.0)) {
-            if let Some(other) = b.factors.get(factor) {
-                differ(factor, value, other);
-            }
-        }
-    }
-    found
-        .into_iter()
-        .map(|what| {
-            format!(
-                "the comparison over {} is not fair: {what}",
-                comparison.axis
-            )
-        })
         .collect()
 }
 

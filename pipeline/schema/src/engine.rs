@@ -75,6 +75,10 @@ pub struct VariantDescription {
     /// Switches that this variant knows, by name.
     #[serde(default)]
     pub factors: BTreeMap<String, FactorDescription>,
+    /// What this variant does where others have a switch that it lacks, in their words: the name of
+    /// the factor and the value. What is fair to compare is judged by it, and nothing is run by it.
+    #[serde(default)]
+    pub fixed: BTreeMap<String, String>,
 }
 
 /// What a launch takes before its first step, roughly: the base of predictions, and of nothing else.
@@ -104,6 +108,9 @@ impl Default for Preparation {
     }
 }
 
+/// The value of a factor that leaves the choice to the engine.
+pub const AUTO: &str = "auto";
+
 /// A switch whose effect can be studied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -118,6 +125,9 @@ pub struct FactorDescription {
     /// Modes that it has a part in, likewise.
     #[serde(default)]
     pub modes: Vec<Mode>,
+    /// Which of the other values [`AUTO`] usually comes to, by mode.
+    #[serde(default)]
+    pub auto: BTreeMap<Mode, String>,
 }
 
 impl FactorDescription {

@@ -30,7 +30,7 @@ pub use cell::{
 };
 pub use digest::Digest;
 pub use engine::{
-    Availability, EngineDescription, FactorDescription, Preparation, VariantDescription,
+    AUTO, Availability, EngineDescription, FactorDescription, Preparation, VariantDescription,
 };
 pub use graph::Graph;
 pub use machine::{Environment, Fingerprint};

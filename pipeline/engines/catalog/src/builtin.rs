@@ -52,4 +52,23 @@ mod tests {
             assert!(kit.lock().is_some(), "{}", kit.label());
         }
     }
+
+    /// Where one engine has no choice, it says so in the words of those that have one.
+    #[test]
+    fn what_is_fixed_is_a_value_of_another_s_factor() {
+        let kits = super::kits().unwrap();
+        let variants = || kits.iter().flat_map(|kit| &kit.description().variants);
+        let is_value = |name: &str, value: &String| {
+            let mut factors = variants().filter_map(|variant| variant.factors.get(name));
+            factors.any(|factor| factor.values.contains(value))
+        };
+        let mut said = 0;
+        for variant in variants() {
+            for (name, value) in &variant.fixed {
+                assert!(is_value(name, value), "{}: {name} = {value}", variant.name);
+                said += 1;
+            }
+        }
+        assert!(said > 0);
+    }
 }

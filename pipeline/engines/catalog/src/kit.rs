@@ -10,7 +10,9 @@ use std::{
     fmt::Display,
 };
 
-use schema::{Digest, EngineDescription, EngineVariant, VariantDescription};
+use schema::{
+    AUTO, Digest, EngineDescription, EngineVariant, FactorDescription, VariantDescription,
+};
 use serde::Deserialize;
 
 use crate::{CatalogError, builtin, lock::Lock, need::Need, registered::Registered};
@@ -441,28 +443,59 @@ pub(crate) fn check_variant(variant: &VariantDescription) -> Result<(), String> 
         ));
     }
     for (name, factor) in &variant.factors {
+        check_factor(variant, name, factor)?;
+    }
+    check_fixed(variant)
+}
+
+/// Whether a factor of a variant can be written in a manifest, and makes sense.
+fn check_factor(
+    variant: &VariantDescription,
+    name: &str,
+    factor: &FactorDescription,
+) -> Result<(), String> {
+    word("factor", name)?;
+    if AXES.contains(&name) {
+        return Err(format!(
+            "`{name}` is an axis of its own and cannot be a factor"
+        ));
+    }
+    if factor.values.is_empty() || factor.values.iter().any(String::is_empty) {
+        return Err(format!("factor `{name}` needs values, none of them empty"));
+    }
+    distinct(&format!("value of factor `{name}`:"), &factor.values)?;
+    let foreign = |strange: &dyn Display, what: &str| {
+        Err(format!(
+            "factor `{name}` is about `{strange}`, which is not among the variant's {what}"
+        ))
+    };
+    let mut about = factor.precisions.iter();
+    if let Some(strange) = about.find(|about| !variant.precisions.contains(about)) {
+        return foreign(strange, "precisions");
+    }
+    let mut about = factor.modes.iter();
+    if let Some(strange) = about.find(|about| !variant.modes.contains(about)) {
+        return foreign(strange, "modes");
+    }
+    let is_value = |value: &str| factor.values.iter().any(|known| known == value);
+    let comes_to = |value: &String| is_value(AUTO) && value != AUTO && is_value(value);
+    if !factor.auto.values().all(comes_to) {
+        return Err(format!(
+            "factor `{name}`: `auto` says which of its other values the value `{AUTO}` comes to"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether what a variant has no choice about is said in words, and is no choice.
+fn check_fixed(variant: &VariantDescription) -> Result<(), String> {
+    for (name, value) in &variant.fixed {
         word("factor", name)?;
-        if AXES.contains(&name.as_str()) {
-            return Err(format!(
-                "`{name}` is an axis of its own and cannot be a factor"
-            ));
+        if variant.factors.contains_key(name) {
+            return Err(format!("`{name}` is a factor and cannot be fixed, too"));
         }
-        if factor.values.is_empty() || factor.values.iter().any(String::is_empty) {
-            return Err(format!("factor `{name}` needs values, none of them empty"));
-        }
-        distinct(&format!("value of factor `{name}`:"), &factor.values)?;
-        let foreign = |strange: &dyn Display, what: &str| {
-            Err(format!(
-                "factor `{name}` is about `{strange}`, which is not among the variant's {what}"
-            ))
-        };
-        let mut about = factor.precisions.iter();
-        if let Some(strange) = about.find(|about| !variant.precisions.contains(about)) {
-            return foreign(strange, "precisions");
-        }
-        let mut about = factor.modes.iter();
-        if let Some(strange) = about.find(|about| !variant.modes.contains(about)) {
-            return foreign(strange, "modes");
+        if value.is_empty() {
+            return Err(format!("`{name}` is fixed to nothing"));
         }
     }
     Ok(())

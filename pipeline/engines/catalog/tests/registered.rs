@@ -231,6 +231,13 @@ fn mistakes_in_engines_toml_are_shown_with_their_place() {
         format!(
             "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\nmodes = [\"training\"]\n"
         ),
+        format!(
+            "{good}[engines.mine.variants.factors.depth]\nvalues = [\"auto\", \"1\"]\nsummary = \"\"\nauto = {{ inference = \"2\" }}\n"
+        ),
+        format!(
+            "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\n[engines.mine.variants.fixed]\ndepth = \"1\"\n"
+        ),
+        format!("{good}[engines.mine.variants.fixed]\ndepth = \"\"\n"),
         String::from("[engines.mine]\ncommand = [\"sh\"]\nvariants = []\n"),
         String::from("[engines.mine\n"),
         format!("# ünïcödé\n{}", good.replace("\"only\"", "\"On ly\"")),
@@ -262,7 +269,8 @@ fn no_text_may_steer_a_terminal() {
     let good = format!(
         "[engines.mine]\ncommand = [\"sh\", \"word\"]\ntitle = \"word\"\nsummary = \"word\"\n\
          version = \"word\"\nfiles = [\"word\"]\nenv = {{ A = \"1\" }}\n{VARIANT}\
-         [engines.mine.variants.factors.depth]\nvalues = [\"word\"]\nsummary = \"word\"\n"
+         [engines.mine.variants.factors.depth]\nvalues = [\"word\"]\nsummary = \"word\"\n\
+         [engines.mine.variants.fixed]\nwidth = \"word\"\n"
     );
     assert!(load(&case, &good).is_ok());
     for odd in [

@@ -65,6 +65,7 @@ fn description() -> EngineDescription {
             compiles_cxx: false,
             preparation: schema::Preparation::default(),
             factors: BTreeMap::new(),
+            fixed: BTreeMap::new(),
         }],
     }
 }

@@ -54,6 +54,7 @@ fn description() -> EngineDescription {
         compiles_cxx: false,
         preparation: schema::Preparation::default(),
         factors: BTreeMap::new(),
+        fixed: BTreeMap::new(),
     };
     EngineDescription {
         name: "tensorflow".to_owned(),

@@ -53,6 +53,7 @@ pub(crate) fn factor(values: &[&str]) -> FactorDescription {
         summary: "A switch".to_owned(),
         precisions: Vec::new(),
         modes: Vec::new(),
+        auto: BTreeMap::new(),
     }
 }
 
@@ -80,6 +81,7 @@ fn pytorch() -> EngineDescription {
             compiles_cxx: false,
             preparation: schema::Preparation::default(),
             factors: BTreeMap::from([("layout".to_owned(), factor(&["nchw", "channels_last"]))]),
+            fixed: BTreeMap::new(),
         }],
     }
 }
@@ -103,6 +105,7 @@ fn onnxruntime() -> EngineDescription {
             ),
             ("spin".to_owned(), factor(&["default", "off"])),
         ]),
+        fixed: BTreeMap::new(),
     };
     EngineDescription {
         name: "onnxruntime".to_owned(),

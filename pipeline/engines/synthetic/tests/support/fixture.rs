@@ -110,6 +110,7 @@ pub(crate) fn description(variant: &str) -> EngineDescription {
             compiles_cxx: false,
             preparation: schema::Preparation::default(),
             factors: BTreeMap::new(),
+            fixed: BTreeMap::new(),
         }],
     }
 }

@@ -1,0 +1,129 @@
+//! Comparisons whose cells differ in more than the compared axis.
+//!
+//! Settings are held against each other by what they come to: `auto` by what it is in the cell's
+//! mode, and where an engine has no choice, by what its description says that it does
+//! ([`VariantDescription::fixed`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use models::rewrite;
+use schema::{
+    AUTO, Cell, CellId, VariantDescription,
+    plan::{Comparison, PlannedCell},
+};
+
+use crate::World;
+
+/// What of a comparison is not fair, once for each two values of its axis.
+pub(crate) fn unfair(
+    comparison: &Comparison,
+    cells: &BTreeMap<&CellId, &PlannedCell>,
+    world: &World,
+) -> Vec<String> {
+    let mut found: BTreeSet<String> = BTreeSet::new();
+    for pair in &comparison.pairs {
+        let (Some(first), Some(second)) = (cells.get(&pair.baseline), cells.get(&pair.contender))
+        else {
+            continue;
+        };
+        for (what, a, b) in differences(first, second, world) {
+            if what != comparison.axis {
+                found.insert(format!(
+                    "{what} differs between {} ({a}) and {} ({b})",
+                    comparison.baseline, pair.value
+                ));
+            }
+        }
+    }
+    let axis = &comparison.axis;
+    found
+        .into_iter()
+        .map(|what| format!("the comparison over {axis} is not fair: {what}"))
+        .collect()
+}
+
+/// What differs between two cells, with the value of each.
+fn differences<'a>(
+    first: &'a PlannedCell,
+    second: &'a PlannedCell,
+    world: &'a World,
+) -> Vec<(&'a str, String, String)> {
+    let (a, b) = (&first.cell, &second.cell);
+    let word = |word: &str| word.to_owned();
+    let mut all = vec![
+        (
+            "host language",
+            word(a.host_language.word()),
+            word(b.host_language.word()),
+        ),
+        (
+            "precision",
+            word(a.precision.word()),
+            word(b.precision.word()),
+        ),
+        ("threads", a.threads.to_string(), b.threads.to_string()),
+    ];
+    let variants = (world.variant(&a.engine), world.variant(&b.engine));
+    let factors: BTreeSet<&String> = a.factors.keys().chain(b.factors.keys()).collect();
+    for factor in factors {
+        if is_of_the_engine(factor, first, second, variants) {
+            continue;
+        }
+        let effects = (effect(factor, a, variants.0), effect(factor, b, variants.1));
+        if let (Some(a), Some(b)) = effects {
+            all.push((factor, word(a), word(b)));
+        }
+    }
+    all.retain(|(_, a, b)| a != b);
+    all
+}
+
+/// Whether a factor is left to the engines, each of which does as it does: that is what its users
+/// get, and no other setting of a switch. It is so where the manifest does not ask for a value: of an
+/// operator, which is a kernel of the engine's where it has one, and of anything between two engines.
+/// Variants of one engine are there to be told apart, and a factor that is about some precisions
+/// alone says what they mean.
+fn is_of_the_engine(
+    factor: &str,
+    first: &PlannedCell,
+    second: &PlannedCell,
+    variants: (Option<&VariantDescription>, Option<&VariantDescription>),
+) -> bool {
+    let is_asked = |cell: &PlannedCell| cell.coordinates.contains_key(factor);
+    if is_asked(first) || is_asked(second) {
+        return false;
+    }
+    let is_about_precisions = || {
+        let known = [variants.0, variants.1].into_iter().flatten();
+        let mut known = known.filter_map(|variant| variant.factors.get(factor));
+        known.any(|description| !description.precisions.is_empty())
+    };
+    let is_one_engine = first.cell.engine.engine == second.cell.engine.engine;
+    rewrite::is_about_operators(factor) || !(is_one_engine || is_about_precisions())
+}
+
+/// What a factor comes to in a cell; `None` where nobody knows, or it has no part there.
+fn effect<'a>(
+    factor: &str,
+    cell: &'a Cell,
+    variant: Option<&'a VariantDescription>,
+) -> Option<&'a str> {
+    let Some(value) = cell.factors.get(factor) else {
+        return variant?.fixed.get(factor).map(String::as_str);
+    };
+    let comes_to = variant
+        .and_then(|variant| variant.factors.get(factor))
+        .and_then(|description| description.auto.get(&cell.mode));
+    match comes_to {
+        Some(_) if value == AUTO && is_spelt_out(cell) => None,
+        Some(known) if value == AUTO => Some(known),
+        _ => Some(value),
+    }
+}
+
+/// Whether layers are spelt out position by position: that may be too much for what is usually best,
+/// and how much it is a plan does not know.
+fn is_spelt_out(cell: &Cell) -> bool {
+    let form = cell.factors.get(rewrite::RECURRENT);
+    form.is_some_and(|form| form == rewrite::UNROLLED)
+}

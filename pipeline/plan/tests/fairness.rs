@@ -1,0 +1,313 @@
+//! Comparisons that are not fair are told before the run, and fair ones are left in peace.
+
+use std::collections::BTreeMap;
+
+use photofinish_plan::World;
+use schema::{
+    Availability, EngineDescription, EngineVariant, FactorDescription, HostLanguage, Mode,
+    Precision, VariantDescription,
+};
+
+#[path = "support/plans.rs"]
+#[allow(dead_code, reason = "each test is a program and uses a part of it")]
+mod plans;
+mod support;
+
+use plans::planned;
+
+fn words<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    pairs.into()
+}
+
+/// What TensorFlow has no choice about.
+fn fixed<const N: usize>(more: [(&str, &str); N]) -> BTreeMap<String, String> {
+    let mut fixed = words([("layout", "channels_last")]);
+    fixed.extend(words(more));
+    fixed
+}
+
+/// TensorFlow with weights that are constants by default, with XLA, and from Python; PyTorch and ONNX
+/// Runtime with what they have no choice about.
+fn world() -> World {
+    let mut world = support::world();
+    for engine in &mut world.engines {
+        for variant in &mut engine.variants {
+            if engine.name == "pytorch" {
+                let attention = support::factor(&["fused", "plain"]);
+                variant.factors.insert("attention".to_owned(), attention);
+                let recurrent = support::factor(&["fused", "unrolled"]);
+                variant.factors.insert("recurrent".to_owned(), recurrent);
+                variant.fixed = words([
+                    ("mixed_precision", "off"),
+                    ("spin", "default"),
+                    ("weights", "variables"),
+                ]);
+            } else {
+                variant.fixed = words([("layout", "nchw"), ("weights", "frozen")]);
+            }
+        }
+    }
+    let like = world.engines[0].variants[0].clone();
+    let weights = |inference: &str| FactorDescription {
+        auto: BTreeMap::from([
+            (Mode::Inference, inference.to_owned()),
+            (Mode::Training, "variables".to_owned()),
+        ]),
+        ..support::factor(&["auto", "frozen", "variables"])
+    };
+    let recurrent = ("recurrent".to_owned(), support::factor(&["unrolled"]));
+    let variant = |name: &str, factors, fixed| VariantDescription {
+        name: name.to_owned(),
+        factors,
+        fixed,
+        ..like.clone()
+    };
+    let mixed = FactorDescription {
+        precisions: vec![Precision::Bf16],
+        ..support::factor(&["on"])
+    };
+    let variants = vec![
+        variant(
+            "graph",
+            BTreeMap::from([
+                ("weights".to_owned(), weights("frozen")),
+                ("mixed_precision".to_owned(), mixed),
+                recurrent.clone(),
+            ]),
+            fixed([("attention", "plain"), ("jit_compile", "off")]),
+        ),
+        variant(
+            "xla",
+            BTreeMap::from([
+                ("weights".to_owned(), weights("variables")),
+                recurrent.clone(),
+            ]),
+            fixed([("attention", "plain"), ("jit_compile", "on")]),
+        ),
+        VariantDescription {
+            host_language: HostLanguage::Python,
+            ..variant(
+                "function",
+                BTreeMap::from([
+                    ("jit_compile".to_owned(), support::factor(&["off", "on"])),
+                    ("attention".to_owned(), support::factor(&["fused"])),
+                    recurrent,
+                ]),
+                fixed([("weights", "variables")]),
+            )
+        },
+    ];
+    for variant in &variants {
+        let name = EngineVariant {
+            engine: "tensorflow".to_owned(),
+            variant: variant.name.clone(),
+        };
+        let availability = Availability {
+            missing: None,
+            ..world
+                .availability
+                .values()
+                .next()
+                .expect("an engine")
+                .clone()
+        };
+        world.availability.insert(name, availability);
+    }
+    world.engines.push(EngineDescription {
+        name: "tensorflow".to_owned(),
+        variants,
+        ..world.engines[0].clone()
+    });
+    world
+}
+
+/// What is not fair about the comparison of two engines.
+fn told(mode: &str, matrix: &str, engines: [&str; 2]) -> Vec<String> {
+    let [first, second] = engines;
+    let job = format!(
+        "  - id: a
+    mode: {mode}
+    matrix: {{ {matrix}, engine: [{first}, {second}] }}
+    compare: {{ axis: engine, baseline: {first} }}
+"
+    );
+    unfair(&job)
+}
+
+fn unfair(jobs: &str) -> Vec<String> {
+    let warnings = planned(jobs, &world()).warnings.into_iter();
+    let messages = warnings.map(|warning| warning.message);
+    messages
+        .filter_map(|message| Some(message.split_once("is not fair: ")?.1.to_owned()))
+        .collect()
+}
+
+const NOTHING: [&str; 0] = [];
+
+/// Every engine as it is: nobody asked for anything else.
+#[test]
+fn what_engines_do_of_themselves_is_what_their_users_get() {
+    for engines in [
+        ["pytorch/eager", "tensorflow/graph"],
+        ["pytorch/eager", "onnxruntime/cpu"],
+        ["tensorflow/graph", "onnxruntime/cpu"],
+    ] {
+        for model in ["resnet18", "bert_tiny"] {
+            let matrix = format!("model: {model}");
+            assert_eq!(told("inference", &matrix, engines), NOTHING);
+        }
+    }
+}
+
+#[test]
+fn a_value_that_is_asked_for_is_held_against_what_others_have_no_choice_about() {
+    let cases = [
+        (
+            "resnet18, layout: nchw",
+            ["pytorch/eager", "tensorflow/graph"],
+            "layout differs between pytorch/eager (nchw) and tensorflow/graph (channels_last)",
+        ),
+        (
+            "resnet18, layout: channels_last",
+            ["pytorch/eager", "tensorflow/graph"],
+            "",
+        ),
+        (
+            "resnet18, layout: channels_last",
+            ["onnxruntime/cpu", "pytorch/eager"],
+            "layout differs between onnxruntime/cpu (nchw) and pytorch/eager (channels_last)",
+        ),
+        (
+            "resnet18, spin: \"off\"",
+            ["pytorch/eager", "onnxruntime/cpu"],
+            "spin differs between pytorch/eager (default) and onnxruntime/cpu (off)",
+        ),
+        (
+            "resnet18, weights: variables",
+            ["pytorch/eager", "tensorflow/graph"],
+            "",
+        ),
+        (
+            "resnet18, weights: variables",
+            ["onnxruntime/cpu", "tensorflow/graph"],
+            "weights differs between onnxruntime/cpu (frozen) and tensorflow/graph (variables)",
+        ),
+        // Constants are constants, whatever leads to them.
+        (
+            "resnet18, weights: auto",
+            ["onnxruntime/cpu", "tensorflow/graph"],
+            "",
+        ),
+        (
+            "bert_tiny, attention: fused",
+            ["pytorch/eager", "tensorflow/graph"],
+            "attention differs between pytorch/eager (fused) and tensorflow/graph (plain)",
+        ),
+        (
+            "bert_tiny, attention: plain",
+            ["pytorch/eager", "tensorflow/graph"],
+            "",
+        ),
+        // What nobody says anything about is no difference that is known.
+        (
+            "resnet18, optimization: \"off\"",
+            ["pytorch/eager", "onnxruntime/cpu"],
+            "",
+        ),
+    ];
+    for (model, engines, expected) in cases {
+        let found = told("inference", &format!("model: {model}"), engines);
+        let expected: &[&str] = if expected.is_empty() {
+            &[]
+        } else {
+            &[expected]
+        };
+        assert_eq!(found, expected, "{model}");
+    }
+}
+
+#[test]
+fn variants_of_an_engine_are_told_apart_by_their_axis_alone() {
+    let graph_and_xla = ["tensorflow/graph", "tensorflow/xla"];
+    let folded = "weights differs between tensorflow/graph (frozen) and tensorflow/xla (variables)";
+    assert_eq!(
+        told("inference", "model: resnet18", graph_and_xla),
+        [folded]
+    );
+    assert_eq!(told("training", "model: resnet18", graph_and_xla), NOTHING);
+    assert_eq!(
+        told(
+            "inference",
+            "model: resnet18, weights: variables",
+            graph_and_xla
+        ),
+        NOTHING
+    );
+    // How much is spelt out, and so whether weights are frozen, is not known beforehand.
+    assert_eq!(told("inference", "model: lstm_lm", graph_and_xla), NOTHING);
+
+    let graph_and_function = ["tensorflow/graph", "tensorflow/function"];
+    let language =
+        "host language differs between tensorflow/graph (rust) and tensorflow/function (python)";
+    let folded =
+        "weights differs between tensorflow/graph (frozen) and tensorflow/function (variables)";
+    assert_eq!(
+        told("inference", "model: resnet18", graph_and_function),
+        [language, folded]
+    );
+    assert_eq!(
+        told("training", "model: resnet18", graph_and_function),
+        [language]
+    );
+
+    let xla_and_function = ["tensorflow/xla", "tensorflow/function"];
+    let language =
+        "host language differs between tensorflow/xla (rust) and tensorflow/function (python)";
+    let compiled = "jit_compile differs between tensorflow/xla (on) and tensorflow/function (off)";
+    assert_eq!(
+        told("inference", "model: resnet18", xla_and_function),
+        [language, compiled]
+    );
+    assert_eq!(
+        told(
+            "inference",
+            "model: resnet18, jit_compile: \"on\"",
+            xla_and_function
+        ),
+        [language]
+    );
+    // A kernel of their own is what some variants are for.
+    let forms = told("training", "model: bert_tiny", graph_and_function);
+    assert_eq!(forms.len(), 1, "{forms:?}");
+}
+
+/// Half of bf16 is another precision.
+#[test]
+fn what_a_precision_means_is_part_of_it() {
+    let engines = ["pytorch/eager", "tensorflow/graph"];
+    let mixed = "mixed_precision differs between pytorch/eager (off) and tensorflow/graph (on)";
+    assert_eq!(
+        told("inference", "model: resnet18, precision: bf16", engines),
+        [mixed]
+    );
+    assert_eq!(told("inference", "model: resnet18", engines), NOTHING);
+}
+
+#[test]
+fn what_is_compared_differs() {
+    let found = unfair(
+        "  - id: a
+    matrix: { model: resnet18, weights: [auto, variables], engine: tensorflow/graph }
+    compare: { axis: weights }
+",
+    );
+    assert_eq!(found, NOTHING);
+    let found = unfair(
+        "  - id: a
+    matrix: { model: resnet18, threads: [1, 2], precision: [fp32, bf16], engine: tensorflow/graph }
+    compare: [{ axis: threads }, { axis: precision }]
+",
+    );
+    assert_eq!(found, NOTHING);
+}
