@@ -20,40 +20,70 @@ pub(crate) struct ClaimPair<'a> {
     right: Entry<'a>,
 }
 
-/// The pairs that an expectation speaks of: cells of one heat that differ in its axis alone.
+/// The pairs that an expectation speaks of: cells of one heat that differ in its axis, and in no other
+/// that both know. A factor that one engine or precision alone has keeps no pair apart.
 pub(crate) fn pairs<'a>(
     expect: &Expectation,
     groups: impl IntoIterator<Item = &'a Group<'a>>,
 ) -> Vec<ClaimPair<'a>> {
-    let holds = |cell: &PlannedCell| {
-        expect
-            .at
-            .iter()
-            .all(|(axis, value)| coordinate(cell, axis).as_ref() == Some(value))
-    };
     let mut pairs = Vec::new();
     for group in groups {
-        let on_side = |side: &str| {
-            group
-                .originals()
+        let on_side = |side: &str| -> Vec<_> {
+            let cells = group.originals();
+            cells
                 .filter(|(cell, _)| coordinate(cell, &expect.axis).as_deref() == Some(side))
-                .filter(|(cell, _)| holds(cell))
-                .map(|(cell, slot)| (rest(cell, &expect.axis), Entry { cell, slot }))
-                .collect::<Vec<_>>()
+                .map(|(cell, slot)| Entry { cell, slot })
+                .collect()
         };
-        let right: BTreeMap<_, _> = on_side(&expect.right).into_iter().collect();
-        pairs.extend(
-            on_side(&expect.left)
-                .into_iter()
-                .filter_map(|(shared, left)| {
-                    Some(ClaimPair {
-                        left,
-                        right: *right.get(&shared)?,
-                    })
-                }),
-        );
+        let (lefts, rights) = (on_side(&expect.left), on_side(&expect.right));
+        // Cells that agree have the same values on the axes that all of them know.
+        let known = |axis: &&String| {
+            let mut all = lefts.iter().chain(&rights);
+            **axis != expect.axis && all.all(|entry| entry.cell.coordinates.contains_key(*axis))
+        };
+        let first = lefts.first().into_iter();
+        let axes: Vec<_> = first
+            .flat_map(|entry| entry.cell.coordinates.keys())
+            .filter(known)
+            .collect();
+        let shared = |entry: &Entry<'a>| -> Vec<_> {
+            let values = axes.iter();
+            values
+                .map(|axis| entry.cell.coordinates.get(*axis))
+                .collect()
+        };
+        let mut by_shared: BTreeMap<_, Vec<Entry<'a>>> = BTreeMap::new();
+        for right in &rights {
+            by_shared.entry(shared(right)).or_default().push(*right);
+        }
+        for left in &lefts {
+            let rights = by_shared.get(&shared(left)).into_iter().flatten();
+            let rights = rights.filter(|right| is_pair(expect, left.cell, right.cell));
+            pairs.extend(rights.map(|right| ClaimPair {
+                left: *left,
+                right: *right,
+            }));
+        }
     }
     pairs
+}
+
+/// Whether two cells agree on every other axis that both know, and are where the claim is made: a
+/// condition holds where one of them meets it and the other does not know its axis, too.
+fn is_pair(expect: &Expectation, left: &PlannedCell, right: &PlannedCell) -> bool {
+    let agree = |(axis, value): (&String, &String)| {
+        *axis == expect.axis
+            || right
+                .coordinates
+                .get(axis)
+                .is_none_or(|other| other == value)
+    };
+    let holds = |(axis, value): (&String, &String)| {
+        let known = [coordinate(left, axis), coordinate(right, axis)];
+        let mut known = known.iter().flatten().peekable();
+        known.peek().is_some() && known.all(|found| found == value)
+    };
+    left.coordinates.iter().all(agree) && expect.at.iter().all(holds)
 }
 
 /// Number of pairs that only claims speak of. Their intervals share the job's error like those
@@ -230,8 +260,10 @@ fn in_words(expect: &Expectation, reason: &str) -> String {
 }
 
 fn place(expect: &Expectation, pair: &ClaimPair<'_>) -> String {
-    rest(pair.left.cell, &expect.axis)
-        .iter()
+    let mut all = pair.right.cell.coordinates.clone();
+    all.extend(pair.left.cell.coordinates.clone());
+    all.remove(&expect.axis);
+    all.iter()
         .map(|(axis, value)| format!("{axis}={value}"))
         .collect::<Vec<_>>()
         .join(", ")
@@ -243,13 +275,6 @@ fn prefixed(prefix: &str, text: &str) -> String {
     } else {
         format!("{prefix}{text}")
     }
-}
-
-/// A cell's place in the matrix, the compared axis left out.
-fn rest(cell: &PlannedCell, axis: &str) -> BTreeMap<String, String> {
-    let mut coordinates = cell.coordinates.clone();
-    coordinates.remove(axis);
-    coordinates
 }
 
 /// The value of an axis: of the matrix, or what the cell resolved it to.

@@ -167,17 +167,26 @@ fn idle_rules(job: &PlannedJob, cells: &[&PlannedCell]) -> Vec<String> {
     }
     for claim in &job.claims {
         let expect = &claim.expect;
-        let speaks_of = |value: &String, cell: &&PlannedCell| {
-            cell.coordinates.get(&expect.axis) == Some(value)
-                && expect
-                    .at
-                    .iter()
-                    .all(|(axis, wanted)| cell.coordinates.get(axis) == Some(wanted))
+        // A cell that does not know the axis of a condition may stand beside one that meets it.
+        let may_be_there = |cell: &PlannedCell| {
+            let mut conditions = expect.at.iter();
+            conditions.all(|(axis, wanted)| {
+                let found = cell.coordinates.get(axis);
+                found.is_none_or(|found| found == wanted)
+            })
         };
-        if [&expect.left, &expect.right]
-            .iter()
-            .any(|value| !cells.iter().any(|cell| speaks_of(value, cell)))
-        {
+        let on_side = |side: &String| -> Vec<&PlannedCell> {
+            let cells = cells.iter().copied().filter(|cell| may_be_there(cell));
+            cells
+                .filter(|cell| cell.coordinates.get(&expect.axis) == Some(side))
+                .collect()
+        };
+        let sides = [&expect.left, &expect.right].map(on_side);
+        let is_known = |axis: &String| {
+            let mut all = sides.iter().flatten();
+            all.any(|cell| cell.coordinates.contains_key(axis))
+        };
+        if sides.iter().any(Vec::is_empty) || !expect.at.keys().all(is_known) {
             notes.push(format!(
                 "the claim `{}` speaks of no pair of cells",
                 claim.id

@@ -143,6 +143,27 @@ fn a_precision_without_a_factor_is_compared_with_one_that_has_it() {
 }
 
 #[test]
+fn a_claim_may_name_a_factor_of_one_side() {
+    let notes = |condition: &str| {
+        let plan = planned(
+            &format!(
+                "  - id: a
+    matrix: {{ model: [resnet18, bert_tiny], image: 64, precision: [fp32, bf16], mixed_precision: [\"off\", \"on\"], engine: pytorch/eager }}
+    compare: {{ axis: precision }}
+    claims: {{ id: c, source: s, states: t, expect: \"bf16 < fp32 at {condition}\" }}
+"
+            ),
+            &world(),
+        );
+        plan.warnings.len()
+    };
+    assert_eq!(notes("mixed_precision on"), 0);
+    assert_eq!(notes("mixed_precision on, model bert_tiny"), 0);
+    // BERT has no such axis on either side.
+    assert_eq!(notes("model bert_tiny, image 64"), 1);
+}
+
+#[test]
 fn a_factor_that_no_precision_of_the_job_has_varies_nothing() {
     let complaint =
         refusal("{ model: resnet18, calibration: [minmax, percentile], engine: onnxruntime/cpu }");

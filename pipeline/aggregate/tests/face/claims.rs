@@ -3,7 +3,7 @@
 use photofinish_aggregate::synthetic::Synthetic;
 use schema::{
     Outcome, OutcomeKind,
-    plan::Relation,
+    plan::{PlannedCell, Relation},
     tables::{ClaimRow, Judgement},
 };
 
@@ -115,4 +115,45 @@ fn sides_may_be_swapped() {
     assert_eq!(swapped.judgement, Judgement::Confirmed);
     // It is a pair of the comparison, the other way round: no new one.
     assert_eq!(tables(&run).jobs[0].comparisons[0].family, 1);
+}
+
+/// XLA is a switch of one engine, and calibration one of integers: what the other side lacks keeps no
+/// pair apart.
+#[test]
+fn a_switch_that_one_side_lacks_keeps_no_pair_apart() {
+    let mut run = race(&EVEN, &[500_000; 6]);
+    let switch = |run: &mut Synthetic, side: usize, value: &str| {
+        // The original and its twin.
+        for slot in [side, side + 2] {
+            let given = ("jit_compile".to_owned(), value.to_owned());
+            let coordinates = |cells: &mut Vec<PlannedCell>| {
+                cells[slot].coordinates.extend([given.clone()]);
+            };
+            coordinates(&mut run.record.plan.heats[0].cells);
+            coordinates(&mut heat(run, 0).header.cells);
+        }
+    };
+    switch(&mut run, 1, "on");
+    let found = claim(&run);
+    assert_eq!(found.judgement, Judgement::Confirmed);
+    assert!(
+        found
+            .reason
+            .ends_with("at batch=1, jit_compile=on, model=resnet18")
+    );
+    let condition = |run: &mut Synthetic, value: &str| {
+        let at = &mut run.record.plan.jobs[0].claims[0].expect.at;
+        at.insert("jit_compile".to_owned(), value.to_owned());
+    };
+    condition(&mut run, "on");
+    assert_eq!(claim(&run).judgement, Judgement::Confirmed);
+    condition(&mut run, "off");
+    assert_eq!(claim(&run).judgement, Judgement::NotMeasurableHere);
+
+    run.record.plan.jobs[0].claims[0]
+        .expect
+        .at
+        .remove("jit_compile");
+    switch(&mut run, 0, "off");
+    assert_eq!(claim(&run).judgement, Judgement::NotMeasurableHere);
 }
