@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from photofinish_pytorch import compilation, device, process
+from photofinish_pytorch import arithmetic, compilation, device, process
 from photofinish_pytorch.configuration import ENGINE, VARIANTS, Configuration, understand
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.inference import Inference
@@ -40,6 +40,7 @@ class Torch:
         place = device.find(load.cell.device)
         process.apply(configuration)
         settings = _settings(configuration)
+        settings |= arithmetic.settings(configuration.element, not place.is_cuda)
         forward_mode = configuration.compile_mode
         if forward_mode is not None:
             on_cpu = not place.is_cuda

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from photofinish_pytorch import device, process
+from photofinish_pytorch import arithmetic, device, process
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.inference import Inference
 from photofinish_pytorch.maker import Maker
@@ -72,6 +72,9 @@ class Transformers:
             threads=torch.get_num_threads(),
             spin=process.spin(os.environ),
             settings=process.settings(configuration)
+            | arithmetic.settings(
+                configuration.autocast or configuration.element, not place.is_cuda
+            )
             | _settings(configuration, built, load.graph.inputs[0].shape[0]),
         )
         return session, report

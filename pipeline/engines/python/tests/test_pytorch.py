@@ -10,13 +10,15 @@ import tempfile
 import unittest
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import torch
 from torch.nn import functional
 
-from photofinish_pytorch import fill, parity, stored
+from photofinish_pytorch import arithmetic, fill, parity, stored
 from photofinish_pytorch.configuration import understand
 from photofinish_pytorch.device import find
+from photofinish_pytorch.engine import Torch
 from photofinish_pytorch.failure import classify
 from photofinish_pytorch.process import check_threads
 from photofinish_worker.decode import decode
@@ -30,7 +32,7 @@ from photofinish_worker.graph import (
     Sinusoids,
     Stored,
 )
-from photofinish_worker.messages import Adam, Cell, Mode, Sgd
+from photofinish_worker.messages import Adam, Cell, Load, Mode, Sgd
 from photofinish_worker.outcome import Failure, Kind
 from photofinish_worker.streams import makes_integers
 from tests.sketch import CELL, NETWORK, graph, node, value, weight
@@ -373,6 +375,37 @@ class Cells(unittest.TestCase):
             ("The size of tensor a (3) must match", Kind.CRASHED),
         ]:
             self.assertEqual(classify("Conv c", text).kind, kind)
+
+    def test_what_is_computed_in_binary32_says_so(self) -> None:
+        wide, narrow = (
+            "stored as {}, computed in float32: ",
+            "products in {} where oneDNN has kernels ",
+        )
+        for element, capability, onednn, words in [
+            (torch.bfloat16, "avx512_f", True, wide + "this CPU has no instructions"),
+            (torch.float16, "avx512_bf16", True, wide + "this CPU has no instructions"),
+            (torch.float16, "amx_fp16", False, wide + "oneDNN does without AMX_FP16"),
+            (torch.float16, "avx512_fp16", True, narrow + r"\(AVX512_FP16\)"),
+            (torch.bfloat16, "bf16", True, narrow + r"\(BF16\)"),
+        ]:
+            told = arithmetic.words(element, {capability: True}, onednn)
+            self.assertRegex(told, words.format(str(element).removeprefix("torch.")))
+        with mock.patch.dict("os.environ", {"ONEDNN_MAX_CPU_ISA": "AVX2"}):
+            (told,) = arithmetic.settings(torch.bfloat16, on_cpu=True).values()
+        self.assertTrue(told.endswith("; ONEDNN_MAX_CPU_ISA=AVX2"), told)
+
+    def test_a_page_says_what_a_cpu_computes_in(self) -> None:
+        for precision, element in [("bf16", torch.bfloat16), ("fp16", torch.float16)]:
+            (told,) = arithmetic.settings(element, on_cpu=True).values()
+            self.assertIn(str(element).removeprefix("torch."), told)
+            self.assertEqual(arithmetic.settings(element, on_cpu=False), {})
+            cell = {**CELL, "engine": "pytorch/python-eager", "precision": precision, "factors": {}}
+            read = decode(Cell, cell, "cell")
+            assert isinstance(read, Cell)
+            with mock.patch("torch.set_num_interop_threads"):
+                _, report = Torch().load(Load(read, NETWORK, None, "/"))
+            self.assertEqual(report.settings["arithmetic"], told)
+        self.assertEqual(arithmetic.settings(torch.float32, on_cpu=True), {})
 
     def test_there_is_no_such_device(self) -> None:
         with self.assertRaises(Failure) as raised:

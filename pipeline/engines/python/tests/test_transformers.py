@@ -130,6 +130,7 @@ class MixedPrecision(unittest.TestCase):
                 "weights in float32, operators under autocast in bfloat16",
             )
             self.assertEqual(report.settings["element type"], "float32")
+            self.assertIn("bfloat16", report.settings["arithmetic"])
             # The second is by another Trainer, of the same model.
             told[engine] = [session.parity(2)]
             session.reset()
