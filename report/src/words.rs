@@ -107,6 +107,10 @@ pub(crate) const fn outcome(kind: OutcomeKind) -> Badge {
             word: "measured",
             tone: "good",
         },
+        OutcomeKind::Verified => Badge {
+            word: "verified",
+            tone: "good",
+        },
         OutcomeKind::Unstable => Badge {
             word: "unstable",
             tone: "unclear",
@@ -150,6 +154,9 @@ pub(crate) const fn outcome(kind: OutcomeKind) -> Badge {
 pub(crate) const fn outcome_meaning(kind: OutcomeKind) -> &'static str {
     match kind {
         OutcomeKind::Measured => "Samples were taken, and the outputs agree with the reference.",
+        OutcomeKind::Verified => {
+            "The outputs agree with the reference. The job asks for nothing to be timed."
+        }
         OutcomeKind::Unstable => {
             "Samples were taken, but the machine disturbed them beyond a bound; the speed is shown, and no verdict rests on it. Reserved: this version neither detects nor repeats disturbed blocks, and never gives this outcome."
         }
@@ -205,6 +212,10 @@ pub(crate) fn fact(name: impl Into<String>, value: impl Into<String>) -> Fact {
 
 /// How a job was measured.
 pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
+    if measure.blocks == 0 {
+        let nothing = "nothing: outputs are compared, and that is all";
+        return vec![fact("Timed", nothing)];
+    }
     vec![
         fact("Clock", boundary(measure.boundary)),
         fact(

@@ -122,7 +122,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         id: planned.id.clone(),
         cell: planned.cell.clone(),
         coordinates: planned.coordinates.clone(),
-        allowed: slot.outcome.is_measured() || job.allow.iter().any(allowed),
+        allowed: kind.is_complete() || job.allow.iter().any(allowed),
         speed: speed::speed(planned, &slot, job.measure.confidence),
         outcome: slot.outcome,
         parity: slot.parity,

@@ -127,7 +127,12 @@ pub(crate) fn extra_pairs<'a>(job: &PlannedJob, groups: &[&'a Group<'a>]) -> usi
 pub(crate) fn judge(claim: &Claim, pairs: &[ClaimPair<'_>], judge: &Judge<'_>) -> ClaimRow {
     let judged: Vec<_> = pairs
         .iter()
-        .map(|pair| (pair, judge.pair(pair.right, pair.left)))
+        .map(|pair| {
+            (
+                pair,
+                judge.pair_times(pair.right, pair.left, claim.expect.times),
+            )
+        })
         .collect();
     let (judgement, reason) = weigh(&claim.expect, judge.job.measure.margin, &judged);
     ClaimRow {
@@ -208,9 +213,9 @@ fn sentence(expect: &Expectation, margin: f64, (pair, judged): &JudgedPair<'_>) 
         },
     );
     format!(
-        "the time of {} over that of {} is {ratio}{}",
+        "the time of {} over {} is {ratio}{}",
         expect.left,
-        expect.right,
+        that_of_right(expect),
         prefixed(" at ", &place(expect, pair))
     )
 }
@@ -226,11 +231,20 @@ fn range(expect: &Expectation, margin: f64, measured: &[&JudgedPair<'_>], count:
         |(low, high)| format!("lies between {low} and {high}"),
     );
     format!(
-        "the time of {} over that of {} {extent} in all {} pairs (the hull of their intervals), and all agree{count}",
+        "the time of {} over {} {extent} in all {} pairs (the hull of their intervals), and all agree{count}",
         expect.left,
-        expect.right,
+        that_of_right(expect),
         measured.len()
     )
+}
+
+/// `that of 1`, or `8 times that of 1`.
+fn that_of_right(expect: &Expectation) -> String {
+    let Expectation { times, right, .. } = expect;
+    match *times == 1.0 {
+        true => format!("that of {right}"),
+        false => format!("{times} times that of {right}"),
+    }
 }
 
 fn counted(measured: usize, all: usize) -> String {

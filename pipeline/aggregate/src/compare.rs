@@ -114,6 +114,16 @@ impl Judge<'_> {
 
     /// The verdict about `contender`, held against `baseline`.
     pub(crate) fn pair(&self, baseline: Entry<'_>, contender: Entry<'_>) -> Judged {
+        self.pair_times(baseline, contender, 1.0)
+    }
+
+    /// The verdict about `contender`, held against so many times `baseline`.
+    pub(crate) fn pair_times(
+        &self,
+        baseline: Entry<'_>,
+        contender: Entry<'_>,
+        times: f64,
+    ) -> Judged {
         let unmeasured = |reason| Judged {
             ratio: None,
             floor: None,
@@ -124,8 +134,9 @@ impl Judge<'_> {
             return unmeasured(reason);
         }
         let shared = shared(&baseline.slot.blocks, &contender.slot.blocks);
-        let Some(ratio) = interval::of_logs(&shared.logs, self.confidence, shared.resolution)
-        else {
+        let times = libm::log(times);
+        let logs: Vec<f64> = shared.logs.iter().map(|log| log - times).collect();
+        let Some(ratio) = interval::of_logs(&logs, self.confidence, shared.resolution) else {
             return unmeasured("no block measured both".to_owned());
         };
         let floor = self

@@ -20,14 +20,14 @@ pub struct Failure {
     pub allowed: bool,
 }
 
-/// The cells that fail a run: neither measured nor allowed; and every baseline that is not measured,
+/// The cells that fail a run: neither complete nor allowed; and every baseline that is not complete,
 /// even if it is allowed, unless all that was to be held against it ended unmeasured and allowed as
 /// well: then the manifest announced that there may be nothing to compare.
 #[must_use]
 pub fn failures(tables: &Tables) -> Vec<Failure> {
     let cells = tables.cells.iter();
     let excused: BTreeSet<(&str, &CellId)> = cells
-        .filter(|row| !row.outcome.is_measured() && row.allowed)
+        .filter(|row| !row.outcome.kind.is_complete() && row.allowed)
         .map(|row| (row.job.as_str(), &row.id))
         .collect();
     let rows = tables.jobs.iter().flat_map(|job| {
@@ -41,7 +41,7 @@ pub fn failures(tables: &Tables) -> Vec<Failure> {
     tables
         .cells
         .iter()
-        .filter(|row| !row.outcome.is_measured())
+        .filter(|row| !row.outcome.kind.is_complete())
         .filter_map(|row| {
             let is_missed = missed.contains(&(row.job.as_str(), &row.id));
             (is_missed || !row.allowed).then(|| Failure {

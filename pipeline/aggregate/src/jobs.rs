@@ -50,8 +50,12 @@ fn table<'a>(
     cells: &Index<'_>,
     floors: &Floors,
 ) -> Result<JobTable, AggregateError> {
-    let planned: usize = job
-        .comparisons
+    // Where nothing was to be timed, there is nothing to compare.
+    let compared = match job.measure.blocks {
+        0 => &[],
+        _ => job.comparisons.as_slice(),
+    };
+    let planned: usize = compared
         .iter()
         .map(|comparison| comparison.pairs.len())
         .sum();
@@ -65,8 +69,7 @@ fn table<'a>(
         confidence,
         family,
     };
-    let comparisons: Result<Vec<_>, _> = job
-        .comparisons
+    let comparisons: Result<Vec<_>, _> = compared
         .iter()
         .map(|comparison| judge.table(comparison))
         .collect();

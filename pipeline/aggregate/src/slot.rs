@@ -60,6 +60,7 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
         blocks,
         footer,
     } = heat;
+    let is_timed = header.measure.blocks > 0;
     let twins: Vec<_> = header.cells.iter().map(|cell| cell.twin_of).collect();
     let parities = reference.parity.clone();
     let mut launches: Vec<Vec<(u32, Canary, Launch)>> = vec![Vec::new(); header.cells.len()];
@@ -86,7 +87,7 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
         .map(|((((launches, own), log), (footer, obstacle)), twin_of)| {
             // Twins run the same configuration; the run may compare outputs only once.
             let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
-            let mut slot = slot(launches, parity, footer, obstacle);
+            let mut slot = slot(launches, parity, footer, obstacle, is_timed);
             slot.parity_log = log;
             slot
         })
@@ -103,6 +104,7 @@ fn slot(
     parity: Option<Parity>,
     footer: Outcome,
     obstacle: Option<Outcome>,
+    is_timed: bool,
 ) -> Slot {
     let (parity, verified) = verify(parity);
     let mut slot = Slot::unmeasured(footer.clone());
@@ -130,20 +132,27 @@ fn slot(
             Some((block, percentile::median(&samples)?))
         })
         .collect();
-    slot.outcome = judge(&slot, &footer, obstacle.as_ref(), &verified);
+    slot.outcome = judge(&slot, &footer, obstacle.as_ref(), &verified, is_timed);
     slot
 }
 
-/// The worst of what the heat says, the footer first; without samples or agreeing outputs, not
-/// better than that.
-fn judge(slot: &Slot, footer: &Outcome, obstacle: Option<&Outcome>, verified: &Outcome) -> Outcome {
+/// The worst of what the heat says, the footer first; without agreeing outputs, and without samples where
+/// there should be some, not better than that.
+fn judge(
+    slot: &Slot,
+    footer: &Outcome,
+    obstacle: Option<&Outcome>,
+    verified: &Outcome,
+    is_timed: bool,
+) -> Outcome {
     let launches = slot.launches.iter().map(|launch| &launch.outcome);
     let said = [footer].into_iter().chain(obstacle).chain(launches);
     let worst = Outcome::worst_of(said).unwrap_or(footer);
-    if !has_speed(worst.kind) {
+    if !worst.kind.is_complete() && !has_speed(worst.kind) {
         return worst.clone();
     }
-    if slot.blocks.is_empty() {
+    let is_verified = worst.kind == OutcomeKind::Verified && !is_timed;
+    if slot.blocks.is_empty() && !is_verified {
         return Outcome::new(OutcomeKind::NotReached, "its heat holds no sample of it");
     }
     Outcome::worst_of([worst, verified])

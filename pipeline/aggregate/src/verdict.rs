@@ -220,7 +220,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(1_000))]
+        #![proptest_config(ProptestConfig::with_cases(5 * ProptestConfig::default().cases))]
 
         #[test]
         fn what_is_printed_supports_the_verdict(

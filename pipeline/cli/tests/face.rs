@@ -215,6 +215,36 @@ fn cells_that_fail_end_typed_and_the_exit_code_tells() {
 }
 
 #[test]
+fn a_job_that_times_nothing_verifies() {
+    let user = User::new();
+    let manifest = SMALL
+        .replace(
+            "{ blocks: 2, rounds: 1, round: 5ms, warm_up: 5ms }",
+            "{ blocks: 0 }",
+        )
+        .replace("other/eager]", "other/eager, other/wrong_output]")
+        .replace("[1, 2]", "[1]");
+    user.manifest(&manifest);
+    let output = user.run(&BENCH);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    assert_says(&output, "2 of 3 cells verified");
+    assert_says(&output, "1 group measured, 0 cached");
+    user.manifest(&format!(
+        "{manifest}    allow: {{ engine: other/wrong_output, outcome: parity_failed }}\n"
+    ));
+    let summary = user.json(&BENCH);
+    assert_eq!(summary["measured_heats"], 0);
+    assert_eq!(summary["failures"], serde_json::json!([]));
+    // Nothing was timed, so there is nothing to compare.
+    assert_eq!(summary["verdicts"], serde_json::json!([]));
+    let page = fs::read_to_string(user.path("site/jobs/small.html")).unwrap();
+    assert!(page.contains("verified") && page.contains("nothing: outputs are compared"));
+    assert!(!page.contains("not measured"), "{page}");
+    let matrix = fs::read_to_string(user.path("site/parity.html")).unwrap();
+    assert!(matrix.contains("2 of 3 cells agree"), "{matrix}");
+}
+
+#[test]
 fn a_bundle_gives_the_same_site_elsewhere() {
     let user = User::small();
     user.json(&BENCH);

@@ -3,10 +3,15 @@
 
 mod common;
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use common::text;
 use schema::plan::PlannedCell;
+use serde_json::Value;
 
 #[test]
 fn every_manifest_that_ships_is_planned() {
@@ -34,6 +39,49 @@ fn every_manifest_that_ships_is_planned() {
         }
     }
     assert!(planned >= 13, "{planned}");
+}
+
+/// What was recorded somewhere gives its site here, and no cell of it failed.
+#[test]
+fn every_recorded_run_gives_its_site() {
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs/recorded");
+    let folder = tempfile::tempdir().unwrap();
+    let bundles = fs::read_dir(recorded)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let is_bundle = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "zst");
+    let mut rendered = 0;
+    for bundle in bundles.filter(is_bundle) {
+        let output = Command::new(env!("CARGO_BIN_EXE_photofinish"))
+            .args(["report", "--output-format", "json", "--bundle"])
+            .arg(&bundle)
+            .arg("--out")
+            .arg(folder.path().join(format!("site-{rendered}")))
+            .env("PHOTOFINISH_CONFIG", folder.path())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}: {}",
+            bundle.display(),
+            text(&output)
+        );
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            summary["failures"],
+            serde_json::json!([]),
+            "{}",
+            bundle.display()
+        );
+        assert_eq!(
+            summary["heats"],
+            summary["sealed_heats"],
+            "{}",
+            bundle.display()
+        );
+        rendered += 1;
+    }
+    assert!(rendered >= 1, "{rendered}");
 }
 
 /// A precision that TensorFlow mixes stands beside one that it does not.

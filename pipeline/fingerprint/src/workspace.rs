@@ -82,7 +82,8 @@ impl Workspace {
             let folder = &self.members[&name];
             sources.files.extend(package_files(folder));
             sources.watched.push(folder.clone());
-            for needed in self.built_with(folder)? {
+            let (needs, said) = self.built_with(folder)?;
+            for needed in needs {
                 if self.members.contains_key(&needed) {
                     if seen.insert(needed.clone()) {
                         pending.push(needed);
@@ -91,42 +92,28 @@ impl Workspace {
                     self.reach(&needed, &name, &mut crates);
                 }
             }
-            sources.features.extend(self.asked(folder)?);
+            sources.features.extend(said);
         }
         sources.files.sort();
         sources.crates = crates.into_iter().collect();
         Ok(sources)
     }
 
-    /// Package names that a member's build needs; development dependencies are left out.
-    fn built_with(&self, folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    /// Package names that a member's build needs, and what the workspace says of them: their features
+    /// among it. Development dependencies are left out.
+    fn built_with(&self, folder: &Path) -> Result<(Vec<String>, Vec<String>), Box<dyn Error>> {
         let manifest = read(&folder.join("Cargo.toml"))?;
-        let mut names = Vec::new();
+        let (mut names, mut said) = (Vec::new(), Vec::new());
         for table in BUILT_WITH {
             for key in keys(&manifest, table) {
-                let renamed = text(&manifest, &[table, key, "package"]).or_else(|| {
-                    text(
-                        &self.manifest,
-                        &["workspace", "dependencies", key, "package"],
-                    )
-                });
+                let asked = at(&self.manifest, &["workspace", "dependencies", key]);
+                let renamed = text(&manifest, &[table, key, "package"])
+                    .or_else(|| asked.and_then(|asked| asked.get("package")?.as_str()));
                 names.push(renamed.unwrap_or(key).to_owned());
+                said.extend(asked.map(|asked| format!("{key} = {asked}")));
             }
         }
-        Ok(names)
-    }
-
-    /// What the workspace says of the crates that a member's build needs: their features among it.
-    fn asked(&self, folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
-        let manifest = read(&folder.join("Cargo.toml"))?;
-        let asked = BUILT_WITH.iter().flat_map(|table| {
-            let keys = keys(&manifest, table);
-            keys.filter_map(|key| {
-                let said = at(&self.manifest, &["workspace", "dependencies", key])?;
-                Some(format!("{key} = {said}"))
-            })
-        });
-        Ok(asked.collect())
+        Ok((names, said))
     }
 
     /// Adds the crate `name`, at the version that `dependent` is locked to, and all below it.

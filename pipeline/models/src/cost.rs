@@ -33,6 +33,7 @@ use schema::{
 use crate::{
     ModelError,
     infer::{self, ValueType, Wires},
+    rewrite,
 };
 
 /// Cost of one step of a graph.
@@ -46,6 +47,10 @@ pub struct Cost {
     pub parameters: u64,
     /// Estimate of the memory in use at the worst moment.
     pub peak_bytes: u64,
+    /// Operators.
+    pub nodes: u64,
+    /// Operators where LSTM and GRU are spelt out, roughly.
+    pub unrolled_nodes: u64,
 }
 
 /// Cost of one node in one step.
@@ -250,7 +255,22 @@ impl<'a> Sizes<'a> {
             bytes: self.fits(bytes)?,
             parameters: weights.elements,
             peak_bytes: self.fits(memory::peak(self, mode))?,
+            nodes: self.graph.nodes.len() as u64,
+            unrolled_nodes: self.unrolled_nodes(),
         })
+    }
+
+    fn unrolled_nodes(&self) -> u64 {
+        let nodes = self.wires.nodes(self.graph).map(|(node, reads, _)| {
+            let input = reads.first().and_then(|place| self.types.get(*place));
+            match (&node.op, input.map(|value| value.shape.as_slice())) {
+                (Op::Lstm { .. } | Op::Gru { .. }, Some(&[_, positions, _])) => {
+                    rewrite::unrolled_nodes(node, positions)
+                }
+                _ => 1,
+            }
+        });
+        nodes.fold(0, u64::saturating_add)
     }
 
     /// Bytes of the value at a place.

@@ -21,6 +21,7 @@ use schema::{
 };
 
 use crate::{ModelError, infer};
+pub(crate) use recurrent::unrolled_nodes;
 use sheet::Sheet;
 
 /// The factor that decides about [`Op::Lstm`] and [`Op::Gru`].

@@ -12,12 +12,15 @@ use photofinish_models::{
 };
 use schema::{
     Graph, Precision,
-    graph::{Fill, Op},
+    graph::{ElementType, Fill, Op},
 };
 use support::{
-    by_hand::{BOOL, ByHand, FLOAT, FLOAT16, INT32, INT64, int, tensor, value, zero},
-    hostile::{field, number_field},
+    by_hand::{
+        BOOL, ByHand, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8, int, list, tensor, text,
+        value, zero,
+    },
     users::count,
+    wire::{field, number_field},
 };
 
 fn reading(bytes: &[u8]) -> Result<Reading, ReadError> {
@@ -42,7 +45,7 @@ fn shape_of(graph: &Graph, value: &str) -> Vec<u64> {
 }
 
 /// Token ids `[2, 3]`, and a table of 5 rows.
-fn text() -> ByHand {
+fn tokens() -> ByHand {
     ByHand::default()
         .fed("ids", INT64, &[2, 3])
         .floats("table", &[5, 2], &[0.5; 10])
@@ -50,7 +53,7 @@ fn text() -> ByHand {
 
 #[test]
 fn ids_in_another_shape_are_rows_all_the_same() {
-    let file = text()
+    let file = tokens()
         .integers("flat", &[1], &[-1])
         .node("Reshape", &["ids", "flat"], "list")
         .node("Gather", &["table", "list"], "rows")
@@ -65,7 +68,7 @@ fn ids_in_another_shape_are_rows_all_the_same() {
 #[test]
 fn a_network_of_which_nothing_is_left_is_none() {
     // Which rows these are cannot be said by a graph; and they are not those of ones.
-    let moved = text()
+    let moved = tokens()
         .integers("zero", &[1], &[0])
         .integers("one", &[1], &[1])
         .node("Slice", &["ids", "zero", "one", "zero"], "part")
@@ -76,7 +79,7 @@ fn a_network_of_which_nothing_is_left_is_none() {
         "{says}"
     );
     assert_eq!(outline.outputs, ["y"]);
-    let computed = text()
+    let computed = tokens()
         .integers("offset", &[], &[1])
         .node("Add", &["ids", "offset"], "other")
         .node("Gather", &["table", "other"], "y");
@@ -136,22 +139,166 @@ fn a_number_that_is_left_out_is_zero() {
 }
 
 #[test]
-fn two_precisions_are_no_broken_file() {
-    let half = [0_u8, 0x3c].repeat(12);
-    let kept = ByHand::default()
-        .fed("x", FLOAT, &[2, 3])
-        .held("w", FLOAT16, &[3, 4], &half)
+fn groups_were_scaled_as_a_whole_before_opset_21() {
+    for of in [3, 6] {
+        let numbers = vec![0.5; of as usize];
+        let file = ByHand::default()
+            .fed("x", FLOAT, &[2, 6, 4])
+            .floats("scale", &[of], &numbers)
+            .floats("bias", &[of], &numbers)
+            .node_with(
+                "GroupNormalization",
+                &["x", "scale", "bias"],
+                "y",
+                &[int("num_groups", 3)],
+            );
+        let graph = read(&file.made("y")).unwrap();
+        let norm = |op: &Op| matches!(op, Op::InstanceNormalization { .. });
+        assert_eq!(count(&graph, norm), 1);
+        // What is scaled by channels is scaled behind it.
+        assert_eq!(count(&graph, |op| *op == Op::Mul), usize::from(of == 6));
+        assert_eq!(shape_of(&graph, "y"), [2, 6, 4]);
+    }
+    let none = ByHand::default()
+        .fed("x", FLOAT, &[2, 6, 4])
+        .floats("scale", &[4], &[1.0; 4])
+        .node_with(
+            "GroupNormalization",
+            &["x", "scale", "scale"],
+            "y",
+            &[int("num_groups", 3)],
+        );
+    assert!(
+        outlined(&none.made("y"))
+            .0
+            .contains("for each of 6 channels")
+    );
+}
+
+#[test]
+fn what_a_graph_has_no_picture_for_is_told() {
+    let image = || ByHand::default().fed("x", FLOAT, &[1, 4, 5, 6]);
+    let resized = |attributes: &[Vec<u8>], scale: f32| {
+        image()
+            .floats("scales", &[4], &[1.0, 1.0, scale, 2.0])
+            .node_with("Resize", &["x", "", "scales"], "y", attributes)
+            .made("y")
+    };
+    for (attributes, scale, reason) in [
+        (vec![text("mode", "cubic")], 2.0, "interpolates by `cubic`"),
+        (vec![int("antialias", 1)], 2.0, "smooths"),
+        (vec![], 1.5, "makes no whole number"),
+        (
+            vec![text("coordinate_transformation_mode", "asymmetric")],
+            2.0,
+            "takes the nearest pixel",
+        ),
+    ] {
+        let (says, _) = outlined(&resized(&attributes, scale));
+        assert!(says.contains(reason), "{says}");
+    }
+    let padded = |sides: &[i64], mode: &str| {
+        image()
+            .integers("pads", &[sides.len() as i64], sides)
+            .node_with("Pad", &["x", "pads"], "y", &[text("mode", mode)])
+            .made("y")
+    };
+    for (sides, mode, reason) in [
+        (
+            &[0, 0, 0, 0, 0, 0, -1, 0][..],
+            "constant",
+            "takes elements away",
+        ),
+        (&[0, 0, 1, 0, 0, 0, 0, 0], "edge", "by the rule `edge`"),
+        (&[0, 0, 5, 0, 0, 0, 0, 0], "reflect", "not there to reflect"),
+        (&[0, 0, 1], "constant", "3 sides for 4 axes"),
+    ] {
+        let (says, _) = outlined(&padded(sides, mode));
+        assert!(says.contains(reason), "{says}");
+    }
+    let blocks = image().node_with("DepthToSpace", &["x"], "y", &[int("blocksize", 3)]);
+    assert!(outlined(&blocks.made("y")).0.contains("do not divide"));
+    let scattered = image().node_with("ReduceMax", &["x"], "y", &[list("axes", &[1, 3])]);
+    assert!(outlined(&scattered.made("y")).0.contains("no neighbours"));
+}
+
+/// Fed and made in one precision, computed in fp16 between two casts.
+fn cast_around(fed: u64, made: u64) -> Vec<u8> {
+    ByHand::default()
+        .fed("x", fed, &[2, 3])
+        .held("w", FLOAT16, &[3, 4], &[0, 0x3c].repeat(12))
         .node_with("Cast", &["x"], "half", &[int("to", FLOAT16 as i64)])
         .node("MatMul", &["half", "w"], "product")
-        .node_with("Cast", &["product"], "y", &[int("to", FLOAT as i64)])
+        .node_with("Cast", &["product"], "y", &[int("to", made as i64)])
+        .made("y")
+}
+
+#[test]
+fn casts_at_the_ends_are_no_other_network() {
+    for (fed, made) in [(FLOAT, FLOAT), (DOUBLE, FLOAT), (FLOAT, DOUBLE)] {
+        let file = File::from_bytes("own", &cast_around(fed, made)).unwrap();
+        assert_eq!(file.precision(), Precision::Fp16);
+        let graph = file.read(&BTreeMap::new()).unwrap().graph;
+        assert_eq!(graph.nodes.len(), 1, "{graph:?}");
+        assert_eq!(graph.outputs, ["y"]);
+    }
+}
+
+#[test]
+fn casts_that_round_are_more_than_a_graph_says() {
+    let (says, outline) = outlined(&cast_around(FLOAT, INT64));
+    assert!(says.contains("`Cast`") && says.contains("`y`"), "{says}");
+    assert_eq!(outline.inputs.len(), 1);
+    // What is fed in fewer bits than is computed in are other numbers than a graph's.
+    let narrow = ByHand::default()
+        .fed("x", FLOAT16, &[2, 3])
+        .floats("w", &[3, 4], &[1.0; 12])
+        .node_with("Cast", &["x"], "wide", &[int("to", FLOAT as i64)])
+        .node("MatMul", &["wide", "w"], "y");
+    let (says, _) = outlined(&narrow.made("y"));
+    assert!(says.contains("`Cast`") && says.contains("`wide`"), "{says}");
+    // Read by more than the cast.
+    let also = ByHand::default()
+        .fed("x", DOUBLE, &[2, 3])
+        .fed("z", FLOAT, &[2, 3])
+        .node_with("Cast", &["x"], "single", &[int("to", FLOAT as i64)])
+        .node("Add", &["single", "z"], "sum")
+        .node("Relu", &["x"], "other")
+        .node_with("Cast", &["other"], "rounded", &[int("to", FLOAT as i64)])
+        .node("Add", &["sum", "rounded"], "y");
+    let file = File::from_bytes("own", &also.made("y")).unwrap();
+    assert_eq!(file.precision(), Precision::Fp64);
+    assert!(file.read(&BTreeMap::new()).is_err());
+    // Widened within, where what reads it computes in the wider precision.
+    let within = ByHand::default()
+        .fed("x", FLOAT, &[2, 3])
+        .node_with("Cast", &["x"], "wide", &[int("to", DOUBLE as i64)])
+        .node("Relu", &["wide"], "y");
+    assert!(outlined(&within.made("y")).0.contains("`wide`"));
+}
+
+#[test]
+fn double_precision_is_run_by_engines_that_read_onnx() {
+    let file = ByHand::default()
+        .fed("x", DOUBLE, &[2, 3])
+        .held("w", DOUBLE, &[3], &0.1_f64.to_le_bytes().repeat(3))
+        .node("Shape", &["x"], "shape")
+        .node("Mul", &["x", "w"], "y")
         .made("y");
     assert_eq!(
-        File::from_bytes("own", &kept).unwrap().precision(),
-        Precision::Fp32
+        File::from_bytes("own", &file).unwrap().precision(),
+        Precision::Fp64
     );
-    let (says, outline) = outlined(&kept);
-    assert!(says.contains("`Cast`"), "{says}");
+    let (says, outline) = outlined(&file);
+    for named in ["`Shape`", "`shape`", "64 bits", "fp64"] {
+        assert!(says.contains(named), "{says}");
+    }
     assert_eq!(outline.inputs.len(), 1);
+}
+
+#[test]
+fn two_precisions_are_no_broken_file() {
+    let half = [0_u8, 0x3c].repeat(12);
     // Weights that are only stored in it are those that they stand for.
     let stored = ByHand::default()
         .fed("x", FLOAT, &[2, 3])
@@ -184,21 +331,90 @@ fn constants_among_the_nodes_tell_the_precision() {
 }
 
 #[test]
-fn what_cannot_be_fed_is_named_with_who_reads_it() {
-    for element in [INT32, BOOL] {
-        let file = ByHand::default()
-            .fed("ids", element, &[2, 3])
-            .floats("table", &[5, 2], &[0.5; 10])
-            .node("Gather", &["table", "ids"], "y")
-            .made("y");
-        let file = File::from_bytes("own", &file).unwrap();
-        let error = file.read(&BTreeMap::new()).unwrap_err();
-        assert!(matches!(error, ReadError::Unsupported { .. }), "{error:?}");
-        for named in ["`Gather`", "the input `ids`", "integers of 64 bits"] {
-            assert!(error.to_string().contains(named), "{error}");
-        }
-        assert_eq!(file.outline(&BTreeMap::new()).unwrap_err(), error);
+fn ids_come_in_integers_of_any_width() {
+    let table = |element: u64, cast: bool| {
+        let file =
+            ByHand::default()
+                .fed("ids", element, &[2, 3])
+                .floats("table", &[500, 2], &[0.5; 1000]);
+        let wide = [int("to", INT64 as i64)];
+        let (file, ids) = match cast {
+            true => (file.node_with("Cast", &["ids"], "wide", &wide), "wide"),
+            false => (file, "ids"),
+        };
+        let file = file.node("Gather", &["table", ids], "y").made("y");
+        let graph = read(&file).unwrap();
+        assert_eq!(count(&graph, |op| *op == Op::Gather), 1);
+        let input = graph.inputs.first().unwrap();
+        assert_eq!(input.element, ElementType::Int64);
+        input.fill
+    };
+    for (element, cast, bound) in [
+        (INT64, false, 500),
+        (INT32, false, 500),
+        (INT32, true, 500),
+        // No number that its type does not hold.
+        (INT8, true, 128),
+        (UINT8, true, 256),
+        (BOOL, true, 2),
+    ] {
+        assert_eq!(table(element, cast), Fill::Integers { bound }, "{element}");
     }
+}
+
+#[test]
+fn masks_come_in_wide_integers_and_in_truths() {
+    let masked = |element: u64| {
+        ByHand::default()
+            .fed("scores", FLOAT, &[2, 3])
+            .fed("mask", element, &[2, 3])
+            .node_with("Cast", &["mask"], "seen", &[int("to", BOOL as i64)])
+            .floats("never", &[], &[-1e38])
+            .node("Where", &["seen", "scores", "never"], "y")
+            .made("y")
+    };
+    let mask = |element: u64| {
+        let graph = read(&masked(element)).unwrap();
+        assert_eq!(graph.nodes.len(), 1, "{graph:?}");
+        let mask = graph.inputs.last().unwrap();
+        (mask.element, mask.fill)
+    };
+    for element in [INT64, INT32, BOOL] {
+        let ones = (ElementType::Int64, Fill::Constant { value: 1.0 });
+        assert_eq!(mask(element), ones, "{element}");
+    }
+    // As pixels come: no mask of ones, but what the network looks at.
+    for element in [UINT8, INT8] {
+        let (says, outline) = outlined(&masked(element));
+        assert!(says.contains("`mask`, small integers"), "{says}");
+        assert_eq!(outline.inputs.len(), 2);
+    }
+}
+
+#[test]
+fn truth_values_that_leave_the_model_are_more_than_a_graph_says() {
+    let file = ByHand::default()
+        .fed("x", FLOAT, &[2, 3])
+        .fed("mask", BOOL, &[2, 3])
+        .node("Relu", &["x"], "y")
+        .node("Not", &["mask"], "pad");
+    let (says, _) = outlined(&file.leaving("y").made("pad"));
+    assert!(
+        says.contains("`Not`") && says.contains("the output `pad`"),
+        "{says}"
+    );
+}
+
+#[test]
+fn a_file_has_the_precision_that_its_inputs_are_cast_to() {
+    let file = ByHand::default()
+        .fed("x", DOUBLE, &[2, 3])
+        .node_with("Cast", &["x"], "single", &[int("to", FLOAT as i64)])
+        .node("Softmax", &["single"], "y")
+        .made("y");
+    let file = File::from_bytes("own", &file).unwrap();
+    assert_eq!(file.precision(), Precision::Fp32);
+    assert_eq!(file.read(&BTreeMap::new()).unwrap().graph.nodes.len(), 1);
 }
 
 #[test]

@@ -26,12 +26,12 @@ fn exported(opset: u32) -> (tempfile::TempDir, Vec<String>) {
 fn what_is_read_computes_what_the_file_computes() {
     for opset in [13, 17, 18, 21] {
         let (folder, names) = exported(opset);
-        assert_eq!(names.len(), 8);
+        assert_eq!(names.len(), 9);
         for name in names {
             for batch in [2, 3] {
                 let sizes: &[(&str, u64)] = match name.as_str() {
-                    "images" if batch == 2 => &[],
-                    "images" => continue,
+                    "images" | "pictures" if batch == 2 => &[],
+                    "images" | "pictures" => continue,
                     "vision" | "sound" | "arithmetic" => &[("batch", batch)],
                     _ => &[("batch", batch), ("seq", 6)],
                 };
@@ -64,7 +64,9 @@ fn what_is_read_computes_what_the_file_computes() {
                     _ => {}
                 }
                 let error = error(folder.path(), &name, &graph);
-                assert!(error < 1e-6, "{what}: {error:e}");
+                // Of more operators one after the other than a network has of that size.
+                let bound = if name == "pictures" { 1e-5 } else { 1e-6 };
+                assert!(error < bound, "{what}: {error:e}");
             }
         }
     }

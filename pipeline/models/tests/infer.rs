@@ -6,7 +6,10 @@ use photofinish_models::{cost, fill, infer, onnx, zoo};
 use proptest::prelude::*;
 use schema::{
     Graph, Mode, Precision,
-    graph::{Approximation, ElementType, Fill, Input, Loss, Node, Op, Parameter, Role},
+    graph::{
+        Approximation, Border, ElementType, Fill, Input, Interpolation, Loss, Node, Op, Parameter,
+        Role,
+    },
 };
 
 fn bert() -> Graph {
@@ -227,9 +230,11 @@ fn pads() -> impl Strategy<Value = [u64; 4]> {
 /// How many values an operator usually reads.
 fn usual_arity(op: &Op) -> usize {
     match op {
-        Op::Conv { .. } | Op::Add | Op::Mul | Op::Div | Op::MatMul => 2,
-        Op::Linear | Op::Gemm | Op::Gather => 2,
-        Op::LayerNormalization { .. } | Op::Attention { .. } => 3,
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::Add | Op::Mul | Op::Div | Op::MatMul => 2,
+        Op::Max | Op::Min | Op::PRelu | Op::Linear | Op::Gemm | Op::Gather => 2,
+        Op::LayerNormalization { .. } | Op::InstanceNormalization { .. } | Op::Attention { .. } => {
+            3
+        }
         Op::BatchNormalization { .. } | Op::Lstm { .. } | Op::Gru { .. } => 5,
         _ => 1,
     }
@@ -242,6 +247,29 @@ fn op() -> impl Strategy<Value = Op> {
             pads,
             dilations,
             group
+        }),
+        (pair(), pads(), pair(), pair(), number()).prop_map(
+            |(strides, pads, output_padding, dilations, group)| Op::ConvTranspose {
+                strides,
+                pads,
+                output_padding,
+                dilations,
+                group
+            }
+        ),
+        pair().prop_map(|sizes| Op::Resize {
+            sizes,
+            interpolation: Interpolation::Linear
+        }),
+        (sizes(), sizes(), float()).prop_map(|(begins, ends, value)| Op::Pad {
+            begins,
+            ends,
+            border: Border::Constant { value }
+        }),
+        (sizes(), sizes()).prop_map(|(begins, ends)| Op::Pad {
+            begins,
+            ends,
+            border: Border::Reflect
         }),
         (pair(), pair(), pads(), any::<bool>()).prop_map(|(kernel, strides, pads, ceil_mode)| {
             Op::MaxPool {
@@ -267,7 +295,11 @@ fn op() -> impl Strategy<Value = Op> {
             momentum: epsilon
         }),
         float().prop_map(|epsilon| Op::LayerNormalization { epsilon }),
+        float().prop_map(|epsilon| Op::InstanceNormalization { epsilon }),
         (float(), float()).prop_map(|(min, max)| Op::Clip { min, max }),
+        float().prop_map(|alpha| Op::LeakyRelu { alpha }),
+        float().prop_map(|alpha| Op::Elu { alpha }),
+        (-3..3_i64).prop_map(|axis| Op::LogSoftmax { axis }),
         any::<i64>().prop_map(|axis| Op::Softmax { axis }),
         (-3..3_i64).prop_map(|axis| Op::Softmax { axis }),
         number().prop_map(|axis| Op::Flatten { axis }),
@@ -285,6 +317,8 @@ fn op() -> impl Strategy<Value = Op> {
         Just(Op::Add),
         Just(Op::Mul),
         Just(Op::Div),
+        Just(Op::Max),
+        Just(Op::PRelu),
         Just(Op::Sqrt),
         Just(Op::HardSigmoid),
         Just(Op::HardSwish),
@@ -366,7 +400,7 @@ fn graph() -> impl Strategy<Value = Graph> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(10 * ProptestConfig::default().cases))]
 
     #[test]
     fn any_graph_is_refused_or_served(graph in graph()) {

@@ -11,7 +11,7 @@ use photofinish_models::{
 };
 use schema::{
     Graph, Precision,
-    graph::{Approximation, Fill, Op, Parameter, Role},
+    graph::{Approximation, Border, Fill, Interpolation, Op, Parameter, Role},
 };
 use support::{
     judge::{Findings, options, reference, save, scratch},
@@ -202,6 +202,13 @@ fn activations_stay_of_order_one_and_follow_the_input() {
     }
 }
 
+const fn resize(sizes: [u64; 2], interpolation: Interpolation) -> Op {
+    Op::Resize {
+        sizes,
+        interpolation,
+    }
+}
+
 #[test]
 fn operators_that_the_zoo_does_not_show_agree_with_the_reference() {
     let image: &[u64] = &[2, 4, 9, 7];
@@ -323,6 +330,76 @@ fn operators_that_the_zoo_does_not_show_agree_with_the_reference() {
         one_op(Op::Div, &[("a", text), ("b", &[5, 1])], &["a", "b"]),
         one_op(Op::HardSigmoid, &[("x", text)], &["x"]),
         one_op(Op::HardSwish, &[("x", text)], &["x"]),
+        one_op(Op::LeakyRelu { alpha: 0.3 }, &[("x", text)], &["x"]),
+        one_op(Op::Elu { alpha: 0.7 }, &[("x", text)], &["x"]),
+        one_op(
+            Op::PRelu,
+            &[("x", image), ("slope", &[4, 1, 1])],
+            &["x", "slope"],
+        ),
+        one_op(Op::PRelu, &[("x", text), ("slope", &[])], &["x", "slope"]),
+        one_op(Op::Softplus, &[("x", text)], &["x"]),
+        one_op(Op::Exp, &[("x", text)], &["x"]),
+        one_op(Op::Abs, &[("x", text)], &["x"]),
+        one_op(Op::Sin, &[("x", text)], &["x"]),
+        one_op(Op::Cos, &[("x", text)], &["x"]),
+        one_op(Op::Max, &[("a", text), ("b", &[5, 1])], &["a", "b"]),
+        one_op(Op::Min, &[("a", text), ("b", &[5, 1])], &["a", "b"]),
+        one_op(Op::LogSoftmax { axis: 1 }, &[("x", text)], &["x"]),
+        one_op(
+            Op::InstanceNormalization { epsilon: 1e-3 },
+            &[("x", image), ("scale", &[4]), ("bias", &[4])],
+            &["x", "scale", "bias"],
+        ),
+        one_op(
+            Op::ConvTranspose {
+                strides: [2, 1],
+                pads: [1, 0, 0, 1],
+                output_padding: [1, 0],
+                dilations: [1, 2],
+                group: 2,
+            },
+            &[("x", image), ("w", &[4, 3, 2, 3]), ("b", &[6])],
+            &["x", "w", "b"],
+        ),
+        one_op(
+            resize([18, 21], Interpolation::Nearest),
+            &[("x", image)],
+            &["x"],
+        ),
+        one_op(
+            resize([5, 10], Interpolation::Nearest),
+            &[("x", image)],
+            &["x"],
+        ),
+        one_op(
+            resize([13, 4], Interpolation::Linear),
+            &[("x", image)],
+            &["x"],
+        ),
+        one_op(
+            resize([13, 4], Interpolation::LinearCorners),
+            &[("x", image)],
+            &["x"],
+        ),
+        one_op(
+            Op::Pad {
+                begins: vec![0, 1, 2],
+                ends: vec![1, 0, 3],
+                border: Border::Constant { value: -0.5 },
+            },
+            &[("x", text)],
+            &["x"],
+        ),
+        one_op(
+            Op::Pad {
+                begins: vec![0, 0, 2, 1],
+                ends: vec![0, 0, 0, 3],
+                border: Border::Reflect,
+            },
+            &[("x", image)],
+            &["x"],
+        ),
         one_op(Op::Dropout { ratio: 0.5 }, &[("x", text)], &["x"]),
         one_op(Op::Reshape { shape: vec![4, 20] }, &[("x", text)], &["x"]),
     ];

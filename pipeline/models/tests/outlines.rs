@@ -13,9 +13,10 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use schema::{Outcome, OutcomeKind, Precision, graph::Fill, protocol::Load};
 use support::{
     by_hand::{ByHand, FLOAT, INT64, tensor, value},
-    hostile::{self, field, number_field},
+    hostile,
     judge::options,
     networks::small,
+    wire::{self, field, number_field},
 };
 
 /// A model of the zoo as a file, with another operator of a name as long.
@@ -52,7 +53,7 @@ fn model(nodes: &[Node<'_>], outputs: &[&str], attributes: &[Vec<u8>]) -> Vec<u8
         }
         field(1, &node, &mut graph);
     }
-    field(11, &hostile::described("x", &[2, 3]), &mut graph);
+    field(11, &wire::described("x", &[2, 3]), &mut graph);
     for output in outputs {
         let mut described = Vec::new();
         field(1, output.as_bytes(), &mut described);

@@ -118,12 +118,11 @@ pub(crate) fn resolve(
                 cells.of_point.push(cells.cells.len());
                 let variant = context.world.variant(&draft.engine);
                 let told = variant.map_or_else(Preparation::default, |known| known.preparation);
+                let planned = draft.planned(context.world, mode, shared, &network);
                 cells
                     .preparing
-                    .push(predict::preparing(told, mode, &network));
-                cells
-                    .cells
-                    .push(draft.planned(context.world, mode, shared, &network));
+                    .push(predict::preparing(told, &planned.cell, &network));
+                cells.cells.push(planned);
             }
             Err(refusal) => {
                 let is_news =

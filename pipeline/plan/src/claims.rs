@@ -1,5 +1,5 @@
 //! What claims expect, read from their short language:
-//! `LEFT < RIGHT [at AXIS VALUE, AXIS VALUE …]`, with `<`, `>` or `=` between step times.
+//! `LEFT < [TIMES *] RIGHT [at AXIS VALUE, AXIS VALUE …]`, with `<`, `>` or `=` between step times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::{
     tree::Step,
 };
 
-const FORM: &str = "write it like `onnxruntime/cpu < pytorch/eager at batch 1, model resnet18`: `<` takes less time, `>` more, `=` the same";
+const FORM: &str = "write it like `onnxruntime/cpu < pytorch/eager at batch 1, model resnet18`: `<` takes less time, `>` more, `=` the same; `8 < 8 * 1` holds a step of 8 samples against 8 steps of one";
 
 /// The claims of the job, each checked.
 pub(crate) fn resolve(
@@ -51,7 +51,7 @@ fn expectation(text: &str, axes: &[Axis], compared: &[Compared]) -> Result<Expec
     let malformed = |what: &str| (format!("the expectation {what}"), FORM.to_owned());
     let spaced = text.replace(',', " , ").replace(['\n', '\t'], " ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
-    let (left, relation, right, rest) = match words.as_slice() {
+    let (left, relation, factor, rest) = match words.as_slice() {
         [left, relation, right, rest @ ..] => (*left, *relation, *right, rest),
         _ => return Err(malformed("is not a relation between two values")),
     };
@@ -64,6 +64,10 @@ fn expectation(text: &str, axes: &[Axis], compared: &[Compared]) -> Result<Expec
                 "relates by `{other}`, which is none of `<`, `>`, `=`"
             )));
         }
+    };
+    let (times, right, rest) = match rest {
+        ["*", right, rest @ ..] => (times(factor)?, *right, rest),
+        _ => (1.0, factor, rest),
     };
     let axis = axis_of(left, right, axes, compared)?;
     let conditions: Vec<&[&str]> = match rest {
@@ -93,8 +97,19 @@ fn expectation(text: &str, axes: &[Axis], compared: &[Compared]) -> Result<Expec
         axis: axis.name.clone(),
         left: canonical(left),
         relation,
+        times,
         right: canonical(right),
         at,
+    })
+}
+
+/// How many times the time on the right.
+fn times(word: &str) -> Result<f64, Refusal> {
+    let times = word.parse().ok();
+    let times = times.filter(|times: &f64| (1e-6..=1e6).contains(times));
+    times.ok_or_else(|| {
+        let message = format!("`{word}` is no number of times, from 0.000001 to 1000000");
+        (message, FORM.to_owned())
     })
 }
 

@@ -11,7 +11,7 @@ use schema::{
 use crate::{World, compare::Family, explain, fairness};
 
 /// Blocks below which no verdict is given.
-const VERDICT_BLOCKS: u32 = 6;
+pub(crate) const VERDICT_BLOCKS: u32 = 6;
 
 /// Everything worth knowing about a job; `families` are what its comparisons come to.
 pub(crate) fn lint<'a>(
@@ -28,8 +28,11 @@ pub(crate) fn lint<'a>(
         .collect();
     let by_id: BTreeMap<&CellId, &PlannedCell> =
         cells.iter().map(|&cell| (&cell.id, cell)).collect();
-    for comparison in &job.comparisons {
-        notes.extend(fairness::unfair(comparison, &by_id, world));
+    // Where nothing is timed, nothing can be timed unfairly.
+    if job.measure.blocks > 0 {
+        for comparison in &job.comparisons {
+            notes.extend(fairness::unfair(comparison, &by_id, world));
+        }
     }
     notes.extend(too_few_blocks(job));
     notes.extend(too_short(job));
@@ -77,6 +80,10 @@ fn too_few_blocks(job: &PlannedJob) -> Option<String> {
     let blocks = job.measure.blocks;
     let are = if blocks == 1 { "is" } else { "are" };
     let given = explain::counted(blocks as usize, "block");
+    if blocks == 0 {
+        return (!job.claims.is_empty())
+            .then(|| "no claim can be judged: nothing is timed (`blocks: 0`)".to_owned());
+    }
     (blocks < VERDICT_BLOCKS && !job.comparisons.is_empty()).then(|| {
         format!("{given} {are} too few for a verdict: all will be unclear; give at least {VERDICT_BLOCKS}")
     })
@@ -84,6 +91,9 @@ fn too_few_blocks(job: &PlannedJob) -> Option<String> {
 
 fn too_short(job: &PlannedJob) -> Option<String> {
     let measure = &job.measure;
+    if measure.blocks == 0 {
+        return None;
+    }
     let rounds_ns = measure.round_ns.saturating_mul(u64::from(measure.rounds));
     (rounds_ns >= measure.timeout_ns).then(|| {
         format!(

@@ -61,7 +61,7 @@ pub(crate) fn resolve(context: &mut Context<'_>) -> Measure {
 fn check(context: &mut Context<'_>, measure: &Measure) {
     let hour_ns = 3600 * SECOND_NS;
     let bounds: [(&str, u64, u64, u64, &str); 6] = [
-        ("blocks", u64::from(measure.blocks), 1, 48, "1 to 48 blocks"),
+        ("blocks", u64::from(measure.blocks), 0, 48, "0 to 48 blocks"),
         (
             "rounds",
             u64::from(measure.rounds),

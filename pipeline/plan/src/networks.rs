@@ -32,6 +32,8 @@ pub(crate) struct Network {
     pub(crate) graph: Digest,
     /// Number of operators.
     pub(crate) nodes: u64,
+    /// As many where LSTM and GRU are spelt out.
+    pub(crate) unrolled_nodes: u64,
     pub(crate) flops: u64,
     pub(crate) bytes: u64,
     pub(crate) parameters: u64,
@@ -168,8 +170,7 @@ impl UserModel {
         };
         let graph = &reading.graph;
         let cost = models::cost::total(graph, Mode::Inference)?;
-        let nodes = graph.nodes.len();
-        Ok(Network::new(dims, self.file.digest(), nodes, &cost))
+        Ok(Network::new(dims, self.file.digest(), &cost))
     }
 
     /// What is known of a model without a graph: not what it costs.
@@ -180,7 +181,7 @@ impl UserModel {
         };
         let (nodes, as_it_is, reason) = match outline {
             Ok(outline) => (
-                outline.nodes,
+                outline.nodes as u64,
                 Some(self.file.precision()),
                 error.to_string(),
             ),
@@ -195,10 +196,12 @@ impl UserModel {
             bytes: 0,
             parameters: 0,
             peak_bytes: self.file.bytes(),
+            nodes,
+            unrolled_nodes: nodes,
         };
         Ok(Network {
             unread: Some(Unread { reason, as_it_is }),
-            ..Network::new(dims, self.file.digest(), nodes, &unknown)
+            ..Network::new(dims, self.file.digest(), &unknown)
         })
     }
 }
@@ -424,12 +427,7 @@ fn summaries(requests: &[Request], drawings: &mut Drawings) -> Vec<(Request, Net
     let mut network = |(model, dims, mode): &Request| {
         let dims = models::zoo::resolve_dims(model, dims).ok()?;
         let summary = drawings.summary(model, &dims, *mode)?;
-        Some(Network::new(
-            dims,
-            summary.graph,
-            summary.nodes,
-            &summary.cost,
-        ))
+        Some(Network::new(dims, summary.graph, &summary.cost))
     };
     requests
         .iter()
@@ -442,20 +440,16 @@ fn build(model: &str, dims: &BTreeMap<String, u64>, mode: Mode) -> Result<Networ
     let dims = models::zoo::resolve_dims(model, dims)?;
     let graph = models::zoo::build_for(model, &dims, mode)?;
     let cost = models::cost::total(&graph, mode)?;
-    Ok(Network::new(
-        dims,
-        Digest::of_value(&graph),
-        graph.nodes.len(),
-        &cost,
-    ))
+    Ok(Network::new(dims, Digest::of_value(&graph), &cost))
 }
 
 impl Network {
-    fn new(dims: BTreeMap<String, u64>, graph: Digest, nodes: usize, cost: &Cost) -> Self {
+    fn new(dims: BTreeMap<String, u64>, graph: Digest, cost: &Cost) -> Self {
         Self {
             dims,
             graph,
-            nodes: nodes as u64,
+            nodes: cost.nodes,
+            unrolled_nodes: cost.unrolled_nodes,
             flops: cost.flops,
             bytes: cost.bytes,
             parameters: cost.parameters,

@@ -82,7 +82,17 @@ pub(crate) fn step_ns(cell: &Cell, network: &Network, machine: &Fingerprint) -> 
     // Costs are counted for numbers of four bytes.
     let bytes = network.bytes as f64 * width(cell.precision) as f64 / 4.0;
     let work = (network.flops as f64 / rates.flops_per_second).max(bytes / rates.bytes_per_second);
-    (work * 1e9 + (network.nodes * passes(cell.mode)) as f64 * rates.operator_ns) as u64
+    (work * 1e9 + operators(cell, network) as f64 * rates.operator_ns) as u64
+}
+
+/// The operators of a step, and those of its gradients.
+fn operators(cell: &Cell, network: &Network) -> u64 {
+    let recurrent = cell.factors.get(rewrite::RECURRENT);
+    let nodes = match recurrent.map(String::as_str) {
+        Some(rewrite::UNROLLED) => network.unrolled_nodes,
+        _ => network.nodes,
+    };
+    nodes.saturating_mul(passes(cell.mode))
 }
 
 /// Training goes forward, backward to the inputs, and backward to the parameters.
@@ -103,11 +113,11 @@ pub(crate) struct Preparing {
 }
 
 /// What a variant that is told of so does for a network.
-pub(crate) fn preparing(told: Preparation, mode: Mode, network: &Network) -> Preparing {
-    let operators = network.nodes.saturating_mul(passes(mode));
+pub(crate) fn preparing(told: Preparation, cell: &Cell, network: &Network) -> Preparing {
+    let operators = operators(cell, network);
     let of_operators = |ms: u32| nanoseconds(ms).saturating_mul(operators);
     // What is trained is folded into nothing.
-    let of_each = match mode {
+    let of_each = match cell.mode {
         Mode::Inference => told,
         Mode::Training => Preparation::default(),
     };
@@ -261,23 +271,28 @@ mod tests {
             dims: BTreeMap::new(),
             graph: Digest::of_bytes(b"any"),
             nodes: 7,
+            unrolled_nodes: 9,
             flops: 1,
             bytes: 1,
             parameters: 1000,
             peak_bytes: 1,
             unread: None,
         };
-        let ns = |operator_ms, kept_operator_ms, mode, blocks| {
+        let ns_of = |operator_ms, kept_operator_ms, mode, blocks, recurrent: &str| {
             let told = Preparation {
                 start_ms: 1000,
                 operator_ms,
                 kept_operator_ms,
                 ..Preparation::default()
             };
-            let cells = [cell(Precision::Fp32, "pytorch/eager", 1)];
-            let measure = Measure { blocks, ..MEASURE };
-            heat_ns(&cells, &[preparing(told, mode, &network)], &measure)
+            let mut planned = cell(Precision::Fp32, "pytorch/eager", 1);
+            planned.cell.mode = mode;
+            let recurrent = (rewrite::RECURRENT.to_owned(), recurrent.to_owned());
+            planned.cell.factors.extend([recurrent]);
+            let preparing = preparing(told, &planned.cell, &network);
+            heat_ns(&[planned], &[preparing], &Measure { blocks, ..MEASURE })
         };
+        let ns = |each, kept, mode, blocks| ns_of(each, kept, mode, blocks, rewrite::FUSED);
         let (inference, training) = (Mode::Inference, Mode::Training);
         let once = 7 * 10_000_000;
         // One launch for parity, and one a block.
@@ -287,6 +302,9 @@ mod tests {
         assert_eq!(ns(10, 0, inference, 5), plain(5) + 6 * once);
         assert_eq!(ns(0, 10, inference, 5), plain(5) + once);
         assert_eq!(ns(0, 10, training, 5), plain(5) + 3 * once);
+        let unrolled = |each| ns_of(each, 0, inference, 1, rewrite::UNROLLED);
+        assert_eq!(unrolled(0), plain(1));
+        assert_eq!(unrolled(10), plain(1) + 2 * 9 * 10_000_000);
     }
 
     #[test]

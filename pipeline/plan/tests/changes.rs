@@ -201,12 +201,12 @@ fn a_heat_that_measured_nothing_is_not_the_last_of_its_group() {
     let mut open = sealed(&interrupted.heats[0], "2026-01-02T00:00:00Z");
     open.state = KnownState::Open(0);
     world.known = vec![sealed(&before.heats[0], "2026-01-01T00:00:00Z"), open];
-    let three = RACE.replace("compare:", "measure: { blocks: 3 }\n    compare:");
-    let changed = |world: &World| match &planned(&three, world).heats[0].status {
+    let seven = RACE.replace("compare:", "measure: { blocks: 7 }\n    compare:");
+    let changed = |world: &World| match &planned(&seven, world).heats[0].status {
         Status::Stale { changed } => changed.join("\n"),
         other => panic!("{other:?}"),
     };
-    assert_eq!(changed(&world), "measure: blocks was 6, is 3");
+    assert_eq!(changed(&world), "measure: blocks was 6, is 7");
     world.known[1].state = KnownState::Open(1);
-    assert_eq!(changed(&world), "measure: blocks was 12, is 3");
+    assert_eq!(changed(&world), "measure: blocks was 12, is 7");
 }

@@ -398,6 +398,22 @@ fn claims_and_rules_are_resolved() {
 }
 
 #[test]
+fn a_claim_may_speak_of_a_time_per_sample() {
+    let plan = planned(
+        "  - id: a
+    matrix: { model: resnet18, batch: [1, 8], engine: pytorch/eager }
+    compare: { axis: batch }
+    claims: { id: c, source: s, states: t, expect: '8 < 7.5 * 1 at model resnet18' }
+",
+        &support::world(),
+    );
+    let expect = &plan.jobs[0].claims[0].expect;
+    assert_eq!((expect.left.as_str(), expect.right.as_str()), ("8", "1"));
+    assert_eq!(expect.times, 7.5);
+    assert_eq!(expect.text, "8 < 7.5 * 1 at model resnet18");
+}
+
+#[test]
 fn lint_warns_before_the_run() {
     let plan = planned(
         "  - id: a

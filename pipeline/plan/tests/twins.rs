@@ -77,6 +77,17 @@ fn every_engine_has_a_twin_and_few_groups_more_than_one() {
 }
 
 #[test]
+fn where_no_verdict_can_be_there_is_no_twin() {
+    for (blocks, count) in [(5, 0), (6, 3)] {
+        let job = race("a", &[1, 2]).replace(
+            "    matrix",
+            &format!("    measure: {{ blocks: {blocks} }}\n    matrix"),
+        );
+        assert_eq!(twins(&planned(&job, &world())), count, "{blocks} blocks");
+    }
+}
+
+#[test]
 fn a_group_that_did_not_change_is_not_measured_again() {
     let mut plan = planned(&race("a", &[1]), &world());
     for count in 2..=8 {

@@ -15,7 +15,7 @@ use crate::{
     error::Stop,
     estimate::Estimate,
     graphs::Graphs,
-    order, reference,
+    home, order, reference,
     tally::Tally,
 };
 
@@ -71,12 +71,13 @@ pub(crate) fn measure(
     let reference = match journal.reference() {
         Some(reference) => reference.clone(),
         None => {
-            let judged = reference::judge(context, &setting, quantised)?;
+            let mut judged = reference::judge(context, &setting, quantised)?;
+            home::hide_in_reference(&mut judged);
             journal.set_reference(judged.clone())?;
             judged
         }
     };
-    let mut tally = Tally::new(&reference, journal.blocks());
+    let mut tally = Tally::new(&reference, header.measure.blocks, journal.blocks());
     let stopped = blocks(context, &setting, &mut journal, &mut tally, &pace)?;
     let outcomes = tally.outcomes();
     let footer = HeatFooter {
@@ -101,6 +102,9 @@ fn blocks(
     pace: &Pace<'_>,
 ) -> Result<String, Stop> {
     let of = setting.header.measure.blocks;
+    if of == 0 {
+        return Ok("nothing was to be timed".to_owned());
+    }
     for index in count(journal)..of {
         let slots = tally.launchable();
         if slots.is_empty() {
@@ -114,7 +118,8 @@ fn blocks(
             of,
             left: pace.left(journal),
         });
-        let block = block::measure(context, setting, index, &slots)?;
+        let mut block = block::measure(context, setting, index, &slots)?;
+        home::hide_in_block(&mut block);
         tally.count(&block);
         journal.append(block)?;
     }

@@ -1,9 +1,11 @@
 //! The judgement: does a cell compute what the reference computes?
 
-use schema::{Outcome, OutcomeKind, Precision, record::Parity};
+use std::collections::BTreeMap;
+
+use schema::{Optimizer, Outcome, OutcomeKind, Precision, record::Parity};
 
 use crate::{
-    tensors::{self, Distance, Flaw, Growth, Outputs},
+    tensors::{self, Distance, Flaw, Growth, Outputs, Terms},
     top1,
 };
 
@@ -67,6 +69,10 @@ pub(crate) struct Exhibits<'a> {
     pub(crate) eager_name: &'a str,
     /// The cell's own.
     pub(crate) cell: &'a Outputs,
+    /// What trains it.
+    pub(crate) optimizer: Option<Optimizer>,
+    /// How many numbers each running statistic is a mean of, by its name.
+    pub(crate) summands: &'a BTreeMap<String, u64>,
     /// Training: the reference once more, where what comes near to a kink takes the derivative of the
     /// other side. Needed where a cell fails without.
     pub(crate) across_kinks: Option<&'a Outputs>,
@@ -78,18 +84,28 @@ pub(crate) fn judge(
     precision: Precision,
 ) -> (Option<Parity>, Option<Outcome>) {
     let roundoff = precision.unit_roundoff();
-    let cell = match tensors::distances(exhibits.reference, exhibits.cell, roundoff) {
+    let terms = Terms {
+        roundoff,
+        summands: exhibits.summands,
+        divided_updates: matches!(exhibits.optimizer, Some(Optimizer::Adam { .. })),
+    };
+    let cell = match tensors::distances(exhibits.reference, exhibits.cell, terms) {
         Ok(distances) => distances,
         Err(flaw) => return flawed(exhibits, flaw),
     };
-    let eager = match tensors::distances(exhibits.reference, exhibits.eager, roundoff) {
+    let eager = match tensors::distances(exhibits.reference, exhibits.eager, terms) {
         Ok(distances) => distances,
         Err(Flaw::Reference(reason) | Flaw::Candidate(reason) | Flaw::Unreadable(reason)) => {
             return unverified(exhibits.eager_name, reason);
         }
     };
     let kinks = exhibits.across_kinks.map(|across| {
-        let distances = tensors::distances(exhibits.reference, across, roundoff)?;
+        // What kinks move is all of it a reason for room, whatever of it the cell's own error leaves out.
+        let whole = Terms {
+            divided_updates: false,
+            ..terms
+        };
+        let distances = tensors::distances(exhibits.reference, across, whole)?;
         Ok(distances
             .into_iter()
             .map(|distance| distance.error)
@@ -260,29 +276,36 @@ struct Usual {
 
 impl Usual {
     fn of(measures: &Measures) -> Self {
-        let median = |growth: Growth| {
+        let median = |is_such: fn(Growth) -> bool| {
             let mut errors: Vec<f64> = measures
                 .iter()
-                .filter(|measure| measure.eager.growth == growth && measure.is_one())
+                .filter(|measure| is_such(measure.eager.growth) && measure.is_one())
                 .map(|measure| measure.eager.error)
                 .collect();
             errors.sort_by(f64::total_cmp);
             errors.get(errors.len() / 2).copied().unwrap_or(0.0)
         };
         Self {
-            movement: median(Growth::Sums),
-            update: median(Growth::Iterations),
+            movement: median(|growth| matches!(growth, Growth::Sums { .. })),
+            update: median(|growth| growth == Growth::Iterations),
         }
     }
 
     /// By how much rounding moves one thing, as far as eager tells. Eager's own error is one draw of
     /// many, and near to nothing by chance now and then: in a single number such as a loss, in an
     /// update under an optimiser that divides by the size of a gradient, in a mean whose last digits
-    /// are decided by the order of the sum. There, what eager is usually off by counts, too.
-    fn rounding(&self, eager: &Distance) -> f64 {
+    /// are decided by the order of the sum. There, what eager is usually off by counts, too. PyTorch adds
+    /// the numbers of a running statistic up in double precision on a CPU; who adds `n` of them up in
+    /// binary32 makes `n` roundings, which come to `√n` of them and to more where the numbers cancel.
+    fn rounding(&self, eager: &Distance, roundoff: f64) -> f64 {
         let usual = match eager.growth {
             Growth::None | Growth::Layers => 0.0,
-            Growth::FirstLoss | Growth::Sums => self.movement,
+            Growth::FirstLoss => self.movement,
+            Growth::Sums { of } => {
+                // Engines sum up in binary32 what they hold in fewer bits.
+                let of_sums = roundoff.min(Precision::Fp32.unit_roundoff());
+                self.movement.max(of_sums * (of as f64).sqrt())
+            }
             Growth::Iterations => self.update,
             Growth::Loss { change } => self.update * change,
         };
@@ -305,7 +328,7 @@ fn worst(
     let usual = Usual::of(measures);
     let least = exhibits.least_roundoffs * roundoff;
     let shares = judged.iter().map(|(cell, measure)| {
-        let eager_error = usual.rounding(measure.eager).max(least);
+        let eager_error = usual.rounding(measure.eager, roundoff).max(least);
         let jump = KINK_ALLOWANCE * measure.kinks.unwrap_or(0.0);
         let bound = (allowance * eager_error.max(roundoff) + jump).min(LARGEST_BOUND);
         let share = (cell.error / bound).min(f64::MAX);

@@ -14,6 +14,7 @@ use models::{quantise, rewrite};
 use schema::{
     Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, ModelSource, Outcome, OutcomeKind,
     Precision, Strategy,
+    graph::Op,
     record::{HeatHeader, Parity, Quantised, Reference},
 };
 
@@ -165,6 +166,8 @@ struct Standards {
     least_roundoffs: f64,
     /// Runs the user's own file, where the reference runs what was read from it.
     own_file: Option<Cell>,
+    /// How many numbers each running statistic is a mean of, by its name.
+    summands: BTreeMap<String, u64>,
 }
 
 impl Standards {
@@ -184,6 +187,7 @@ impl Standards {
                         eager: own_file,
                         least_roundoffs: ROUNDED,
                         own_file: None,
+                        summands: BTreeMap::new(),
                     };
                 }
                 Some(own_file)
@@ -195,8 +199,33 @@ impl Standards {
             eager: eager(context, cell),
             least_roundoffs: least_roundoffs(cell),
             own_file,
+            summands: summands(setting, cell),
         }
     }
+}
+
+/// How many numbers each running statistic of the cell's network is a mean of: one for each place of
+/// each sample.
+fn summands(setting: &Setting<'_>, cell: &Cell) -> BTreeMap<String, u64> {
+    let mut summands = BTreeMap::new();
+    let trained = cell.optimizer.and_then(|_| setting.graphs.get(cell).ok());
+    let Some(Prepared { graph, .. }) = trained else {
+        return summands;
+    };
+    let Ok(types) = models::infer::shapes(graph) else {
+        return summands;
+    };
+    for node in &graph.nodes {
+        if let (Op::BatchNormalization { .. }, [x, _, _, statistics @ ..]) =
+            (&node.op, node.inputs.as_slice())
+        {
+            let channels = types.get(x).and_then(|x| x.shape.get(1).copied());
+            let numbers = types.get(x).map_or(1, |x| x.elements());
+            let of_each = numbers.checked_div(channels.unwrap_or(1)).unwrap_or(1);
+            summands.extend(statistics.iter().map(|name| (name.clone(), of_each)));
+        }
+    }
+    summands
 }
 
 impl Standards {
@@ -227,6 +256,7 @@ fn compare(
         reference,
         eager,
         least_roundoffs,
+        summands,
         ..
     } = standards;
     match (
@@ -242,6 +272,8 @@ fn compare(
                 eager: eager_outputs,
                 eager_name: &name(eager),
                 cell: cell_outputs,
+                optimizer: cell.optimizer,
+                summands,
                 across_kinks: gallery.get(standards.across_kinks(cell)).ok(),
             };
             parity::judge(&exhibits, cell.precision)
@@ -278,6 +310,7 @@ fn testify(
         eager,
         least_roundoffs: least_roundoffs(own_file),
         own_file: None,
+        summands: BTreeMap::new(),
     };
     let (_, obstacle) = compare(gallery, &standards, own_file);
     Ok(obstacle.map(|outcome| {

@@ -181,7 +181,8 @@ impl<'a> Sweep<'a> {
         match measured {
             Ok(sealed) => {
                 // A heat in which nothing could run tells nothing about those that can.
-                if sealed.whole && sealed.outcomes.iter().any(Outcome::is_measured) {
+                let is_complete = |outcome: &Outcome| outcome.kind.is_complete();
+                if sealed.whole && sealed.outcomes.iter().any(is_complete) {
                     self.estimate.learn(heat.predicted_ns, took);
                 }
                 self.sealed.insert(heat.key, sealed.digest);

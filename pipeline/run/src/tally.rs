@@ -11,6 +11,8 @@ const PATIENCE: usize = 2;
 /// The endings of a heat's cells so far.
 pub(crate) struct Tally {
     slots: Vec<Slot>,
+    /// Whether the job asks for samples at all.
+    times: bool,
 }
 
 struct Slot {
@@ -19,7 +21,8 @@ struct Slot {
 }
 
 impl Tally {
-    pub(crate) fn new(reference: &Reference, blocks: &[Block]) -> Self {
+    /// Of a heat that is to have `asked` blocks, and has these.
+    pub(crate) fn new(reference: &Reference, asked: u32, blocks: &[Block]) -> Self {
         let slots = reference
             .obstacles
             .iter()
@@ -28,7 +31,10 @@ impl Tally {
                 launches: Vec::new(),
             })
             .collect();
-        let mut tally = Self { slots };
+        let mut tally = Self {
+            slots,
+            times: asked > 0,
+        };
         for block in blocks {
             tally.count(block);
         }
@@ -51,9 +57,14 @@ impl Tally {
             .collect()
     }
 
-    /// The outcome of each slot: its obstacle, or the worst of its launches.
+    /// The outcome of each slot: its obstacle, or the worst of its launches. Where nothing is timed, what
+    /// has no obstacle is in parity, and that is all.
     pub(crate) fn outcomes(&self) -> Vec<Outcome> {
-        self.slots.iter().map(Slot::outcome).collect()
+        let outcome = |slot: &Slot| match (&slot.obstacle, self.times) {
+            (None, false) => Outcome::verified(),
+            _ => slot.outcome(),
+        };
+        self.slots.iter().map(outcome).collect()
     }
 }
 
@@ -88,6 +99,24 @@ mod tests {
                 obstacle: obstacle.as_ref().map(outcome),
                 launches: launches.iter().map(outcome).collect(),
             }],
+            times: true,
+        }
+    }
+
+    #[test]
+    fn what_is_not_timed_is_verified_or_says_why_not() {
+        let unavailable = Outcome::new(OutcomeKind::Unavailable, "why");
+        for (obstacle, outcome) in [
+            (None, Outcome::verified()),
+            (Some(unavailable.clone()), unavailable),
+        ] {
+            let reference = Reference {
+                parity: vec![None],
+                obstacles: vec![obstacle],
+                logs: vec![None],
+                quantised: Vec::new(),
+            };
+            assert_eq!(Tally::new(&reference, 0, &[]).outcomes(), [outcome]);
         }
     }
 

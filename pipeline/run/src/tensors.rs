@@ -1,20 +1,26 @@
 //! Comparing the files of tensors that workers write, a piece at a time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
     fs::{self, File},
-    io::{BufReader, Read, Seek, SeekFrom},
+    io::BufReader,
     path::PathBuf,
 };
 
 use schema::protocol::{FileElement, Quantity, TensorInfo};
 
-/// Elements that are read at once.
-const PIECE: usize = 8192;
+use pieces::{Pieces, open, size_of};
+
+mod pieces;
 
 /// A reference whose norm is below this share of the usual is zero by mathematics: in binary64
 /// rounding is a millionth of this.
 const NOTHING: f64 = 1e-9;
+
+/// Of an update that is a gradient divided by its own size, one element in so many is left out:
+/// those that are furthest off.
+const ONE_LEFT_OUT_IN: u64 = 100;
 
 /// What a worker put out for parity.
 #[derive(Debug)]
@@ -55,7 +61,10 @@ pub(crate) enum Growth {
     /// From layer to layer, through normalisations over small batches: a gradient.
     Layers,
     /// Likewise, and with the way of summing: a running statistic, a mean of very many numbers.
-    Sums,
+    Sums {
+        /// How many; 1 where that is not known.
+        of: u64,
+    },
     /// From iteration to iteration as well: an update.
     Iterations,
     /// The same in one number: a loss after the first.
@@ -179,17 +188,34 @@ impl Outputs {
     }
 }
 
+/// What tensors are compared by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    /// The unit roundoff of the candidate's precision.
+    pub(crate) roundoff: f64,
+    /// How many numbers each running statistic is a mean of, by its name.
+    pub(crate) summands: &'a BTreeMap<String, u64>,
+    /// Whether updates are gradients divided by their own size, as Adam's are.
+    pub(crate) divided_updates: bool,
+}
+
 /// The relative L2 distance of every tensor and of every loss of `candidate` from `reference`, in
 /// the reference's order.
+///
+/// Where updates are divided by the size of their gradients, rounding moves an element by as much
+/// as its gradient is small: what a tensor is off by is what its one or two smallest gradients make
+/// of it, and differs by more than tenfold between right computations. There the hundredth of a
+/// tensor's elements that is furthest off is left out, and never more than half a row, so that a row
+/// of a table that is wrong is seen.
 ///
 /// The norm of a tensor whose reference is nothing but rounding noise says nothing. Where the
 /// reference is zero by mathematics, as the gradient of a bias before a normalisation is, the norm
 /// is that of a tensor of the same size with the root mean square of all tensors of its quantity;
-/// elsewhere it is taken for at least `roundoff` times that.
+/// elsewhere it is taken for at least the unit roundoff times that.
 pub(crate) fn distances(
     reference: &Outputs,
     candidate: &Outputs,
-    roundoff: f64,
+    terms: Terms<'_>,
 ) -> Result<Vec<Distance>, Flaw> {
     let (known, theirs) = (by_key(reference), by_key(candidate));
     if let Some(extra) = theirs.iter().find(|(key, _)| !known.contains_key(*key)) {
@@ -212,9 +238,19 @@ pub(crate) fn distances(
             );
             return Err(Flaw::Candidate(reason));
         }
-        sums.push(compare(&mut ours_file, ours, &mut their_file, their)?);
+        let differences = match terms.divided_updates && ours.quantity == Quantity::Update {
+            true => Differences::but_furthest(ours),
+            false => Differences::default(),
+        };
+        sums.push(compare(
+            &mut ours_file,
+            ours,
+            &mut their_file,
+            their,
+            differences,
+        )?);
     }
-    let mut distances = relative(reference, &sums, roundoff);
+    let mut distances = relative(reference, &sums, terms);
     distances.extend(losses(reference, candidate)?);
     Ok(distances)
 }
@@ -243,11 +279,70 @@ struct Sums {
     count: u64,
 }
 
+/// The sum of squared differences, perhaps without the furthest.
+#[derive(Debug, Default)]
+struct Differences {
+    sum: f64,
+    /// The largest squares, as bits, which are in the order of the numbers where none is negative.
+    largest: BinaryHeap<Reverse<u64>>,
+    /// How many of them are kept at most.
+    kept: u64,
+    /// Elements that the reference moves. Those that it leaves where they are have no gradient, and
+    /// nothing that is wrong with them is left out.
+    moved: u64,
+}
+
+impl Differences {
+    fn but_furthest(tensor: &Placed) -> Self {
+        let half_row = match tensor.shape.as_slice() {
+            [rows, _, ..] => tensor.count.checked_div(*rows).unwrap_or(0) / 2,
+            _ => tensor.count,
+        };
+        Self {
+            kept: half_row.min(tensor.count / ONE_LEFT_OUT_IN),
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, reference: f64, candidate: f64) {
+        let square = (candidate - reference) * (candidate - reference);
+        if self.kept == 0 || reference == 0.0 {
+            self.sum += square;
+            return;
+        }
+        self.moved += 1;
+        let bits = square.to_bits();
+        let is_full = self.largest.len() as u64 >= self.kept;
+        if is_full && self.largest.peek().is_some_and(|least| bits <= least.0) {
+            self.sum += square;
+            return;
+        }
+        self.largest.push(Reverse(bits));
+        if is_full {
+            self.pass_smallest();
+        }
+    }
+
+    /// Adds the smallest of those that are kept to the sum.
+    fn pass_smallest(&mut self) {
+        let smallest = self.largest.pop();
+        self.sum += smallest.map_or(0.0, |Reverse(bits)| f64::from_bits(bits));
+    }
+
+    fn sum(mut self) -> f64 {
+        while self.largest.len() as u64 > self.moved / ONE_LEFT_OUT_IN {
+            self.pass_smallest();
+        }
+        self.sum
+    }
+}
+
 fn compare(
     our_file: &mut BufReader<File>,
     ours: &Placed,
     their_file: &mut BufReader<File>,
     theirs: &Placed,
+    mut differences: Differences,
 ) -> Result<Sums, Flaw> {
     let name = || ours.shown();
     let mut our_pieces = Pieces::new(our_file, ours).map_err(Flaw::Reference)?;
@@ -261,6 +356,7 @@ fn compare(
         let our_piece = our_pieces.next_piece().map_err(Flaw::Reference)?;
         let their_piece = their_pieces.next_piece().map_err(Flaw::Unreadable)?;
         if our_piece.is_empty() {
+            sums.difference = differences.sum();
             return Ok(sums);
         }
         for (r, y) in our_piece.iter().zip(their_piece) {
@@ -272,14 +368,14 @@ fn compare(
                 let reason = format!("tensor `{}` holds {y} at element {place}", name());
                 return Err(Flaw::Candidate(reason));
             }
-            sums.difference += (y - r) * (y - r);
+            differences.add(*r, *y);
             sums.reference += r * r;
             place += 1;
         }
     }
 }
 
-fn relative(reference: &Outputs, sums: &[Sums], roundoff: f64) -> Vec<Distance> {
+fn relative(reference: &Outputs, sums: &[Sums], terms: Terms<'_>) -> Vec<Distance> {
     let tensors = || reference.tensors.iter().zip(sums);
     // Gradients, statistics and updates are of different sizes.
     let mean_square = |quantity: Quantity| {
@@ -304,7 +400,7 @@ fn relative(reference: &Outputs, sums: &[Sums], roundoff: f64) -> Vec<Distance> 
             let usual = (mean_square * sum.count as f64).sqrt();
             let norm = match sum.reference.sqrt() {
                 norm if norm < NOTHING * usual => usual,
-                norm => norm.max(roundoff * usual),
+                norm => norm.max(terms.roundoff * usual),
             };
             let error = quotient(sum.difference.sqrt(), norm);
             Distance {
@@ -312,7 +408,9 @@ fn relative(reference: &Outputs, sums: &[Sums], roundoff: f64) -> Vec<Distance> 
                 growth: match tensor.quantity {
                     Quantity::Output => Growth::None,
                     Quantity::Gradient => Growth::Layers,
-                    Quantity::Movement => Growth::Sums,
+                    Quantity::Movement => Growth::Sums {
+                        of: terms.summands.get(&tensor.name).copied().unwrap_or(1),
+                    },
                     Quantity::Update => Growth::Iterations,
                 },
                 error,
@@ -367,74 +465,6 @@ fn quotient(difference: f64, norm: f64) -> f64 {
         quotient
     } else {
         f64::MAX
-    }
-}
-
-fn open(outputs: &Outputs) -> Result<BufReader<File>, String> {
-    File::open(&outputs.path)
-        .map(|file| BufReader::with_capacity(1 << 17, file))
-        .map_err(|error| format!("its file cannot be opened: {error}"))
-}
-
-/// A tensor, piece by piece, widened to binary64.
-struct Pieces<'a> {
-    file: &'a mut BufReader<File>,
-    element: FileElement,
-    left: u64,
-    bytes: Vec<u8>,
-    values: Vec<f64>,
-}
-
-impl<'a> Pieces<'a> {
-    fn new(file: &'a mut BufReader<File>, tensor: &Placed) -> Result<Self, String> {
-        file.seek(SeekFrom::Start(tensor.offset))
-            .map_err(|error| format!("its file cannot be read: {error}"))?;
-        let (bytes, values) = (Vec::new(), Vec::with_capacity(PIECE));
-        Ok(Self {
-            file,
-            element: tensor.element,
-            left: tensor.count,
-            bytes,
-            values,
-        })
-    }
-
-    /// The next piece; empty at the end.
-    fn next_piece(&mut self) -> Result<&[f64], String> {
-        let count = usize::try_from(self.left).map_or(PIECE, |left| left.min(PIECE));
-        self.left -= count as u64;
-        let size = match self.element {
-            FileElement::F32 => 4,
-            FileElement::F64 => 8,
-        };
-        self.bytes.resize(count * size, 0);
-        self.file
-            .read_exact(&mut self.bytes)
-            .map_err(|error| format!("its file cannot be read: {error}"))?;
-        self.values.clear();
-        match self.element {
-            FileElement::F32 => {
-                let (numbers, _) = self.bytes.as_chunks::<4>();
-                self.values.extend(
-                    numbers
-                        .iter()
-                        .map(|bytes| f64::from(f32::from_le_bytes(*bytes))),
-                );
-            }
-            FileElement::F64 => {
-                let (numbers, _) = self.bytes.as_chunks::<8>();
-                self.values
-                    .extend(numbers.iter().map(|bytes| f64::from_le_bytes(*bytes)));
-            }
-        }
-        Ok(&self.values)
-    }
-}
-
-const fn size_of(element: FileElement) -> u64 {
-    match element {
-        FileElement::F32 => 4,
-        FileElement::F64 => 8,
     }
 }
 

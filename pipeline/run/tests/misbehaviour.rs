@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use schema::OutcomeKind;
+use schema::{OutcomeKind, protocol::VERSION};
 
 /// Runs a misbehaving cell beside a good one.
 fn beside_a_good_one(
@@ -48,6 +48,7 @@ fn beside_a_good_one(
 
 #[test]
 fn workers_that_die_or_speak_nonsense() {
+    let next_version = format!("speaks protocol {}", VERSION + 1);
     beside_a_good_one(
         &[
             ("segfault", OutcomeKind::Crashed, "SIGSEGV"),
@@ -57,7 +58,7 @@ fn workers_that_die_or_speak_nonsense() {
                 OutcomeKind::Crashed,
                 "before it said `hello`",
             ),
-            ("wrong_version", OutcomeKind::Crashed, "speaks protocol 7"),
+            ("wrong_version", OutcomeKind::Crashed, &next_version),
             ("garbage", OutcomeKind::Crashed, ""),
             ("flood", OutcomeKind::Crashed, ""),
             ("huge_message", OutcomeKind::Crashed, ""),

@@ -174,6 +174,33 @@ pub enum Approximation {
     Tanh,
 }
 
+/// How [`Op::Resize`] makes pixel `i` of `n` along an axis of `m`. Pixels beyond an end are the one
+/// at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Interpolation {
+    /// The pixel at `⌊i·m/n⌋` (ONNX: `nearest`, `asymmetric`, `floor`).
+    Nearest,
+    /// Between both neighbours of `(i + ½)·m/n − ½` (ONNX: `linear`, `half_pixel`).
+    Linear,
+    /// Between both neighbours of `i·(m − 1)/(n − 1)`, so that corners stay what they are (ONNX:
+    /// `linear`, `align_corners`).
+    LinearCorners,
+}
+
+/// What [`Op::Pad`] lays around a value.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Border {
+    /// One number.
+    Constant {
+        /// The number.
+        value: f32,
+    },
+    /// The elements next to the one at the end, which is the axis of reflection.
+    Reflect,
+}
+
 /// The integers of a grid: what [`Op::QuantizeDequantize`] rounds to.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
@@ -215,6 +242,21 @@ pub enum Op {
         /// Number of groups.
         group: u64,
     },
+    /// Transposed convolution over two axes, by which a convolution's gradient reaches its input:
+    /// inputs `x`, `weight [in, out/group, kh, kw]`, optional `bias`. An output axis has
+    /// `strides·(size − 1) + dilations·(kernel − 1) + 1 + output_padding` elements less the padding.
+    ConvTranspose {
+        /// Step along height and width of the output.
+        strides: [u64; 2],
+        /// What is cut off: top, left, bottom, right.
+        pads: [u64; 4],
+        /// Elements more at the bottom and at the right, fewer than a step.
+        output_padding: [u64; 2],
+        /// Spacing of the kernel's taps.
+        dilations: [u64; 2],
+        /// Number of groups.
+        group: u64,
+    },
     /// Batch normalisation: inputs `x`, `scale`, `bias`, `running_mean`, `running_var`.
     /// Training uses the batch's statistics and moves the running ones by `momentum` towards them
     /// (`running ← (1 − momentum)·running + momentum·batch`, PyTorch's meaning; ONNX's is its
@@ -230,8 +272,29 @@ pub enum Op {
         /// Added to the variance.
         epsilon: f32,
     },
+    /// Normalisation of each channel of each sample by itself, over all axes behind the channels:
+    /// inputs `x`, `scale`, `bias`. It keeps no running statistics.
+    InstanceNormalization {
+        /// Added to the variance.
+        epsilon: f32,
+    },
     /// `max(x, 0)`.
     Relu,
+    /// `max(x, 0) + alpha · min(x, 0)`.
+    LeakyRelu {
+        /// Slope below 0.
+        alpha: f32,
+    },
+    /// `max(x, 0) + slope · min(x, 0)`: inputs `x`, `slope`, of one element, or with one for each
+    /// channel and as many axes as lie behind them of size 1.
+    PRelu,
+    /// `max(x, 0) + alpha · (e^min(x, 0) − 1)`.
+    Elu {
+        /// The limit below is `−alpha`.
+        alpha: f32,
+    },
+    /// `ln(1 + e^x)`.
+    Softplus,
     /// `min(max(x, min), max)`.
     Clip {
         /// Lower bound.
@@ -259,14 +322,33 @@ pub enum Op {
         /// Axis.
         axis: i64,
     },
+    /// The natural logarithm of [`Op::Softmax`] along `axis`.
+    LogSoftmax {
+        /// Axis.
+        axis: i64,
+    },
     /// Elementwise sum with broadcasting.
     Add,
     /// Elementwise product with broadcasting.
     Mul,
     /// Elementwise quotient with broadcasting.
     Div,
+    /// The larger of two elements, with broadcasting.
+    Max,
+    /// The smaller of two elements, with broadcasting.
+    Min,
     /// Square root.
     Sqrt,
+    /// `e^x`.
+    Exp,
+    /// Natural logarithm.
+    Log,
+    /// Absolute value.
+    Abs,
+    /// Sine of an angle in radians.
+    Sin,
+    /// Cosine of an angle in radians.
+    Cos,
     /// Matrix product with broadcasting over leading axes.
     MatMul,
     /// `x · weightᵀ + bias`: inputs `x […, in]`, `weight [out, in]`, optional `bias [out]`.
@@ -329,6 +411,13 @@ pub enum Op {
     },
     /// Mean over height and width; keeps both axes with size 1.
     GlobalAveragePool,
+    /// Another height and width of an image.
+    Resize {
+        /// The new height and width.
+        sizes: [u64; 2],
+        /// How a pixel is made of those of the image.
+        interpolation: Interpolation,
+    },
     /// All axes from `axis` on become one.
     Flatten {
         /// First axis that is merged.
@@ -349,6 +438,15 @@ pub enum Op {
     Expand {
         /// The other shape.
         shape: Vec<u64>,
+    },
+    /// A border around a value.
+    Pad {
+        /// Elements in front, for each axis.
+        begins: Vec<u64>,
+        /// Elements behind, for each axis.
+        ends: Vec<u64>,
+        /// What they are.
+        border: Border,
     },
     /// Joins values along an axis.
     Concat {
@@ -403,9 +501,15 @@ impl Op {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Conv { .. } => "Conv",
+            Self::ConvTranspose { .. } => "ConvTranspose",
             Self::BatchNormalization { .. } => "BatchNormalization",
             Self::LayerNormalization { .. } => "LayerNormalization",
+            Self::InstanceNormalization { .. } => "InstanceNormalization",
             Self::Relu => "Relu",
+            Self::LeakyRelu { .. } => "LeakyRelu",
+            Self::PRelu => "PRelu",
+            Self::Elu { .. } => "Elu",
+            Self::Softplus => "Softplus",
             Self::Clip { .. } => "Clip",
             Self::Sigmoid => "Sigmoid",
             Self::HardSigmoid => "HardSigmoid",
@@ -414,10 +518,18 @@ impl Op {
             Self::Tanh => "Tanh",
             Self::Gelu { .. } => "Gelu",
             Self::Softmax { .. } => "Softmax",
+            Self::LogSoftmax { .. } => "LogSoftmax",
             Self::Add => "Add",
             Self::Mul => "Mul",
             Self::Div => "Div",
+            Self::Max => "Max",
+            Self::Min => "Min",
             Self::Sqrt => "Sqrt",
+            Self::Exp => "Exp",
+            Self::Log => "Log",
+            Self::Abs => "Abs",
+            Self::Sin => "Sin",
+            Self::Cos => "Cos",
             Self::MatMul => "MatMul",
             Self::Linear => "Linear",
             Self::Gemm => "Gemm",
@@ -427,10 +539,12 @@ impl Op {
             Self::MaxPool { .. } => "MaxPool",
             Self::AveragePool { .. } => "AveragePool",
             Self::GlobalAveragePool => "GlobalAveragePool",
+            Self::Resize { .. } => "Resize",
             Self::Flatten { .. } => "Flatten",
             Self::Reshape { .. } => "Reshape",
             Self::Transpose { .. } => "Transpose",
             Self::Expand { .. } => "Expand",
+            Self::Pad { .. } => "Pad",
             Self::Concat { .. } => "Concat",
             Self::Slice { .. } => "Slice",
             Self::Gather => "Gather",

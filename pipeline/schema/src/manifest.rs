@@ -124,9 +124,10 @@ pub struct MeasureSettings {
     /// Where the clock starts and stops; default `step`.
     #[serde(default)]
     pub boundary: Option<Boundary>,
-    /// Interleaved passes over all cells of a group; default 6. Fewer give no verdict.
+    /// Interleaved passes over all cells of a group; default 6. Fewer give no verdict; with 0, outputs
+    /// are compared and nothing is timed.
     #[serde(default)]
-    #[schemars(range(min = 1, max = 48))]
+    #[schemars(range(min = 0, max = 48))]
     pub blocks: Option<u32>,
     /// Stretches of steps of each cell in a block; default 3.
     #[serde(default)]
@@ -216,9 +217,9 @@ struct Allowable(OutcomeKind);
 impl<'de> Deserialize<'de> for Allowable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match OutcomeKind::deserialize(deserializer)? {
-            OutcomeKind::Measured => Err(de::Error::custom(
-                "`measured` never fails a run: there is nothing to allow",
-            )),
+            kind if kind.is_complete() => Err(de::Error::custom(format!(
+                "`{kind}` never fails a run: there is nothing to allow"
+            ))),
             kind => Ok(Self(kind)),
         }
     }
@@ -233,7 +234,7 @@ impl JsonSchema for Allow {
         let mut outcome = generator.subschema_for::<OutcomeKind>();
         outcome.insert(
             "not".to_owned(),
-            serde_json::json!({ "const": OutcomeKind::Measured }),
+            serde_json::json!({ "enum": [OutcomeKind::Measured, OutcomeKind::Verified] }),
         );
         let values = generator.subschema_for::<OneOrMany<Scalar>>();
         json_schema!({
@@ -268,7 +269,8 @@ pub struct Claim {
     /// The assertion in our own words.
     pub states: Prose,
     /// What must hold of the step times, for example
-    /// `onnxruntime/cpu < pytorch/eager at batch 1`; the relation is `<`, `>` or `=`.
+    /// `onnxruntime/cpu < pytorch/eager at batch 1`; the relation is `<`, `>` or `=`. A number of times
+    /// may stand before the second: `8 < 8 * 1` holds a step of 8 samples against 8 steps of one.
     pub expect: String,
 }
 

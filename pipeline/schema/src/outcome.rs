@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Outcome {
     /// Which ending.
     pub kind: OutcomeKind,
-    /// Why, in words for a reader; empty only for `measured`.
+    /// Why, in words for a reader; empty only for `measured` and `verified`.
     pub reason: String,
 }
 
@@ -19,6 +19,15 @@ impl Outcome {
     pub const fn measured() -> Self {
         Self {
             kind: OutcomeKind::Measured,
+            reason: String::new(),
+        }
+    }
+
+    /// Verified: nothing else was asked for.
+    #[must_use]
+    pub const fn verified() -> Self {
+        Self {
+            kind: OutcomeKind::Verified,
             reason: String::new(),
         }
     }
@@ -56,6 +65,8 @@ impl Outcome {
 pub enum OutcomeKind {
     /// Samples were taken.
     Measured,
+    /// Outputs agree with the reference; the job asks for no samples.
+    Verified,
     /// Samples were taken, but the machine disturbed them beyond the bound.
     Unstable,
     /// Outputs could not be compared: no reference exists for this configuration.
@@ -80,6 +91,7 @@ impl OutcomeKind {
     /// Every ending, from best to worst.
     pub const ALL: &'static [Self] = &[
         Self::Measured,
+        Self::Verified,
         Self::Unstable,
         Self::ParityUnverified,
         Self::NotReached,
@@ -96,6 +108,7 @@ impl OutcomeKind {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Measured => "measured",
+            Self::Verified => "verified",
             Self::Unstable => "unstable",
             Self::ParityUnverified => "parity_unverified",
             Self::NotReached => "not_reached",
@@ -106,6 +119,12 @@ impl OutcomeKind {
             Self::Unsupported => "unsupported",
             Self::Unavailable => "unavailable",
         }
+    }
+
+    /// Whether all that was asked for is there: such an ending never fails a run.
+    #[must_use]
+    pub const fn is_complete(self) -> bool {
+        matches!(self, Self::Measured | Self::Verified)
     }
 
     /// Whether launching the cell again in the next block cannot end otherwise.

@@ -183,10 +183,22 @@ pub struct Expectation {
     pub left: String,
     /// How the time of the left relates to that of the right.
     pub relation: Relation,
+    /// How many times that of the right: 8 where a step of 8 samples is held against 8 steps of one.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub times: f64,
     /// The value on the right.
     pub right: String,
     /// Coordinates to which the claim is restricted.
     pub at: BTreeMap<String, String>,
+}
+
+fn once() -> f64 {
+    1.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_once(times: &f64) -> bool {
+    *times == 1.0
 }
 
 /// How two step times relate.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Cell, Digest, Graph, Outcome, OutcomeKind, Precision};
 
 /// Version of the protocol; the first field of the first message.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Names the socket to speak over, where standard input and output are not private.
 pub const CONTROL_VARIABLE: &str = "PHOTOFINISH_CONTROL";

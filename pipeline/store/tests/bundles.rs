@@ -502,7 +502,7 @@ fn a_bundle_is_read_in_a_store_that_goes_away() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(5)))]
 
     /// Flipped bytes in the archive, below the compression, never panic and never pass.
     #[test]

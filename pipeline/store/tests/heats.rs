@@ -467,7 +467,7 @@ fn five_hundred_heats_are_listed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(3)))]
 
     /// Whatever happens to the bytes of a file, it is an error or the very same heat.
     #[test]

@@ -10,6 +10,7 @@ mod bench;
 mod browser;
 mod command;
 mod example;
+mod exported;
 mod ledger;
 mod python;
 mod quickstart;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     browser,
     command::{cargo, output, photofinish, program, run, target},
-    example,
+    example, exported,
     ledger::Ledger,
     python, quickstart,
 };
@@ -71,6 +71,7 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
     if full {
         suite("licences", &licences);
         suite("parity", &parity);
+        suite("exported", &exported::check);
     }
     ledger.close()
 }
@@ -134,8 +135,7 @@ fn tests(full: bool, which: &[impl AsRef<OsStr>]) -> Result<(), String> {
         command
             .env(FULL_VARIABLE, "1")
             .env("PHOTOFINISH_KILLS", "30")
-            // Of all properties, those that name a number of their own as well. Some write to the
-            // disk and wait for it in each case.
+            // Of all properties: those that name a number of their own name a share of this one.
             .env("PROPTEST_CASES", "1000");
     } else {
         // What properties are held against is left to chance in the long form alone: the short one is
@@ -154,7 +154,7 @@ const PARITY: [&str; 4] = [
 ];
 
 /// Every network on every engine computes what the reference computes, in every precision: each cell
-/// ends measured, or as its manifest allows. The site stays, with the matrix of errors.
+/// ends verified or measured, or as its manifest allows. The site stays, with the matrix of errors.
 fn parity() -> Result<(), String> {
     let folder = target().join("parity");
     let mut bench = program(photofinish());

@@ -53,7 +53,9 @@ pub(crate) fn resolved(row: &CellRow) -> Vec<Fact> {
     if row.is_outline() {
         let why = match row.outcome.kind {
             OutcomeKind::Unsupported => "not known",
-            _ => "not known: the file holds operators that no graph has, and is run as it is",
+            _ => {
+                "not known: the file holds operators or floats that no graph has, and is run as it is"
+            }
         };
         facts.push(fact("What a step costs", why));
     } else {

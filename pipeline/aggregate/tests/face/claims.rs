@@ -35,6 +35,32 @@ fn relations_are_held_against_verdicts() {
     }
 }
 
+/// The contender takes half as long: as long as half, longer than a quarter.
+#[test]
+fn a_time_is_held_against_so_many_times_another() {
+    use Judgement::{Confirmed, Contradicted, Unclear};
+    let judged = |times: f64, relation| {
+        let mut run = race(&EVEN, &[500_000; 6]);
+        let expect = &mut run.record.plan.jobs[0].claims[0].expect;
+        (expect.times, expect.relation) = (times, relation);
+        claim(&run)
+    };
+    for (times, expected) in [
+        (0.25, [Contradicted, Contradicted, Confirmed]),
+        (0.5, [Unclear, Confirmed, Unclear]),
+        (0.75, [Confirmed, Contradicted, Contradicted]),
+    ] {
+        let relations = [Relation::Less, Relation::Equal, Relation::Greater];
+        let found = relations.map(|relation| judged(times, relation).judgement);
+        assert_eq!(found, expected, "{times}");
+    }
+    let reason = judged(0.25, Relation::Greater).reason;
+    assert!(
+        reason.contains("over 0.25 times that of pytorch/eager is 2.00"),
+        "{reason}"
+    );
+}
+
 #[test]
 fn reasons_name_the_numbers() {
     let confirmed = claim(&race(&EVEN, &[500_000; 6])).reason;

@@ -26,7 +26,7 @@ fn close(one: f64, other: f64, tolerance: f64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
 
     #[test]
     fn the_interval_holds_its_centre(times in times()) {

@@ -88,11 +88,18 @@ impl SweepProgress {
             .zip(outcomes)
             .filter(|(cell, _)| cell.twin_of.is_none());
         let total = pairs.clone().count();
-        let good = pairs.filter(|(_, outcome)| outcome.is_measured()).count();
-        let verb = if good == total {
-            "measured".to_owned()
+        let is_verified = |outcome: &Outcome| outcome.kind == OutcomeKind::Verified;
+        let verb = if outcomes.iter().any(is_verified) {
+            "verified"
         } else {
-            format!("{good} of {total} cells measured")
+            "measured"
+        };
+        let is_complete = |outcome: &Outcome| outcome.kind.is_complete();
+        let good = pairs.filter(|(_, outcome)| is_complete(outcome)).count();
+        let verb = if good == total {
+            verb.to_owned()
+        } else {
+            format!("{good} of {total} cells {verb}")
         };
         self.note(&format!("  {group}: {verb}"));
     }

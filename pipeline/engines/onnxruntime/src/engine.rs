@@ -13,6 +13,7 @@ use worker::{Engine, Identity, LoadReport, Session};
 
 use crate::{
     configuration::{Configuration, ENGINE},
+    failure::unsupported,
     library::Library,
     model,
     provider::{Provider, VARIANTS},
@@ -69,15 +70,14 @@ impl Engine for OnnxRuntime {
 
     fn load(&mut self, load: &Load) -> Result<(Box<dyn Session>, LoadReport), Outcome> {
         let configuration = Configuration::of(&load.cell)?;
+        let precision = configuration.precision;
+        if precision == Precision::Fp64 && onnx::own_file(load, precision).is_none() {
+            let reason = "ONNX Runtime has kernels in double precision for some operators alone: it runs \
+                          files that are in it, and no other network";
+            return Err(unsupported(reason));
+        }
         let library = self.library()?;
         let start = Instant::now();
-        let inputs = load
-            .graph
-            .inputs
-            .iter()
-            .map(|input| tensors::input(input, configuration.precision))
-            .collect::<Result<Vec<_>, _>>()?;
-        let filled = Instant::now();
         let extensions = Extensions {
             multi_head_attention: configuration.fuses_attention,
         };
@@ -86,10 +86,17 @@ impl Engine for OnnxRuntime {
         let session = model::commit(&document, &configuration, library)?;
         let compiled = Instant::now();
         drop(document);
+        // Only the session knows what a user's own file takes.
+        let inputs = load.graph.inputs.iter().map(|input| {
+            let element = tensors::element(session.inputs(), &input.name)?;
+            tensors::input(input, element)
+        });
+        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+        let filled = Instant::now();
         let session = Inference::bind(session, &load.graph, &inputs, &configuration)?;
         let report = LoadReport {
-            fill_ns: nanoseconds(filled - start),
-            build_ns: nanoseconds((written - filled) + compiled.elapsed()),
+            fill_ns: nanoseconds(filled - compiled),
+            build_ns: nanoseconds((written - start) + filled.elapsed()),
             compile_ns: nanoseconds(compiled - written),
             threads: None,
             spin: spin(&configuration).to_owned(),

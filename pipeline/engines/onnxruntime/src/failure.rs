@@ -19,7 +19,11 @@ fn kind(code: ErrorCode, message: &str) -> OutcomeKind {
     let out_of_memory = ["bad_alloc", "out of memory", "failed to allocate memory"];
     if out_of_memory.iter().any(|words| lower.contains(words)) {
         OutcomeKind::OutOfMemory
-    } else if code == ErrorCode::NotImplemented || lower.contains("not_implemented") {
+    } else if code == ErrorCode::NotImplemented
+        || lower.contains("not_implemented")
+        // LSTM and GRU have kernels in double precision that say so in their first step.
+        || lower.contains("does not support double")
+    {
         OutcomeKind::Unsupported
     } else {
         OutcomeKind::Crashed
@@ -48,6 +52,11 @@ mod tests {
     #[test]
     fn messages_become_typed_outcomes() {
         let cases = [
+            (
+                ErrorCode::RuntimeException,
+                "LSTM operator does not support double yet",
+                OutcomeKind::Unsupported,
+            ),
             (
                 ErrorCode::RuntimeException,
                 "std::bad_alloc",

@@ -56,7 +56,7 @@ impl Inference {
                     let value = types
                         .get(name)
                         .ok_or_else(|| unsupported(format!("the graph has no value `{name}`")))?;
-                    let room = tensors::room(name, value, configuration.precision, &session)?;
+                    let room = tensors::room(name, &value.shape, &session)?;
                     binding.bind_output(name, room)
                 }
             };

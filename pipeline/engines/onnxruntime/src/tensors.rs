@@ -1,33 +1,21 @@
 //! Numbers in and out of ONNX Runtime's tensors.
 
+use std::fmt;
+
 use half::{bf16, f16};
-use models::{fill, infer::ValueType};
+use models::fill;
 use ort::value::{
-    DynTensor, DynTensorValueType, DynValue, PrimitiveTensorElementType, Tensor, TensorElementType,
+    DynTensor, DynTensorValueType, DynValue, Outlet, PrimitiveTensorElementType, Tensor,
+    TensorElementType,
 };
 use schema::{
-    Outcome, Precision,
+    Outcome,
     graph::{ElementType, Input},
     protocol::Quantity,
 };
 use worker::Values;
 
 use crate::failure::{failed, unsupported};
-
-/// ONNX Runtime's name of an element type.
-pub(crate) const fn element(element: ElementType, precision: Precision) -> TensorElementType {
-    match (element, precision) {
-        (ElementType::Int64, _) => TensorElementType::Int64,
-        (ElementType::Float, Precision::Fp64) => TensorElementType::Float64,
-        // Integers are between inputs and outputs alone.
-        (
-            ElementType::Float,
-            Precision::Fp32 | Precision::Tf32 | Precision::Int8Dynamic | Precision::Int8Static,
-        ) => TensorElementType::Float32,
-        (ElementType::Float, Precision::Fp16) => TensorElementType::Float16,
-        (ElementType::Float, Precision::Bf16) => TensorElementType::Bfloat16,
-    }
-}
 
 /// A shape in ONNX Runtime's numbers.
 pub(crate) fn sizes(name: &str, shape: &[u64]) -> Result<Vec<i64>, Outcome> {
@@ -38,63 +26,96 @@ pub(crate) fn sizes(name: &str, shape: &[u64]) -> Result<Vec<i64>, Outcome> {
         .map_err(|_| unsupported(format!("{name}: {shape:?} is too large")))
 }
 
-/// The standard input, on the host.
-pub(crate) fn input(input: &Input, precision: Precision) -> Result<DynValue, Outcome> {
+/// The element type of an input or an output of a session. A user's own file may have integers, truth
+/// values and floats where the graph has 64 bits and the cell's precision.
+pub(crate) fn element(outlets: &[Outlet], name: &str) -> Result<TensorElementType, Outcome> {
+    let outlet = outlets.iter().find(|outlet| outlet.name() == name);
+    let outlet = outlet.ok_or_else(|| unsupported(format!("the session knows no `{name}`")))?;
+    let element = outlet.dtype().tensor_type();
+    element.ok_or_else(|| unsupported(format!("{name}: {} is no tensor", outlet.dtype())))
+}
+
+/// The standard input, on the host, as a session takes it.
+pub(crate) fn input(input: &Input, element: TensorElementType) -> Result<DynValue, Outcome> {
+    let name = &input.name;
+    let sizes = sizes(name, &input.shape)?;
+    let tensor = match (input.element, element) {
+        (ElementType::Int64, TensorElementType::Bool) => {
+            let numbers = fill::integers(name, &input.fill, &input.shape);
+            let truths: Vec<bool> = numbers.into_iter().map(|number| number != 0).collect();
+            made(sizes, truths)
+        }
+        (ElementType::Int64, TensorElementType::Int64) => integers::<i64>(input, sizes)?,
+        (ElementType::Int64, TensorElementType::Int32) => integers::<i32>(input, sizes)?,
+        (ElementType::Int64, TensorElementType::Int16) => integers::<i16>(input, sizes)?,
+        (ElementType::Int64, TensorElementType::Int8) => integers::<i8>(input, sizes)?,
+        (ElementType::Int64, TensorElementType::Uint64) => integers::<u64>(input, sizes)?,
+        (ElementType::Int64, TensorElementType::Uint32) => integers::<u32>(input, sizes)?,
+        (ElementType::Int64, TensorElementType::Uint16) => integers::<u16>(input, sizes)?,
+        (ElementType::Int64, TensorElementType::Uint8) => integers::<u8>(input, sizes)?,
+        (ElementType::Float, TensorElementType::Float32) => floats(input, sizes, |number| number)?,
+        (ElementType::Float, TensorElementType::Float64) => floats(input, sizes, f64::from)?,
+        (ElementType::Float, TensorElementType::Float16) => floats(input, sizes, f16::from_f32)?,
+        (ElementType::Float, TensorElementType::Bfloat16) => floats(input, sizes, bf16::from_f32)?,
+        (_, other) => {
+            let reason = format!("{name}: the session takes {other}, which is not fed");
+            return Err(unsupported(reason));
+        }
+    };
+    tensor.map_err(|error| failed(name, &error))
+}
+
+fn made<T>(sizes: Vec<i64>, numbers: Vec<T>) -> ort::Result<DynValue>
+where
+    T: PrimitiveTensorElementType + fmt::Debug + Clone + 'static,
+{
+    Tensor::from_array((sizes, numbers)).map(Tensor::into_dyn)
+}
+
+fn integers<T>(input: &Input, sizes: Vec<i64>) -> Result<ort::Result<DynValue>, Outcome>
+where
+    T: PrimitiveTensorElementType + fmt::Debug + Clone + TryFrom<i64> + 'static,
+{
+    let numbers = fill::integers(&input.name, &input.fill, &input.shape);
+    let numbers = numbers.into_iter().map(|number| {
+        T::try_from(number).map_err(|_| {
+            let reason = format!("{}: {number} is too large for the file's input", input.name);
+            unsupported(reason)
+        })
+    });
+    let numbers = numbers.collect::<Result<_, _>>()?;
+    Ok(made::<T>(sizes, numbers))
+}
+
+fn floats<T>(
+    input: &Input,
+    sizes: Vec<i64>,
+    as_there: fn(f32) -> T,
+) -> Result<ort::Result<DynValue>, Outcome>
+where
+    T: PrimitiveTensorElementType + fmt::Debug + Clone + 'static,
+{
     let Input {
-        name,
-        element,
-        shape,
-        fill,
+        name, shape, fill, ..
     } = input;
-    let sizes = sizes(name, shape)?;
     let count = shape
         .iter()
         .try_fold(1_u64, |count, &size| count.checked_mul(size))
         .and_then(|count| usize::try_from(count).ok())
         .ok_or_else(|| unsupported(format!("{name}: {shape:?} is too large")))?;
-    let tensor = match element {
-        ElementType::Int64 => {
-            Tensor::from_array((sizes, fill::integers(name, fill, shape))).map(Tensor::into_dyn)
-        }
-        ElementType::Float => floats(sizes, fill::floats(name, fill, count), precision),
-    };
-    tensor.map_err(|error| failed(name, &error))
-}
-
-fn floats(sizes: Vec<i64>, numbers: Vec<f32>, precision: Precision) -> ort::Result<DynValue> {
-    match precision {
-        Precision::Fp32 | Precision::Tf32 | Precision::Int8Dynamic | Precision::Int8Static => {
-            Tensor::from_array((sizes, numbers)).map(Tensor::into_dyn)
-        }
-        Precision::Fp64 => {
-            let numbers: Vec<f64> = numbers.into_iter().map(f64::from).collect();
-            Tensor::from_array((sizes, numbers)).map(Tensor::into_dyn)
-        }
-        Precision::Fp16 => {
-            let numbers: Vec<f16> = numbers.into_iter().map(f16::from_f32).collect();
-            Tensor::from_array((sizes, numbers)).map(Tensor::into_dyn)
-        }
-        Precision::Bf16 => {
-            let numbers: Vec<bf16> = numbers.into_iter().map(bf16::from_f32).collect();
-            Tensor::from_array((sizes, numbers)).map(Tensor::into_dyn)
-        }
-    }
+    let numbers = fill::floats(name, fill, count);
+    Ok(made(sizes, numbers.into_iter().map(as_there).collect()))
 }
 
 /// Room for an output, on the host.
 pub(crate) fn room(
     name: &str,
-    value: &ValueType,
-    precision: Precision,
+    shape: &[u64],
     session: &ort::session::Session,
 ) -> Result<DynTensor, Outcome> {
-    let sizes = sizes(name, &value.shape)?;
-    DynTensor::new(
-        session.allocator(),
-        element(value.element, precision),
-        sizes,
-    )
-    .map_err(|error| failed(name, &error))
+    let sizes = sizes(name, shape)?;
+    let element = element(session.outputs(), name)?;
+    DynTensor::new(session.allocator(), element, sizes).map_err(|error| failed(name, &error))
 }
 
 /// Reads a tensor on the host: fp64 as it is, narrower floats widened to binary32, integers and truth

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, path::Path};
 
 use models::onnx::Document;
 use openvino::{
-    CompiledModel, Core, DeviceType, InferenceError, Model, PartialShape, PropertyKey,
+    CompiledModel, Core, DeviceType, ElementType, InferenceError, Model, PartialShape, PropertyKey,
     RwPropertyKey,
 };
-use schema::{Graph, Outcome};
+use schema::{Graph, Outcome, graph::Input};
 
 use crate::{
     configuration::Configuration,
@@ -80,6 +80,28 @@ pub(crate) fn name(name: &str) -> Result<&str, Outcome> {
         )));
     }
     Ok(name)
+}
+
+/// The inputs that the compiled model takes, with their element types, in the graph's order. OpenVINO
+/// forgets those that nothing reads.
+pub(crate) fn fed<'a>(
+    compiled: &CompiledModel,
+    graph: &'a Graph,
+) -> Result<Vec<(&'a Input, ElementType)>, Outcome> {
+    let mut fed = Vec::new();
+    for input in &graph.inputs {
+        let Ok(node) = compiled.get_input_by_name(name(&input.name)?) else {
+            continue;
+        };
+        let element = node.get_element_type();
+        fed.push((input, element.map_err(|error| failed(&input.name, &error))?));
+    }
+    let taken = compiled.get_input_size();
+    if fed.len() != taken.map_err(|error| failed("inputs", &error))? {
+        let reason = "OpenVINO's model takes inputs that the graph does not have";
+        return Err(unsupported(reason.to_owned()));
+    }
+    Ok(fed)
 }
 
 /// Makes the model ready for the CPU.

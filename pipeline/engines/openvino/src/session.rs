@@ -16,19 +16,19 @@ pub(crate) struct Inference {
 }
 
 impl Inference {
-    /// Sets `inputs`, in the graph's order; outputs stay in the request's own tensors.
+    /// Sets `inputs`, by name; outputs stay in the request's own tensors.
     pub(crate) fn new(
         mut compiled: CompiledModel,
         graph: &Graph,
-        inputs: Vec<Tensor>,
+        inputs: Vec<(&str, Tensor)>,
     ) -> Result<Self, Outcome> {
         let mut request = compiled
             .create_infer_request()
             .map_err(|error| failed("infer request", &error))?;
-        for (input, tensor) in graph.inputs.iter().zip(&inputs) {
+        for (input, tensor) in &inputs {
             request
-                .set_tensor(network::name(&input.name)?, tensor)
-                .map_err(|error| failed(&input.name, &error))?;
+                .set_tensor(network::name(input)?, tensor)
+                .map_err(|error| failed(input, &error))?;
         }
         for output in &graph.outputs {
             network::name(output)?;
@@ -36,7 +36,7 @@ impl Inference {
         Ok(Self {
             request,
             _compiled: compiled,
-            _inputs: inputs,
+            _inputs: inputs.into_iter().map(|(_, tensor)| tensor).collect(),
             outputs: graph.outputs.clone(),
         })
     }

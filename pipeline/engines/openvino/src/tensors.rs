@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use models::fill;
 use openvino::{ElementType as Element, InferenceError, Shape, Tensor};
 use schema::{
-    Outcome, Precision,
+    Outcome,
     graph::{ElementType, Input},
     protocol::Quantity,
 };
@@ -21,48 +21,86 @@ pub(crate) fn sizes(name: &str, shape: &[u64]) -> Result<Vec<i64>, Outcome> {
         .map_err(|_| unsupported(format!("{name}: {shape:?} is too large")))
 }
 
-/// The standard input, floats in a precision.
-pub(crate) fn input(input: &Input, precision: Precision) -> Result<Tensor, Outcome> {
-    let Input {
-        name,
-        element,
-        shape,
-        fill,
-    } = input;
-    let sizes = sizes(name, shape)?;
-    let make = || -> Result<Tensor, InferenceError> {
-        let shape_there = Shape::new(&sizes)?;
-        match element {
-            ElementType::Int64 => {
-                let mut tensor = Tensor::new(Element::I64, &shape_there)?;
-                let room = tensor.get_data_mut::<i64>()?;
-                room.copy_from_slice(&fill::integers(name, fill, shape));
-                Ok(tensor)
-            }
-            ElementType::Float => match precision {
-                Precision::Fp16 => floats(Element::F16, &shape_there, input, f16::from_f32),
-                Precision::Bf16 => floats(Element::Bf16, &shape_there, input, bf16::from_f32),
-                _ => floats(Element::F32, &shape_there, input, |number| number),
-            },
+/// The standard input, as a compiled model takes it: a user's own file may have integers, truth values
+/// and floats where the graph has 64 bits and the cell's precision.
+pub(crate) fn input(input: &Input, element: Element) -> Result<Tensor, Outcome> {
+    let name = &input.name;
+    let sizes = sizes(name, &input.shape)?;
+    let shape = Shape::new(&sizes).map_err(|error| failed(name, &error))?;
+    match (input.element, element) {
+        (ElementType::Int64, Element::I64) => integers::<i64>(input, element, &shape),
+        (ElementType::Int64, Element::I32) => integers::<i32>(input, element, &shape),
+        (ElementType::Int64, Element::I16) => integers::<i16>(input, element, &shape),
+        (ElementType::Int64, Element::I8) => integers::<i8>(input, element, &shape),
+        (ElementType::Int64, Element::U64) => integers::<u64>(input, element, &shape),
+        (ElementType::Int64, Element::U32) => integers::<u32>(input, element, &shape),
+        (ElementType::Int64, Element::U16) => integers::<u16>(input, element, &shape),
+        (ElementType::Int64, Element::U8) => integers::<u8>(input, element, &shape),
+        (ElementType::Int64, Element::Boolean) => truths(input, &shape),
+        (ElementType::Float, Element::F64) => floats(input, element, &shape, f64::from),
+        (ElementType::Float, Element::F32) => floats(input, element, &shape, |number| number),
+        (ElementType::Float, Element::F16) => floats(input, element, &shape, f16::from_f32),
+        (ElementType::Float, Element::Bf16) => floats(input, element, &shape, bf16::from_f32),
+        (_, other) => {
+            let reason = format!("{name}: the model takes {other}, which is not fed");
+            Err(unsupported(reason))
         }
+    }
+}
+
+fn integers<T: Copy + TryFrom<i64>>(
+    input: &Input,
+    element: Element,
+    shape: &Shape,
+) -> Result<Tensor, Outcome> {
+    let numbers = fill::integers(&input.name, &input.fill, &input.shape);
+    let fitting = numbers.into_iter().map(|number| {
+        T::try_from(number).map_err(|_| {
+            let reason = format!("{}: {number} is too large for the file's input", input.name);
+            unsupported(reason)
+        })
+    });
+    let numbers: Vec<T> = fitting.collect::<Result<_, _>>()?;
+    let make = || -> Result<Tensor, InferenceError> {
+        let mut tensor = Tensor::new(element, shape)?;
+        let room = tensor.get_data_mut::<T>()?;
+        room.copy_from_slice(&numbers);
+        Ok(tensor)
     };
-    make().map_err(|error| failed(name, &error))
+    make().map_err(|error| failed(&input.name, &error))
+}
+
+/// Bytes of 0 or 1.
+fn truths(input: &Input, shape: &Shape) -> Result<Tensor, Outcome> {
+    let make = || -> Result<Tensor, InferenceError> {
+        let mut tensor = Tensor::new(Element::Boolean, shape)?;
+        let room = tensor.get_raw_data_mut()?;
+        let numbers = fill::integers(&input.name, &input.fill, &input.shape);
+        for (slot, number) in room.iter_mut().zip(numbers) {
+            *slot = u8::from(number != 0);
+        }
+        Ok(tensor)
+    };
+    make().map_err(|error| failed(&input.name, &error))
 }
 
 /// Numbers of an element type that are `T` in memory.
 fn floats<T: Copy>(
+    input: &Input,
     element: Element,
     shape: &Shape,
-    input: &Input,
     as_there: fn(f32) -> T,
-) -> Result<Tensor, InferenceError> {
-    let mut tensor = Tensor::new(element, shape)?;
-    let room = tensor.get_data_mut::<T>()?;
-    let numbers = fill::floats(&input.name, &input.fill, room.len());
-    for (slot, number) in room.iter_mut().zip(numbers) {
-        *slot = as_there(number);
-    }
-    Ok(tensor)
+) -> Result<Tensor, Outcome> {
+    let make = || -> Result<Tensor, InferenceError> {
+        let mut tensor = Tensor::new(element, shape)?;
+        let room = tensor.get_data_mut::<T>()?;
+        let numbers = fill::floats(&input.name, &input.fill, room.len());
+        for (slot, number) in room.iter_mut().zip(numbers) {
+            *slot = as_there(number);
+        }
+        Ok(tensor)
+    };
+    make().map_err(|error| failed(&input.name, &error))
 }
 
 /// Reads an output; integers and truth values are widened to binary64.

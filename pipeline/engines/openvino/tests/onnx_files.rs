@@ -2,17 +2,25 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "../../../models/tests/support/by_hand.rs"]
+#[allow(dead_code, reason = "these tests use a part of it")]
+mod by_hand;
 #[path = "../../onnxruntime/tests/support/library.rs"]
 mod library;
 #[path = "support/library.rs"]
 mod openvino_library;
 #[path = "../../onnxruntime/tests/support/outputs.rs"]
 mod outputs;
+#[path = "../../../models/tests/support/wire.rs"]
+#[allow(dead_code, reason = "these tests use a part of it")]
+mod wire;
 
 use std::{collections::BTreeMap, fs};
 
+use by_hand::{BOOL, ByHand, DOUBLE, FLOAT, INT8, INT32, INT64, UINT8, int};
 use library::library;
 use models::{
+    fill,
     onnx::{self, File, WriteOptions},
     sample,
 };
@@ -74,12 +82,15 @@ struct Brought {
     asked: Precision,
 }
 
-/// A file with an operator that no graph has.
+/// A file with an operator that no graph has, at the size of its batch where it has one.
 fn bring_outline(file: &[u8]) -> Brought {
+    outlined(file, BTreeMap::from([("batch".to_owned(), BATCH)]))
+}
+
+fn outlined(file: &[u8], dims: BTreeMap<String, u64>) -> Brought {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("model.onnx"), file).unwrap();
     let file = File::open(folder.path(), "model.onnx").unwrap();
-    let dims = BTreeMap::from([("batch".to_owned(), BATCH)]);
     let dims = file.resolve_dims(&dims).unwrap();
     assert!(file.read(&dims).is_err());
     fs::write(folder.path().join("numbers"), []).unwrap();
@@ -92,10 +103,13 @@ fn bring_outline(file: &[u8]) -> Brought {
 }
 
 fn bring(file: &[u8]) -> Brought {
+    brought(file, BTreeMap::from([("batch".to_owned(), BATCH)]))
+}
+
+fn brought(file: &[u8], dims: BTreeMap<String, u64>) -> Brought {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("model.onnx"), file).unwrap();
     let file = File::open(folder.path(), "model.onnx").unwrap();
-    let dims = BTreeMap::from([("batch".to_owned(), BATCH)]);
     let reading = file.read(&file.resolve_dims(&dims).unwrap()).unwrap();
     let mut weights = fs::File::create(folder.path().join("numbers")).unwrap();
     reading.write_weights(&mut weights).unwrap();
@@ -149,10 +163,10 @@ fn a_file_is_run_as_it_is() {
     assert!(!report.settings.contains_key("opset"));
 }
 
-/// `Selu` is an operator of ONNX's that no graph has.
+/// `Atan` is an operator of ONNX's that no graph has.
 #[test]
 fn a_file_that_no_graph_can_say_is_run_as_it_is() {
-    let strange = replaced(&perceptron(), b"Relu", b"Selu");
+    let strange = replaced(&perceptron(), b"Relu", b"Atan");
     let open = replaced(&strange, &WRITTEN_IN, &LEFT_OPEN);
     for file in [strange, open] {
         let brought = bring_outline(&file);
@@ -168,7 +182,7 @@ fn a_file_that_no_graph_can_say_is_run_as_it_is() {
 
 #[test]
 fn a_file_that_no_graph_can_say_is_run_in_its_own_precision_alone() {
-    let mut brought = bring_outline(&replaced(&perceptron(), b"Relu", b"Selu"));
+    let mut brought = bring_outline(&replaced(&perceptron(), b"Relu", b"Atan"));
     brought.precision = Precision::Fp16;
     let refused = [
         run(&mut OpenVino::at(openvino()), "openvino", &brought),
@@ -185,7 +199,7 @@ fn a_file_that_no_graph_can_say_is_run_in_its_own_precision_alone() {
 /// precision.
 #[test]
 fn a_file_that_no_graph_can_say_is_run_in_half_precision() {
-    let strange = |precision| replaced(&perceptron_in(precision), b"Relu", b"Selu");
+    let strange = |precision| replaced(&perceptron_in(precision), b"Relu", b"Atan");
     let single = bring_outline(&strange(Precision::Fp32));
     let (expected, _) = run(&mut OnnxRuntime::at(library()), "onnxruntime", &single).unwrap();
     for precision in [Precision::Bf16, Precision::Fp16] {
@@ -249,4 +263,120 @@ fn a_file_that_is_gone_or_broken_is_no_reason_to_die() {
         assert_eq!(outcome.kind, OutcomeKind::Crashed, "{outcome:?}");
         assert!(outcome.reason.contains("reading the model"), "{outcome:?}");
     }
+}
+
+/// Rows of a table by ids of one type, those that a mask of another type hides left out, and floats of a
+/// third: what engines are fed is what the file says.
+fn mixed(ids: u64, mask: u64, floats: u64, activation: &str) -> Vec<u8> {
+    let rows: Vec<f32> = (0..600).map(|at| (at as f32 * 0.37).sin()).collect();
+    let to = |element: u64| [int("to", element as i64)];
+    ByHand::default()
+        .fed("ids", ids, &[2, 3])
+        .fed("mask", mask, &[2, 3])
+        .fed("x", floats, &[2, 3, 2])
+        .floats("table", &[300, 2], &rows)
+        .node_with("Cast", &["ids"], "places", &to(INT64))
+        .node("Gather", &["table", "places"], "words")
+        .node_with("Cast", &["mask"], "seen", &to(FLOAT))
+        .integers("last", &[1], &[-1])
+        .node("Unsqueeze", &["seen", "last"], "wide")
+        .node("Mul", &["words", "wide"], "kept")
+        .node_with("Cast", &["x"], "single", &to(FLOAT))
+        .node("Add", &["kept", "single"], "sum")
+        .node(activation, &["sum"], "y")
+        .made("y")
+}
+
+/// The files' element types of ids, mask and floats.
+const MIXED: [[u64; 3]; 4] = [
+    [INT64, INT64, FLOAT],
+    [INT32, INT32, DOUBLE],
+    [UINT8, BOOL, FLOAT],
+    [INT8, INT32, FLOAT],
+];
+
+#[test]
+fn a_file_is_fed_what_it_takes() {
+    for [ids, mask, floats] in MIXED {
+        let file = mixed(ids, mask, floats, "Tanh");
+        let own = brought(&file, BTreeMap::new());
+        agrees(&own);
+        // In another precision the graph is run, whose integers have 64 bits: the same numbers.
+        let (on_file, _) = run(&mut OnnxRuntime::at(library()), "onnxruntime", &own).unwrap();
+        let read = Brought {
+            precision: Precision::Fp16,
+            ..own
+        };
+        let (on_graph, _) = run(&mut OnnxRuntime::at(library()), "onnxruntime", &read).unwrap();
+        let error = relative_l2(&on_file[0], &on_graph[0]);
+        assert!(error < 1e-6, "ids {ids}, mask {mask}: {error:e}");
+        agrees(&read);
+    }
+}
+
+/// What nothing reads is a part of the file, and of no model that an engine makes of it.
+#[test]
+fn an_input_that_nothing_reads_is_no_trouble() {
+    for batch in [BATCH as i64, wire::BATCH] {
+        let sizes = [batch, 3];
+        for activation in ["Tanh", "Atan"] {
+            let file = ByHand::default()
+                .fed("unread", INT64, &sizes)
+                .fed("x", FLOAT, &sizes)
+                .node(activation, &["x"], "y")
+                .made("y");
+            agrees(&match activation {
+                "Atan" => bring_outline(&file),
+                _ => bring(&file),
+            });
+        }
+    }
+}
+
+#[test]
+fn a_file_that_no_graph_can_say_is_fed_what_it_takes() {
+    let graph = |file: &[u8]| {
+        let read = brought(file, BTreeMap::new());
+        let (outputs, _) = run(&mut OnnxRuntime::at(library()), "onnxruntime", &read).unwrap();
+        outputs
+    };
+    for [ids, mask, floats] in MIXED {
+        let strange = outlined(&mixed(ids, mask, floats, "Atan"), BTreeMap::new());
+        agrees(&strange);
+        // It is the arctangent of what the other file makes the hyperbolic tangent of.
+        let (outputs, _) = run(&mut OnnxRuntime::at(library()), "onnxruntime", &strange).unwrap();
+        let tanh = graph(&mixed(ids, mask, floats, "Tanh"));
+        for (atan, tanh) in outputs[0].data.iter().zip(&tanh[0].data) {
+            assert_eq!(*atan > 0.0, *tanh > 0.0, "{atan} of {tanh}");
+        }
+    }
+}
+
+#[test]
+fn a_file_in_double_precision_is_run_in_it_or_not_at_all() {
+    let number = |number: f64| number.to_le_bytes().repeat(6);
+    let file = ByHand::default()
+        .fed("x", DOUBLE, &[4, 3])
+        .held("w", DOUBLE, &[3, 2], &number(0.1))
+        .held("zero", DOUBLE, &[], &0_f64.to_le_bytes())
+        .node("MatMul", &["x", "w"], "product")
+        .node("Max", &["product", "zero"], "y")
+        .made("y");
+    let mut own = outlined(&file, BTreeMap::new());
+    assert_eq!(own.precision, Precision::Fp64);
+    own.asked = Precision::Fp64;
+    let (outputs, _) = run(&mut OnnxRuntime::at(library()), "onnxruntime", &own).unwrap();
+    let fed = fill::floats("x", &own.graph.inputs[0].fill, 12);
+    for (row, made) in fed.chunks(3).zip(outputs[0].data.chunks(2)) {
+        let sum: f64 = row.iter().map(|&x| 0.1 * f64::from(x)).sum();
+        for number in made {
+            assert!((number - sum.max(0.0)).abs() < 1e-15, "{number} of {row:?}");
+        }
+    }
+    let refused = run(&mut OpenVino::at(openvino()), "openvino", &own).unwrap_err();
+    assert_eq!(refused.kind, OutcomeKind::Unsupported, "{refused:?}");
+    assert!(refused.reason.contains("fp64"), "{refused:?}");
+    own.asked = Precision::Fp32;
+    let refused = run(&mut OnnxRuntime::at(library()), "onnxruntime", &own).unwrap_err();
+    assert_eq!(refused.kind, OutcomeKind::Unsupported, "{refused:?}");
 }

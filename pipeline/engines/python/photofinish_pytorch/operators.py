@@ -38,6 +38,11 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
         case ops.Conv(strides, pads, dilations, group):
             x, padding = _bordered(emit, x, pads, 0.0)
             return emit.call(torch.conv2d, x, second, third, strides, padding, dilations, group)
+        case ops.ConvTranspose(strides, pads, output_padding, dilations, group):
+            if pads[:2] != pads[2:]:
+                raise unsupported(f"{emit.place}: PyTorch cuts off as much on both sides")
+            sizes = (strides, pads[:2], output_padding, group, dilations)
+            return emit.call(torch.conv_transpose2d, x, second, third, *sizes)
         case ops.BatchNormalization(epsilon, momentum):
             scale, bias, mean, variance = rest
             return emit.call(
@@ -54,8 +59,20 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
         case ops.LayerNormalization(epsilon):
             width = (x.shape[-1],)
             return emit.call(functional.layer_norm, x, width, second, third, epsilon)
+        case ops.InstanceNormalization(epsilon):
+            # What `functional.instance_norm` calls, which refuses a channel of one element.
+            settings = (None, None, True, 0.0, epsilon, True)
+            return emit.call(torch.instance_norm, x, second, third, *settings)
         case ops.Relu():
             return emit.call(functional.relu, x)
+        case ops.LeakyRelu(alpha):
+            return emit.call(functional.leaky_relu, x, alpha)
+        case ops.PRelu():
+            return emit.call(torch.prelu, x, emit.method("reshape", second, (-1,)))
+        case ops.Elu(alpha):
+            return emit.call(functional.elu, x, alpha)
+        case ops.Softplus():
+            return emit.call(functional.softplus, x)
         case ops.Clip(low, high):
             return emit.call(functional.hardtanh, x, low, high)
         case ops.Sigmoid():
@@ -72,14 +89,30 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
             return emit.call(functional.gelu, x, approximate=approximate.value)
         case ops.Softmax(axis):
             return emit.call(torch.softmax, x, axis)
+        case ops.LogSoftmax(axis):
+            return emit.call(torch.log_softmax, x, axis)
         case ops.Add():
             return emit.call(operator.add, x, second)
         case ops.Mul():
             return emit.call(operator.mul, x, second)
         case ops.Div():
             return emit.call(operator.truediv, x, second)
+        case ops.Max():
+            return emit.call(torch.maximum, x, second)
+        case ops.Min():
+            return emit.call(torch.minimum, x, second)
         case ops.Sqrt():
             return emit.call(torch.sqrt, x)
+        case ops.Exp():
+            return emit.call(torch.exp, x)
+        case ops.Log():
+            return emit.call(torch.log, x)
+        case ops.Abs():
+            return emit.call(torch.abs, x)
+        case ops.Sin():
+            return emit.call(torch.sin, x)
+        case ops.Cos():
+            return emit.call(torch.cos, x)
         case ops.MatMul():
             return emit.call(torch.matmul, x, second)
         case ops.Linear():
@@ -108,6 +141,8 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
             return _agreeing(emit, pooled, counts)
         case ops.GlobalAveragePool():
             return emit.call(functional.adaptive_avg_pool2d, x, (1, 1))
+        case ops.Resize(sizes, interpolation):
+            return _resize(emit, x, sizes, interpolation)
         case ops.Flatten(axis):
             return emit.call(torch.flatten, x, axis)
         case ops.Reshape(shape):
@@ -116,6 +151,8 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
             return emit.method("permute", x, perm)
         case ops.Expand(shape):
             return emit.method("expand", x, broadcast([x.shape, shape]))
+        case ops.Pad(begins, ends, border):
+            return _pad(emit, x, begins, ends, border)
         case ops.Concat(axis):
             return emit.call(torch.cat, tuple(operands), axis)
         case ops.Slice(axis, start, end):
@@ -130,6 +167,30 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
             raise unsupported(f"{emit.place}: nothing is rounded to integers here")
         case _:
             assert_never(op)
+
+
+def _resize(emit: Emitter, x: Value, sizes: Pair, interpolation: ops.Interpolation) -> Value:
+    if interpolation is ops.Interpolation.NEAREST:
+        return emit.call(functional.interpolate, x, sizes, mode="nearest")
+    corners = interpolation is ops.Interpolation.LINEAR_CORNERS
+    return emit.call(functional.interpolate, x, sizes, mode="bilinear", align_corners=corners)
+
+
+def _pad(
+    emit: Emitter, x: Value, begins: tuple[int, ...], ends: tuple[int, ...], border: ops.Border
+) -> Value:
+    """A border as PyTorch writes it: before and behind for each axis from the last on, without the
+    first ones that have none; where it reflects, without two of them at most."""
+    axes = list(zip(begins, ends, strict=True))
+    least = len(axes) - 2 if isinstance(border, ops.Reflect) else 0
+    while len(axes) > least and axes[0] == (0, 0):
+        axes.pop(0)
+    sides = tuple(side for axis in reversed(axes) for side in axis)
+    if isinstance(border, ops.Reflect):
+        if len(axes) == len(begins):
+            raise unsupported(f"{emit.place}: PyTorch reflects no first axis")
+        return emit.call(functional.pad, x, sides, "reflect")
+    return emit.call(functional.pad, x, sides, "constant", border.value)
 
 
 def _gemm(emit: Emitter, x: Value, weight: Value, bias: Value | None) -> Value:

@@ -10,7 +10,17 @@ from photofinish_tensorflow.form import Form, Order, Shape
 from photofinish_tensorflow.lowering import Lowering, Pass, Statistic, Value
 from photofinish_tensorflow.windows import Scheme, Windows
 from photofinish_worker import operands
-from photofinish_worker.graph import AveragePool, BatchNormalization, Conv, MaxPool, Pair, Sides
+from photofinish_worker.graph import (
+    AveragePool,
+    BatchNormalization,
+    Conv,
+    ConvTranspose,
+    Interpolation,
+    MaxPool,
+    Pair,
+    Resize,
+    Sides,
+)
 
 
 def filter_form(op: Conv, weight: Shape) -> Form:
@@ -44,6 +54,95 @@ def conv(low: Lowering, op: Conv, x: Value, weight: Value, bias: Value | None) -
         made = _convolve(low, op, image, taps, padding)
     if bias is not None:
         made = low.emit.call("tf.nn.bias_add", made, low.plain(bias))
+    return low.made(made, Order.CHANNELS_LAST)
+
+
+def conv_transpose(
+    low: Lowering, op: ConvTranspose, x: Value, weight: Value, bias: Value | None
+) -> Value:
+    """What a convolution's gradient does to what it is given. Padding that TensorFlow has no scheme
+    for is cut off behind it."""
+    if op.dilations != (1, 1):
+        raise low.refuse("TensorFlow spreads no dilated windows on a CPU")
+    if len(x.shape) != 4 or len(weight.shape) != 4:
+        raise low.refuse(f"{list(x.shape)} by {list(weight.shape)} is no convolution of images")
+    spans = (weight.shape[2], weight.shape[3])
+    made = [
+        op.strides[axis] * (x.shape[2 + axis] - 1)
+        + spans[axis]
+        + op.output_padding[axis]
+        - op.pads[axis]
+        - op.pads[2 + axis]
+        for axis in (0, 1)
+    ]
+    counts = (x.shape[2], x.shape[3])
+    windows = Windows.over((made[0], made[1]), spans, op.strides, op.pads, counts)
+    scheme, cut = windows.padding(), False
+    sizes = list(made)
+    if not isinstance(scheme, Scheme):
+        scheme, cut = Scheme.VALID, True
+        sizes = [made[axis] + op.pads[axis] + op.pads[2 + axis] for axis in (0, 1)]
+    emit, image = low.emit, low.channels_last(x)
+    taps = low.ordered(weight, Form(weight.shape, Order.FILTER))
+    dims = [x.shape[0], *sizes, weight.shape[1]]
+    images, filters = [image], [taps]
+    if op.group > 1:
+        split = (
+            emit.call("tf.split", image, op.group, 3),
+            emit.call("tf.split", taps, op.group, 3),
+        )
+        images = [emit.part(split[0], index) for index in range(op.group)]
+        filters = [emit.part(split[1], index) for index in range(op.group)]
+    parts = [
+        emit.call("tf.nn.conv2d_transpose", *pair, dims, [1, *op.strides, 1], scheme.value)
+        for pair in zip(images, filters, strict=True)
+    ]
+    traced = parts[0] if op.group == 1 else emit.call("tf.concat", parts, 3)
+    if cut:
+        begins = [0, op.pads[0], op.pads[1], 0]
+        channels = weight.shape[1] * op.group
+        traced = emit.call("tf.slice", traced, begins, [x.shape[0], *made, channels])
+    if bias is not None:
+        traced = emit.call("tf.nn.bias_add", traced, low.plain(bias))
+    return low.made(traced, Order.CHANNELS_LAST)
+
+
+def resize(low: Lowering, op: Resize, x: Value) -> Value:
+    """Another height and width."""
+    if len(x.shape) != 4:
+        raise low.refuse(f"{list(x.shape)} is no image")
+    image = low.channels_last(x)
+    if op.interpolation is Interpolation.NEAREST:
+        # What `tf.image.resize` takes is the pixel nearest to the middle.
+        function = "tf.raw_ops.ResizeNearestNeighbor"
+        made = low.emit.call(function, images=image, size=list(op.sizes))
+        return low.made(made, Order.CHANNELS_LAST)
+    if image.dtype != tf.float32:
+        raise low.refuse("TensorFlow interpolates in single precision alone")
+    if low.compiled:
+        raise low.refuse("XLA interpolates between other pixels than TensorFlow")
+    corners = op.interpolation is Interpolation.LINEAR_CORNERS
+    made = low.emit.call(
+        "tf.raw_ops.ResizeBilinear",
+        images=image,
+        size=list(op.sizes),
+        align_corners=corners,
+        half_pixel_centers=not corners,
+    )
+    return low.made(made, Order.CHANNELS_LAST)
+
+
+def instance_norm(low: Lowering, epsilon: float, operands: list[Value]) -> Value:
+    """Normalisation of each channel of each sample by itself."""
+    x, scale, bias = operands
+    if len(x.shape) < 3:
+        raise low.refuse(f"{list(x.shape)} has nothing behind the channels")
+    emit, image = low.emit, low.channels_last(x)
+    axes = list(range(1, len(x.shape) - 1))
+    moments = emit.call("tf.nn.moments", image, axes, keepdims=True)
+    mean, variance = emit.part(moments, 0), emit.part(moments, 1)
+    rest = (low.plain(bias), low.plain(scale), epsilon)
+    made = emit.call("tf.nn.batch_normalization", image, mean, variance, *rest)
     return low.made(made, Order.CHANNELS_LAST)
 
 

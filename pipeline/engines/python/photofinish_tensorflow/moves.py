@@ -4,6 +4,7 @@ import numpy as np
 
 from photofinish_tensorflow.form import Form, Order, Shape, moves_nothing, pick
 from photofinish_tensorflow.lowering import Lowering, Value
+from photofinish_worker.graph import Pad, Reflect
 
 
 def reshape(low: Lowering, x: Value, shape: Shape) -> Value:
@@ -43,6 +44,19 @@ def concat(low: Lowering, parts: list[Value], axis: int) -> Value:
     lies = _lying(low, order, len(parts[0].shape), axis)
     ordered = [low.in_order(part, order) for part in parts]
     return low.made(low.emit.call("tf.concat", ordered, lies), order)
+
+
+def pad(low: Lowering, op: Pad, x: Value) -> Value:
+    """A border around a value as it lies."""
+    last = x.form.order is Order.CHANNELS_LAST
+    order = Order.CHANNELS_LAST if last else Order.PLAIN
+    whole = low.in_order(x, order)
+    axes = order.axes(len(x.shape))
+    sides = [[op.begins[axis], op.ends[axis]] for axis in axes]
+    if isinstance(op.border, Reflect):
+        return low.made(low.emit.call("tf.pad", whole, sides, "REFLECT"), order)
+    made = low.emit.call("tf.pad", whole, sides, constant_values=op.border.value)
+    return low.made(made, order)
 
 
 def cut(low: Lowering, x: Value, axis: int, start: int, end: int) -> Value:

@@ -6,6 +6,7 @@ from photofinish_tensorflow.form import Form, Order
 from photofinish_tensorflow.image import filter_form
 from photofinish_worker.graph import (
     Conv,
+    ConvTranspose,
     ElementType,
     Graph,
     Input,
@@ -41,6 +42,8 @@ class Network:
                 form = Form(shape)
                 if position == 1 and isinstance(node.op, Conv) and len(shape) == 4:
                     form = filter_form(node.op, shape)
+                elif position == 1 and isinstance(node.op, ConvTranspose) and len(shape) == 4:
+                    form = Form(shape, Order.FILTER)
                 elif position == 1 and isinstance(node.op, Linear) and len(shape) == 2:
                     form = Form(shape, Order.TRANSPOSED)
                 wanted[name].add(form)

@@ -17,6 +17,12 @@ def apply(low: Lowering, op: Op, operands: list[Value]) -> Value:
     match op:
         case ops.Conv():
             return image.conv(low, op, x, second, third)
+        case ops.ConvTranspose():
+            return image.conv_transpose(low, op, x, second, third)
+        case ops.InstanceNormalization(epsilon):
+            return image.instance_norm(low, epsilon, operands)
+        case ops.Resize():
+            return image.resize(low, op, x)
         case ops.BatchNormalization():
             return image.batch_norm(low, op, x, rest)
         case ops.MaxPool():
@@ -40,8 +46,18 @@ def apply(low: Lowering, op: Op, operands: list[Value]) -> Value:
             raise low.refuse(reason)
         case ops.Softmax(axis):
             return low.made(low.emit.call("tf.nn.softmax", low.plain(x), axis))
+        case ops.LogSoftmax(axis):
+            return low.made(low.emit.call("tf.nn.log_softmax", low.plain(x), axis))
         case ops.Relu():
             return pointwise.same("tf.nn.relu", low, x)
+        case ops.LeakyRelu(alpha):
+            return pointwise.leaky_relu(low, x, alpha)
+        case ops.PRelu():
+            return pointwise.prelu(low, x, second)
+        case ops.Elu(alpha):
+            return pointwise.elu(low, x, alpha)
+        case ops.Softplus():
+            return pointwise.same("tf.math.softplus", low, x)
         case ops.Sigmoid():
             return pointwise.same("tf.sigmoid", low, x)
         case ops.Tanh():
@@ -56,6 +72,16 @@ def apply(low: Lowering, op: Op, operands: list[Value]) -> Value:
             return pointwise.silu(low, x)
         case ops.Sqrt():
             return pointwise.same("tf.sqrt", low, x)
+        case ops.Exp():
+            return pointwise.same("tf.exp", low, x)
+        case ops.Log():
+            return pointwise.same("tf.math.log", low, x)
+        case ops.Abs():
+            return pointwise.same("tf.abs", low, x)
+        case ops.Sin():
+            return pointwise.same("tf.sin", low, x)
+        case ops.Cos():
+            return pointwise.same("tf.cos", low, x)
         case ops.Gelu():
             return pointwise.gelu(low, op, x)
         case ops.Dropout():
@@ -66,6 +92,10 @@ def apply(low: Lowering, op: Op, operands: list[Value]) -> Value:
             return pointwise.binary("tf.multiply", low, x, second)
         case ops.Div():
             return pointwise.binary("tf.divide", low, x, second)
+        case ops.Max():
+            return pointwise.binary("tf.maximum", low, x, second)
+        case ops.Min():
+            return pointwise.binary("tf.minimum", low, x, second)
         case ops.Flatten(axis):
             return moves.reshape(low, x, (*x.shape[:axis], math.prod(x.shape[axis:])))
         case ops.Reshape(shape):
@@ -76,6 +106,8 @@ def apply(low: Lowering, op: Op, operands: list[Value]) -> Value:
             return moves.transpose(low, x, perm)
         case ops.Expand(shape):
             return moves.expand(low, x, shape)
+        case ops.Pad():
+            return moves.pad(low, op, x)
         case ops.Concat(axis):
             return moves.concat(low, operands, axis)
         case ops.Slice(axis, start, end):

@@ -24,6 +24,33 @@ def clip(low: Lowering, op: Clip, x: Value) -> Value:
     return Value(low.emit.call("tf.minimum", bounded, op.max), x.form)
 
 
+def leaky_relu(low: Lowering, x: Value, alpha: float) -> Value:
+    """`max(x, 0) + alpha · min(x, 0)`."""
+    return Value(_leaky(low, x.traced, alpha), x.form)
+
+
+def prelu(low: Lowering, x: Value, slope: Value) -> Value:
+    """The same with a slope for each channel, or one for all."""
+    slopes = _aligned(low, slope, len(x.shape), x.form.order)
+    return Value(_leaky(low, x.traced, slopes), x.form)
+
+
+def _leaky(low: Lowering, x: Traced, slope: Traced | float) -> Traced:
+    """What TensorFlow has for that takes a number of single precision, and none for each
+    channel."""
+    below = low.emit.call("tf.multiply", low.emit.call("tf.minimum", x, 0.0), slope)
+    return low.emit.call("tf.add", low.emit.call("tf.nn.relu", x), below)
+
+
+def elu(low: Lowering, x: Value, alpha: float) -> Value:
+    """`max(x, 0) + alpha · (e^min(x, 0) - 1)`; TensorFlow's own has an `alpha` of 1."""
+    if alpha == 1.0:
+        return same("tf.nn.elu", low, x)
+    below = low.emit.call("tf.nn.elu", low.emit.call("tf.minimum", x.traced, 0.0))
+    below = low.emit.call("tf.multiply", below, alpha)
+    return Value(low.emit.call("tf.add", low.emit.call("tf.nn.relu", x.traced), below), x.form)
+
+
 def hard_sigmoid(low: Lowering, x: Value) -> Value:
     """`min(max(x/6 + ½, 0), 1)`, as `keras.activations.hard_sigmoid` composes it."""
     bounded = low.emit.call("tf.nn.relu6", low.emit.call("tf.add", x.traced, 3.0))

@@ -128,6 +128,15 @@ class Conv(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class ConvTranspose(Operator):
+    strides: Pair
+    pads: Sides
+    output_padding: Pair
+    dilations: Pair
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
 class BatchNormalization(Operator):
     epsilon: float
     momentum: float
@@ -139,7 +148,32 @@ class LayerNormalization(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class InstanceNormalization(Operator):
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
 class Relu(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class LeakyRelu(Operator):
+    alpha: float
+
+
+@dataclass(frozen=True, slots=True)
+class PRelu(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Elu(Operator):
+    alpha: float
+
+
+@dataclass(frozen=True, slots=True)
+class Softplus(Operator):
     pass
 
 
@@ -192,6 +226,11 @@ class Softmax(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class LogSoftmax(Operator):
+    axis: Signed
+
+
+@dataclass(frozen=True, slots=True)
 class Add(Operator):
     pass
 
@@ -207,7 +246,42 @@ class Div(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class Max(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Min(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class Sqrt(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Exp(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Log(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Abs(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Sin(Operator):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Cos(Operator):
     pass
 
 
@@ -263,6 +337,20 @@ class GlobalAveragePool(Operator):
     pass
 
 
+class Interpolation(StrEnum):
+    """How `Resize` makes a pixel of those of the image."""
+
+    NEAREST = "nearest"
+    LINEAR = "linear"
+    LINEAR_CORNERS = "linear_corners"
+
+
+@dataclass(frozen=True, slots=True)
+class Resize(Operator):
+    sizes: Pair
+    interpolation: Interpolation
+
+
 @dataclass(frozen=True, slots=True)
 class Flatten(Operator):
     axis: int
@@ -281,6 +369,21 @@ class Transpose(Operator):
 @dataclass(frozen=True, slots=True)
 class Expand(Operator):
     shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reflect(Tagged):
+    """A border of the elements next to the one at the end."""
+
+
+Border = Constant | Reflect
+
+
+@dataclass(frozen=True, slots=True)
+class Pad(Operator):
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+    border: Border
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,9 +435,15 @@ class Dropout(Operator):
 
 Op = (
     Conv
+    | ConvTranspose
     | BatchNormalization
     | LayerNormalization
+    | InstanceNormalization
     | Relu
+    | LeakyRelu
+    | PRelu
+    | Elu
+    | Softplus
     | Clip
     | Sigmoid
     | HardSigmoid
@@ -343,10 +452,18 @@ Op = (
     | Tanh
     | Gelu
     | Softmax
+    | LogSoftmax
     | Add
     | Mul
     | Div
+    | Max
+    | Min
     | Sqrt
+    | Exp
+    | Log
+    | Abs
+    | Sin
+    | Cos
     | MatMul
     | Linear
     | Gemm
@@ -356,10 +473,12 @@ Op = (
     | MaxPool
     | AveragePool
     | GlobalAveragePool
+    | Resize
     | Flatten
     | Reshape
     | Transpose
     | Expand
+    | Pad
     | Concat
     | Slice
     | Gather

@@ -6,7 +6,7 @@ from enum import StrEnum
 from photofinish_worker.decode import Tagged
 from photofinish_worker.graph import Graph
 
-VERSION = 6
+VERSION = 7
 """Version of the protocol."""
 
 MAX_MESSAGE_BYTES = 64 << 20

@@ -7,15 +7,17 @@ from photofinish_worker.graph import Op, Pair, Sides
 def arity(op: Op) -> range:
     """The numbers of operands that an operator takes."""
     match op:
-        case ops.Conv() | ops.Linear() | ops.Gemm():
+        case ops.Conv() | ops.ConvTranspose() | ops.Linear() | ops.Gemm():
             return range(2, 4)
         case ops.BatchNormalization():
             return range(5, 6)
-        case ops.LayerNormalization() | ops.Attention():
+        case ops.LayerNormalization() | ops.InstanceNormalization() | ops.Attention():
             return range(3, 4)
         case ops.LSTM() | ops.GRU():
             return range(5, 10)
-        case ops.Add() | ops.Mul() | ops.Div() | ops.MatMul() | ops.Gather():
+        case ops.Add() | ops.Mul() | ops.Div() | ops.Max() | ops.Min() | ops.PRelu():
+            return range(2, 3)
+        case ops.MatMul() | ops.Gather():
             return range(2, 3)
         case ops.Concat():
             return range(1, 1 << 30)

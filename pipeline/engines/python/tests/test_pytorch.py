@@ -171,7 +171,19 @@ class Operators(unittest.TestCase):
     def test_every_element_by_itself(self) -> None:
         x = number("x", [2, 3]) * 1.0
         gate = (x / 6.0 + 0.5).clamp(0.0, 1.0)
-        cases = [("HardSigmoid", gate), ("HardSwish", x * gate), ("Sigmoid", x.sigmoid())]
+        cases: list[tuple[Any, torch.Tensor]] = [
+            ("HardSigmoid", gate),
+            ("HardSwish", x * gate),
+            ("Sigmoid", x.sigmoid()),
+            ({"LeakyRelu": {"alpha": 0.25}}, torch.where(x > 0, x, 0.25 * x)),
+            ({"Elu": {"alpha": 0.5}}, torch.where(x > 0, x, 0.5 * torch.expm1(x))),
+            ("Softplus", torch.log1p(x.exp())),
+            ("Exp", torch.e**x),
+            ("Abs", torch.where(x > 0, x, -x)),
+            ("Sin", x.sin()),
+            ("Cos", x.cos()),
+            ({"LogSoftmax": {"axis": -1}}, x.softmax(-1).log()),
+        ]
         for op, expected in cases:
             self.same(graph([value("x", [2, 3])], [], [node(op, ["x"], "y")]), expected)
         # Roots are taken of what is positive.
@@ -181,6 +193,72 @@ class Operators(unittest.TestCase):
             node("Div", ["x", "r"], "y"),
         ]
         self.same(graph([value("x", [2, 3])], [], nodes), x / x.sigmoid().sqrt())
+
+    def test_larger_smaller_and_bent_by_channel(self) -> None:
+        x, y, slope = number("x", [2, 3, 4]), number("y", [3, 1]), number("s", [3, 1])
+        held = [weight("y", [3, 1]), weight("s", [3, 1])]
+        for nodes, expected in [
+            ([node("Max", ["x", "y"], "z")], torch.where(x > y, x, y)),
+            ([node("Min", ["x", "y"], "z")], torch.where(x < y, x, y)),
+            ([node("PRelu", ["x", "s"], "z")], torch.where(x > 0, x, slope * x)),
+            ([node("Exp", ["x"], "e"), node("Log", ["e"], "z")], x),
+        ]:
+            self.same(graph([value("x", [2, 3, 4])], held, nodes), expected)
+
+    def test_transposed_convolutions_are_gradients(self) -> None:
+        conv: dict[str, Any] = {"strides": [2, 1], "pads": [1, 0, 1, 0], "output_padding": [1, 0]}
+        conv |= {"dilations": [1, 2], "group": 2}
+        network = graph(
+            [value("x", [1, 4, 3, 5])],
+            [weight("w", [4, 3, 3, 2]), weight("b", [6])],
+            [node({"ConvTranspose": conv}, ["x", "w", "b"], "y")],
+        )
+        x, w, image = number("x", [1, 4, 3, 5]), number("w", [4, 3, 3, 2]), torch.zeros(1, 6, 6, 7)
+        image = image.double().requires_grad_()
+        made = functional.conv2d(image, w, None, (2, 1), (1, 0), (1, 2), 2)
+        (expected,) = torch.autograd.grad(made, image, x)
+        self.same(network, expected + number("b", [6])[:, None, None])
+        uneven = {**conv, "pads": [1, 0, 0, 0]}
+        network = graph(
+            [value("x", [1, 4, 3, 5])],
+            [weight("w", [4, 3, 3, 2])],
+            [node({"ConvTranspose": uneven}, ["x", "w"], "y")],
+        )
+        with self.assertRaisesRegex(Failure, "as much on both sides"):
+            outputs(network)
+
+    def test_sizes_borders_and_samples_by_themselves(self) -> None:
+        x, fed = number("x", [2, 3, 4, 5]), [value("x", [2, 3, 4, 5])]
+        sizes: list[tuple[str, dict[str, Any]]] = [
+            ("nearest", {"mode": "nearest"}),
+            ("linear", {"mode": "bilinear"}),
+            ("linear_corners", {"mode": "bilinear", "align_corners": True}),
+        ]
+        for interpolation, settings in sizes:
+            resize = {"Resize": {"sizes": [7, 3], "interpolation": interpolation}}
+            expected = functional.interpolate(x, (7, 3), **settings)
+            self.same(graph(fed, [], [node(resize, ["x"], "y")]), expected)
+        borders: list[tuple[list[int], Any, dict[str, Any]]] = [
+            ([0, 1, 2, 0], {"constant": {"value": 0.25}}, {"value": 0.25}),
+            ([0, 0, 2, 0], "reflect", {"mode": "reflect"}),
+        ]
+        for begins, border, settings in borders:
+            pad = {"Pad": {"begins": begins, "ends": [0, 0, 1, 3], "border": border}}
+            sides = (0, 3, 2, 1) if border == "reflect" else (0, 3, 2, 1, 1, 0)
+            expected = functional.pad(x, sides, **settings)
+            self.same(graph(fed, [], [node(pad, ["x"], "y")]), expected)
+        pad = {"Pad": {"begins": [0, 0, 0, 2], "ends": [0] * 4, "border": "reflect"}}
+        expected = functional.pad(x, (2, 0, 0, 0), "reflect")
+        self.same(graph(fed, [], [node(pad, ["x"], "y")]), expected)
+        pad = {"Pad": {"begins": [1, 0, 0, 0], "ends": [0] * 4, "border": "reflect"}}
+        with self.assertRaisesRegex(Failure, "reflects no first axis"):
+            outputs(graph(fed, [], [node(pad, ["x"], "y")]))
+        norm = node({"InstanceNormalization": {"epsilon": 0.5}}, ["x", "scale", "bias"], "y")
+        spread = (x.var((2, 3), unbiased=False, keepdim=True) + 0.5).sqrt()
+        normal = (x - x.mean((2, 3), keepdim=True)) / spread
+        scale, bias = (number(name, [3])[:, None, None] for name in ("scale", "bias"))
+        held = [weight("scale", [3]), weight("bias", [3])]
+        self.same(graph(fed, held, [norm]), normal * scale + bias)
 
     def test_shapes_and_tables(self) -> None:
         table = number("t", [3, 4])

@@ -181,6 +181,15 @@ class Operators(unittest.TestCase):
             ({"Gelu": {"approximate": "none"}}, x * (1.0 + bell(x / math.sqrt(2.0))) / 2.0),
             ({"Gelu": {"approximate": "tanh"}}, x * (1.0 + bend) / 2.0),
             ({"Dropout": {"ratio": 0.5}}, x),
+            ({"LeakyRelu": {"alpha": 0.25}}, np.where(x > 0, x, 0.25 * x)),
+            ({"Elu": {"alpha": 1.0}}, np.where(x > 0, x, np.expm1(x))),
+            ({"Elu": {"alpha": 0.5}}, np.where(x > 0, x, 0.5 * np.expm1(x))),
+            ("Softplus", np.log1p(np.exp(x))),
+            ("Exp", np.exp(x)),
+            ("Abs", np.abs(x)),
+            ("Sin", np.sin(x)),
+            ("Cos", np.cos(x)),
+            ({"LogSoftmax": {"axis": -1}}, np.log(softmax(x))),
         ]
         for op, expected in cases:
             network = graph([value("x", [2, 3, 2, 2])], [], [node(op, ["x"], "y")])
@@ -192,6 +201,75 @@ class Operators(unittest.TestCase):
             node("Div", ["x", "r"], "y"),
         ]
         self.same(graph([value("x", [2, 3, 2, 2])], [], nodes), x * np.sqrt(1.0 + np.exp(-x)))
+
+    def test_transposed_convolutions_spread_what_they_are_given(self) -> None:
+        x = number("x", [2, 4, 3, 5])
+        for strides, pads, more, group, kernel in [
+            ([1, 1], [0, 0, 0, 0], [0, 0], 1, [3, 2]),
+            ([2, 2], [1, 1, 1, 1], [0, 0], 1, [4, 4]),
+            ([2, 3], [1, 1, 0, 1], [1, 2], 1, [3, 3]),
+            ([2, 1], [0, 1, 1, 0], [1, 0], 2, [3, 2]),
+        ]:
+            shape = [4, 6 // group, *kernel]
+            conv: dict[str, Any] = {"strides": strides, "pads": pads, "output_padding": more}
+            conv |= {"dilations": [1, 1], "group": group}
+            network = graph(
+                [value("x", [2, 4, 3, 5])],
+                [weight("w", shape), weight("b", [6])],
+                [node({"ConvTranspose": conv}, ["x", "w", "b"], "y")],
+            )
+            sizes = [strides[i] * (x.shape[2 + i] - 1) + kernel[i] + more[i] for i in (0, 1)]
+            whole = np.zeros((2, 6, *sizes))
+            parts = zip(np.split(x, group, 1), np.split(number("w", shape), group), strict=True)
+            for index, (given, taps) in enumerate(parts):
+                part = whole[:, index * 6 // group : (index + 1) * 6 // group]
+                for i, j in itertools.product(range(3), range(5)):
+                    rows = slice(i * strides[0], i * strides[0] + kernel[0])
+                    columns = slice(j * strides[1], j * strides[1] + kernel[1])
+                    spread = np.einsum("nc,cohw->nohw", given[:, :, i, j], taps)
+                    part[:, :, rows, columns] += spread
+            top, left, bottom, right = pads
+            kept = whole[:, :, top : sizes[0] - bottom, left : sizes[1] - right]
+            self.same(network, kept + number("b", [6])[:, None, None])
+
+    def test_sizes_borders_and_samples_by_themselves(self) -> None:
+        x, fed = number("x", [2, 3, 4, 5]), [value("x", [2, 3, 4, 5])]
+        resize = {"Resize": {"sizes": [8, 3], "interpolation": "nearest"}}
+        picked = x[:, :, np.arange(8) // 2][..., np.arange(3) * 5 // 3]
+        self.same(graph(fed, [], [node(resize, ["x"], "y")]), picked)
+        for interpolation in ("linear", "linear_corners"):
+            resize = {"Resize": {"sizes": [8, 3], "interpolation": interpolation}}
+            with self.assertRaisesRegex(Failure, "in single precision alone"):
+                outputs(graph(fed, [], [node(resize, ["x"], "y")]))
+        sides = [(0, 0), (1, 0), (2, 1), (0, 3)]
+        borders: list[tuple[Any, dict[str, Any]]] = [
+            ({"constant": {"value": 0.25}}, {"constant_values": 0.25}),
+            ("reflect", {"mode": "reflect"}),
+        ]
+        for border, settings in borders:
+            begins, ends = ([side[at] for side in sides] for at in (0, 1))
+            pad = {"Pad": {"begins": begins, "ends": ends, "border": border}}
+            expected = np.pad(x, sides, **settings)
+            self.same(graph(fed, [], [node(pad, ["x"], "y")]), expected)
+        norm = node({"InstanceNormalization": {"epsilon": 0.5}}, ["x", "scale", "bias"], "y")
+        normal = x - x.mean((2, 3), keepdims=True)
+        normal = normal / np.sqrt(x.var((2, 3), keepdims=True) + 0.5)
+        scale, bias = (number(name, [3])[:, None, None] for name in ("scale", "bias"))
+        held = [weight("scale", [3]), weight("bias", [3])]
+        self.same(graph(fed, held, [norm]), normal * scale + bias)
+
+    def test_larger_smaller_and_bent_by_channel(self) -> None:
+        x, y = number("x", [2, 3, 4, 5]), number("y", [3, 1, 1])
+        for op, expected in [
+            ("Max", np.maximum(x, y)),
+            ("Min", np.minimum(x, y)),
+            ("PRelu", np.where(x > 0, x, y * x)),
+        ]:
+            nodes = [node(op, ["x", "y"], "z")]
+            network = graph([value("x", [2, 3, 4, 5])], [weight("y", [3, 1, 1])], nodes)
+            self.same(network, expected)
+        nodes = [node("Exp", ["x"], "e"), node("Log", ["e"], "y")]
+        self.same(graph([value("x", [2, 3, 4, 5])], [], nodes), x)
 
     def test_operands_of_fewer_axes_meet_an_image(self) -> None:
         x = number("x", [2, 3, 4, 5])

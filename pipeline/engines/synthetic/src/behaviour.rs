@@ -31,7 +31,7 @@ behaviours! {
 
     /// Says nothing for three seconds: at the start if told on the command line, else at `load`.
     SlowStart = "slow_start",
-    /// Speaks protocol 7; only if told on the command line.
+    /// Speaks the protocol of the next version; only if told on the command line.
     WrongVersion = "wrong_version",
     /// Leaves before `hello`; only if told on the command line.
     ExitAtStart = "exit_at_start",

@@ -12,6 +12,7 @@ use std::{
 
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, setpgid};
+use schema::protocol::VERSION;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
 
 /// How slow a slow start is.
@@ -59,8 +60,11 @@ impl ProtocolStream {
 
 /// Says `hello` as a worker of another time would, and waits for the end.
 pub(crate) fn speak_another_version(stream: &ProtocolStream) -> ExitCode {
-    let hello = b"{\"hello\":{\"protocol\":7,\"engine\":\"synthetic\",\"moods\":[\"good\"]}}\n";
-    let _ = (&stream.0).write_all(hello);
+    let next = VERSION + 1;
+    let _ = writeln!(
+        &stream.0,
+        r#"{{"hello":{{"protocol":{next},"engine":"synthetic","moods":["good"]}}}}"#
+    );
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
     ExitCode::SUCCESS
 }

@@ -216,7 +216,10 @@ fn another_version_is_told_apart() {
     )
     .expect(
         OutcomeKind::Crashed,
-        &format!("speaks protocol 7, this photofinish speaks {VERSION}: reinstall the engine"),
+        &format!(
+            "speaks protocol {}, this photofinish speaks {VERSION}: reinstall the engine",
+            VERSION + 1
+        ),
     );
 }
 

@@ -155,6 +155,18 @@ impl Lowering<'_> {
                 dilations,
                 group,
             } => self.conv(node, *strides, *pads, *dilations, *group),
+            Op::ConvTranspose {
+                strides,
+                pads,
+                dilations,
+                group,
+                ..
+            } => self.conv_transpose(node, *strides, *pads, *dilations, *group),
+            Op::InstanceNormalization { epsilon } => self.instance_norm(node, decimal(*epsilon)),
+            Op::Resize {
+                sizes,
+                interpolation,
+            } => self.resize(node, *sizes, *interpolation),
             Op::BatchNormalization { epsilon, momentum } => {
                 self.batch_norm(node, decimal(*epsilon), decimal(*momentum))
             }
@@ -187,8 +199,13 @@ impl Lowering<'_> {
                 ))
             }
             Op::Gather => self.gather(node),
-            Op::Softmax { axis } => self.softmax(node, *axis),
+            Op::Softmax { axis } => self.softmax(node, "Softmax", *axis),
+            Op::LogSoftmax { axis } => self.softmax(node, "LogSoftmax", *axis),
+            Op::PRelu => self.prelu(node),
             Op::Relu
+            | Op::LeakyRelu { .. }
+            | Op::Elu { .. }
+            | Op::Softplus
             | Op::Clip { .. }
             | Op::Sigmoid
             | Op::HardSigmoid
@@ -196,14 +213,26 @@ impl Lowering<'_> {
             | Op::Silu
             | Op::Tanh
             | Op::Sqrt
+            | Op::Exp
+            | Op::Log
+            | Op::Abs
+            | Op::Sin
+            | Op::Cos
             | Op::Gelu { .. }
             | Op::Dropout { .. } => self.pointwise(node),
             Op::Add => self.binary(node, "AddV2"),
             Op::Mul => self.binary(node, "Mul"),
             Op::Div => self.binary(node, "RealDiv"),
+            Op::Max => self.binary(node, "Maximum"),
+            Op::Min => self.binary(node, "Minimum"),
             Op::Flatten { .. } | Op::Reshape { .. } | Op::Squeeze { .. } => self.reshape(node),
             Op::Transpose { perm } => self.transpose(node, perm),
             Op::Expand { .. } => self.expand(node),
+            Op::Pad {
+                begins,
+                ends,
+                border,
+            } => self.pad(node, begins, ends, *border),
             Op::Concat { axis } => self.concat(node, *axis),
             Op::Slice { axis, start, end } => self.slice(node, *axis, *start, *end),
         }

@@ -127,6 +127,7 @@ fn orders(graph: &Graph, types: &BTreeMap<String, ValueType>) -> BTreeMap<String
                         Order::Filter
                     }
                 }
+                (Op::ConvTranspose { .. }, 1) => Order::Filter,
                 (Op::Linear, 1) => Order::Transposed,
                 _ => Order::Plain,
             };

@@ -12,18 +12,28 @@ use common::{
 use library::library;
 use schema::{
     Graph, Precision,
-    graph::{Approximation, Op},
+    graph::{Approximation, Border, Interpolation, Op},
 };
 
 /// Runs `graph` in every way in which operators differ.
 fn agree(what: &str, graph: &Graph) {
+    agree_where(|_, _| true, what, graph);
+}
+
+/// Whether an operator is there in a precision on a variant.
+type Where = fn(Precision, &str) -> bool;
+
+/// The same in some precisions on some variants.
+fn agree_where(is_one: Where, what: &str, graph: &Graph) {
     let expected = onnx_outputs(graph, library());
-    for (precision, variant, weights) in [
+    let ways = [
         (Precision::Fp32, "graph", "frozen"),
         (Precision::Fp32, "graph", "variables"),
         (Precision::Fp64, "graph", "frozen"),
         (Precision::Fp32, "xla", "variables"),
-    ] {
+    ];
+    let ways = ways.into_iter();
+    for (precision, variant, weights) in ways.filter(|way| is_one(way.0, way.1)) {
         let actual = outputs(graph, precision, variant, weights);
         assert_eq!(actual.len(), expected.len(), "{what}");
         for (actual, expected) in actual.iter().zip(&expected) {
@@ -66,6 +76,75 @@ fn convolutions_with_every_attribute() {
         };
         check(op, &operands);
     }
+}
+
+#[test]
+fn transposed_convolutions_with_every_attribute() {
+    for (size, strides, pads, output_padding, group, bias) in [
+        ([3, 2], [1, 1], [0; 4], [0, 0], 1, false),
+        ([2, 2], [2, 2], [0; 4], [0, 0], 1, true),
+        ([4, 4], [2, 2], [1; 4], [0, 0], 1, true),
+        ([3, 3], [2, 3], [1, 1, 1, 1], [1, 2], 1, true),
+        ([3, 2], [2, 1], [1, 0, 0, 1], [1, 0], 2, true),
+    ] {
+        let [height, width] = size;
+        let mut operands = vec![
+            fed("x", &[2, 4, 3, 5]),
+            held("w", &[4, 6 / group, height, width]),
+        ];
+        if bias {
+            operands.push(held("b", &[6]));
+        }
+        let op = Op::ConvTranspose {
+            strides,
+            pads,
+            output_padding,
+            dilations: [1, 1],
+            group,
+        };
+        check(op, &operands);
+    }
+}
+
+#[test]
+fn images_in_other_sizes() {
+    for sizes in [[8, 15], [3, 2], [7, 5]] {
+        // It interpolates in single precision alone, and XLA between other pixels.
+        let linear = |precision: Precision, variant: &str| {
+            precision == Precision::Fp32 && variant == "graph"
+        };
+        let ways: [(Interpolation, Where); 3] = [
+            (Interpolation::Nearest, |_, _| true),
+            (Interpolation::Linear, linear),
+            (Interpolation::LinearCorners, linear),
+        ];
+        for (interpolation, is_one) in ways {
+            let op = Op::Resize {
+                sizes,
+                interpolation,
+            };
+            let what = format!("{op:?}");
+            let graph = single(op, &[fed("x", &[2, 3, 4, 5])]);
+            agree_where(is_one, &what, &graph);
+        }
+    }
+}
+
+#[test]
+fn borders() {
+    let pad = |begins: &[u64], ends: &[u64], border| Op::Pad {
+        begins: begins.to_vec(),
+        ends: ends.to_vec(),
+        border,
+    };
+    let quarter = Border::Constant { value: 0.25 };
+    check(
+        pad(&[1, 0, 2], &[0, 1, 0], quarter),
+        &[fed("x", &[2, 3, 4])],
+    );
+    let image = [fed("x", &[2, 3, 4, 5])];
+    check(pad(&[0, 1, 2, 0], &[0, 0, 1, 3], quarter), &image);
+    check(pad(&[0, 0, 2, 0], &[0, 0, 1, 3], Border::Reflect), &image);
 }
 
 #[test]
@@ -124,6 +203,10 @@ fn normalisations() {
         held("scale", &[5]),
         held("bias", &[5]),
     ];
+    for shape in [&[2, 3, 4, 5][..], &[2, 3, 7]] {
+        let operands = [fed("x", shape), held("scale", &[3]), held("bias", &[3])];
+        check(Op::InstanceNormalization { epsilon: 1e-3 }, &operands);
+    }
     for epsilon in [1e-5, 1e-2] {
         check(Op::LayerNormalization { epsilon }, &operands);
     }
@@ -143,6 +226,16 @@ fn pointwise_operators() {
             Op::HardSwish,
             Op::Silu,
             Op::Tanh,
+            Op::LeakyRelu { alpha: 0.3 },
+            Op::Elu { alpha: 1.0 },
+            Op::Elu { alpha: 0.7 },
+            Op::Softplus,
+            Op::Exp,
+            Op::Abs,
+            Op::Sin,
+            Op::Cos,
+            Op::LogSoftmax { axis: 0 },
+            Op::LogSoftmax { axis: -1 },
             gelu(Approximation::None),
             gelu(Approximation::Tanh),
             Op::Dropout { ratio: 0.5 },
@@ -169,12 +262,27 @@ fn sums_and_products_broadcast() {
         check(Op::Add, &[fed("x", x), held("y", y)]);
         check(Op::Mul, &[fed("x", x), held("y", y)]);
         check(Op::Div, &[fed("x", x), held("y", y)]);
+        check(Op::Max, &[fed("x", x), held("y", y)]);
+        check(Op::Min, &[fed("x", x), held("y", y)]);
+    }
+}
+
+#[test]
+fn slopes_of_each_channel() {
+    for (x, slope) in [
+        (&[2, 3][..], &[3][..]),
+        (&[2, 3, 4, 5], &[3, 1, 1]),
+        (&[2, 3, 4, 5], &[1]),
+        (&[2, 3, 4, 5], &[]),
+    ] {
+        check(Op::PRelu, &[fed("x", x), held("slope", slope)]);
     }
 }
 
 #[test]
 fn roots_of_positive_numbers() {
     check(Op::Sqrt, &[buffer("x", 12)]);
+    check(Op::Log, &[buffer("x", 12)]);
 }
 
 #[test]

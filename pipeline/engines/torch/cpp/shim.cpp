@@ -1,4 +1,4 @@
-// What the `tch` crate does not reach: inference mode, TF32, memory statistics, device
+// What the `tch` crate does not reach: what the CPU can do, inference mode, TF32, memory statistics, device
 // synchronisation that reports its errors, and the CUDA library loaded at run time.
 // `package.cpp` has AOTInductor.
 
@@ -11,6 +11,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/Version.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/cpu/Utils.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -49,6 +51,21 @@ int photofinish_cpu_capability(const char** name) {
   return guarded([&] {
     static const std::string capability = at::get_cpu_capability();
     *name = capability.c_str();
+  });
+}
+
+int photofinish_cpu_has(const char* capability, int* has) {
+  return guarded([&] {
+    const auto capabilities = at::cpu::get_cpu_capabilities();
+    const auto found = capabilities.find(capability);
+    *has = found != capabilities.end() && found->second.isBool() && found->second.toBool();
+  });
+}
+
+int photofinish_onednn_says(const char* question, int* yes) {
+  return guarded([&] {
+    auto& dispatcher = c10::Dispatcher::singleton();
+    *yes = dispatcher.findSchemaOrThrow(question, "").typed<bool()>().call();
   });
 }
 
@@ -116,6 +133,14 @@ int photofinish_hardtanh(const at::Tensor* input, double low, double high,
 
 int photofinish_hardtanh_(at::Tensor* tensor, double low, double high) {
   return guarded([&] { at::hardtanh_(*tensor, low, high); });
+}
+
+int photofinish_leaky_relu(const at::Tensor* input, double slope, at::Tensor** output) {
+  return guarded([&] { *output = new at::Tensor(at::leaky_relu(*input, slope)); });
+}
+
+int photofinish_elu(const at::Tensor* input, double alpha, at::Tensor** output) {
+  return guarded([&] { *output = new at::Tensor(at::elu(*input, alpha)); });
 }
 
 }  // extern "C"

@@ -13,7 +13,7 @@ use schema::{Outcome, OutcomeKind, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
 
 use crate::{
-    aot,
+    aot, arithmetic,
     configuration::{Configuration, ENGINE, VARIANTS},
     device::Place,
     failure::Fault,
@@ -68,7 +68,7 @@ impl Engine for Torch {
             compile_ns: nanoseconds(told.compiling),
             threads: u32::try_from(tch::get_num_threads()).ok(),
             spin: spin(),
-            settings: settings(&configuration, told.settings),
+            settings: settings(&configuration, place, told.settings),
         };
         Ok((session, report))
     }
@@ -185,6 +185,7 @@ fn spin() -> String {
 /// The settings in force, with those that are `told` of the network.
 fn settings(
     configuration: &Configuration,
+    place: Place,
     told: BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let layout = if configuration.channels_last {
@@ -213,6 +214,11 @@ fn settings(
     settings.extend(told);
     if let Ok(capability) = shim::cpu_capability() {
         settings.insert("widest CPU kernels".to_owned(), capability);
+    }
+    if place == Place::Cpu {
+        let arithmetic = arithmetic::on_cpu(configuration.kind)
+            .unwrap_or_else(|error| Some(format!("not known: {error}")));
+        settings.extend(arithmetic.map(|words| ("arithmetic".to_owned(), words)));
     }
     if let Some(optimizer) = configuration.optimizer {
         let text = format!(

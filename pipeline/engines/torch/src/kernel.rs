@@ -1,6 +1,9 @@
 //! One operator application in PyTorch's terms.
 
-use schema::Precision;
+use schema::{
+    Precision,
+    graph::{Border, Interpolation},
+};
 use tch::{Kind, TchError, Tensor};
 
 use crate::{failure::Fault, geometry::Padding, recurrent::Recurrent, shim};
@@ -34,6 +37,13 @@ pub(crate) enum Kernel {
         dilations: [i64; 2],
         groups: i64,
     },
+    ConvTranspose {
+        strides: [i64; 2],
+        padding: [i64; 2],
+        more: [i64; 2],
+        dilations: [i64; 2],
+        groups: i64,
+    },
     BatchNorm {
         epsilon: f64,
         momentum: f64,
@@ -42,7 +52,18 @@ pub(crate) enum Kernel {
         width: [i64; 1],
         epsilon: f64,
     },
+    InstanceNorm {
+        epsilon: f64,
+    },
     Relu,
+    LeakyRelu {
+        slope: f64,
+    },
+    PRelu,
+    Elu {
+        alpha: f64,
+    },
+    Softplus,
     Clip {
         min: f64,
         max: f64,
@@ -58,10 +79,20 @@ pub(crate) enum Kernel {
     Softmax {
         axis: i64,
     },
+    LogSoftmax {
+        axis: i64,
+    },
     Add,
     Mul,
     Div,
+    Max,
+    Min,
     Sqrt,
+    Exp,
+    Log,
+    Abs,
+    Sin,
+    Cos,
     MatMul,
     Linear,
     Gemm {
@@ -85,6 +116,10 @@ pub(crate) enum Kernel {
         count_padding: bool,
     },
     GlobalAveragePool,
+    Resize {
+        sizes: [i64; 2],
+        interpolation: Interpolation,
+    },
     Flatten {
         axis: i64,
     },
@@ -96,6 +131,11 @@ pub(crate) enum Kernel {
     },
     Expand {
         shape: Box<[i64]>,
+    },
+    Pad {
+        /// Before and behind, from the last axis on.
+        sides: Box<[i64]>,
+        border: Border,
     },
     Concat {
         axis: i64,
@@ -182,6 +222,16 @@ impl Kernel {
                     x.f_conv2d(weight, bias, strides, padding.symmetric, dilations, *groups)
                 })
             }
+            Self::ConvTranspose {
+                strides,
+                padding,
+                more,
+                dilations,
+                groups,
+            } => {
+                let (weight, bias) = (operands.at(1)?, operands.optional(2));
+                x.f_conv_transpose2d(weight, bias, strides, padding, more, *groups, dilations)
+            }
             Self::BatchNorm { epsilon, momentum } => x.f_batch_norm(
                 Some(operands.at(1)?),
                 Some(operands.at(2)?),
@@ -199,7 +249,21 @@ impl Kernel {
                 *epsilon,
                 true,
             ),
+            Self::InstanceNorm { epsilon } => x.f_instance_norm(
+                Some(operands.at(1)?),
+                Some(operands.at(2)?),
+                None::<&Tensor>,
+                None::<&Tensor>,
+                true,
+                0.0,
+                *epsilon,
+                true,
+            ),
             Self::Relu => x.f_relu(),
+            Self::LeakyRelu { slope } => return Ok(shim::leaky_relu(x, *slope)?),
+            Self::PRelu => x.f_prelu(&operands.at(1)?.f_reshape([-1])?),
+            Self::Elu { alpha } => return Ok(shim::elu(x, *alpha)?),
+            Self::Softplus => x.f_softplus(),
             Self::Clip { min, max } => return Ok(shim::hardtanh(x, *min, *max)?),
             Self::Sigmoid => x.f_sigmoid(),
             Self::HardSigmoid => x.f_hardsigmoid(),
@@ -208,10 +272,18 @@ impl Kernel {
             Self::Tanh => x.f_tanh(),
             Self::Gelu { approximate } => x.f_gelu(approximate),
             Self::Softmax { axis } => x.f_softmax(*axis, None::<Kind>),
+            Self::LogSoftmax { axis } => x.f_log_softmax(*axis, None::<Kind>),
             Self::Add => x.f_add(operands.at(1)?),
             Self::Mul => x.f_mul(operands.at(1)?),
             Self::Div => x.f_div(operands.at(1)?),
+            Self::Max => x.f_maximum(operands.at(1)?),
+            Self::Min => x.f_minimum(operands.at(1)?),
             Self::Sqrt => x.f_sqrt(),
+            Self::Exp => x.f_exp(),
+            Self::Log => x.f_log(),
+            Self::Abs => x.f_abs(),
+            Self::Sin => x.f_sin(),
+            Self::Cos => x.f_cos(),
             Self::MatMul => x.f_matmul(operands.at(1)?),
             Self::Linear => x.f_linear(operands.at(1)?, operands.optional(2)),
             // As Hugging Face's `Conv1D` calls it: one product of matrices that adds the bias.
@@ -243,10 +315,26 @@ impl Kernel {
                 x.f_avg_pool2d(window, strides, inner, false, *count_padding, None::<i64>)
             }),
             Self::GlobalAveragePool => x.f_adaptive_avg_pool2d([1, 1]),
+            Self::Resize {
+                sizes,
+                interpolation,
+            } => match interpolation {
+                Interpolation::Nearest => x.f_upsample_nearest2d(sizes, None::<f64>, None::<f64>),
+                Interpolation::Linear => {
+                    x.f_upsample_bilinear2d(sizes, false, None::<f64>, None::<f64>)
+                }
+                Interpolation::LinearCorners => {
+                    x.f_upsample_bilinear2d(sizes, true, None::<f64>, None::<f64>)
+                }
+            },
             Self::Flatten { axis } => x.f_flatten(*axis, -1),
             Self::Reshape { shape } => x.f_reshape(&**shape),
             Self::Transpose { axes } => x.f_permute(&**axes),
             Self::Expand { shape } => x.f_expand(&**shape, false),
+            Self::Pad { sides, border } => match border {
+                Border::Constant { value } => x.f_pad(&**sides, "constant", f64::from(*value)),
+                Border::Reflect => x.f_pad(&**sides, "reflect", None::<f64>),
+            },
             Self::Concat { axis } => Tensor::f_cat(&operands.rest(0)?, *axis),
             Self::Slice { axis, start, end } => x.f_slice(*axis, *start, *end, 1),
             Self::Gather => Tensor::f_embedding(x, operands.at(1)?, -1, false, false),

@@ -7,6 +7,7 @@
 //! synchronisation of the device on a GPU. Nothing is read back.
 
 mod aot;
+mod arithmetic;
 mod configuration;
 mod device;
 mod engine;

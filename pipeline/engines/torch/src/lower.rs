@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use models::infer::ValueType;
 use schema::{
     Graph, Mode, Outcome,
-    graph::{Approximation, GridElement, Loss, Node, Op},
+    graph::{Approximation, Border, GridElement, Loss, Node, Op},
 };
 
 use crate::{
@@ -124,13 +124,21 @@ fn expiries<'a>(graph: &'a Graph, kept: &BTreeSet<&str>) -> BTreeMap<usize, Vec<
 /// The number of operands that an operator takes.
 const fn arity(op: &Op) -> (usize, usize) {
     match op {
-        Op::Conv { .. } | Op::Linear | Op::Gemm => (2, 3),
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::Linear | Op::Gemm => (2, 3),
         Op::BatchNormalization { .. } => (5, 5),
-        Op::LayerNormalization { .. } | Op::Attention { .. } => (3, 3),
-        Op::Lstm { .. } | Op::Gru { .. } => (5, 9),
-        Op::Add | Op::Mul | Op::Div | Op::MatMul | Op::Gather | Op::QuantizeDequantize { .. } => {
-            (2, 2)
+        Op::LayerNormalization { .. } | Op::InstanceNormalization { .. } | Op::Attention { .. } => {
+            (3, 3)
         }
+        Op::Lstm { .. } | Op::Gru { .. } => (5, 9),
+        Op::Add
+        | Op::Mul
+        | Op::Div
+        | Op::Max
+        | Op::Min
+        | Op::PRelu
+        | Op::MatMul
+        | Op::Gather
+        | Op::QuantizeDequantize { .. } => (2, 2),
         Op::Concat { .. } => (1, usize::MAX),
         _ => (1, 1),
     }
@@ -165,6 +173,25 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
             dilations: pair(dilations)?,
             groups: wide(group)?,
         },
+        Op::ConvTranspose {
+            strides,
+            pads,
+            output_padding,
+            dilations,
+            group,
+        } => {
+            let [top, left, bottom, right] = sides(pads)?;
+            if [top, left] != [bottom, right] {
+                return Err(refused(node, "PyTorch cuts off as much on both sides"));
+            }
+            Kernel::ConvTranspose {
+                strides: pair(strides)?,
+                padding: [top, left],
+                more: pair(output_padding)?,
+                dilations: pair(dilations)?,
+                groups: wide(group)?,
+            }
+        }
         Op::BatchNormalization { epsilon, momentum } => Kernel::BatchNorm {
             epsilon: decimal(*epsilon),
             momentum: decimal(*momentum),
@@ -177,7 +204,18 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
                 epsilon: decimal(*epsilon),
             }
         }
+        Op::InstanceNormalization { epsilon } => Kernel::InstanceNorm {
+            epsilon: decimal(*epsilon),
+        },
         Op::Relu => Kernel::Relu,
+        Op::LeakyRelu { alpha } => Kernel::LeakyRelu {
+            slope: decimal(*alpha),
+        },
+        Op::PRelu => Kernel::PRelu,
+        Op::Elu { alpha } => Kernel::Elu {
+            alpha: decimal(*alpha),
+        },
+        Op::Softplus => Kernel::Softplus,
         Op::Clip { min, max } => Kernel::Clip {
             min: f64::from(*min),
             max: f64::from(*max),
@@ -194,10 +232,18 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
             },
         },
         Op::Softmax { axis } => Kernel::Softmax { axis: *axis },
+        Op::LogSoftmax { axis } => Kernel::LogSoftmax { axis: *axis },
         Op::Add => Kernel::Add,
         Op::Mul => Kernel::Mul,
         Op::Div => Kernel::Div,
+        Op::Max => Kernel::Max,
+        Op::Min => Kernel::Min,
         Op::Sqrt => Kernel::Sqrt,
+        Op::Exp => Kernel::Exp,
+        Op::Log => Kernel::Log,
+        Op::Abs => Kernel::Abs,
+        Op::Sin => Kernel::Sin,
+        Op::Cos => Kernel::Cos,
         Op::MatMul => Kernel::MatMul,
         Op::Linear => Kernel::Linear,
         Op::Gemm => {
@@ -249,6 +295,13 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
             }
         }
         Op::GlobalAveragePool => Kernel::GlobalAveragePool,
+        Op::Resize {
+            sizes,
+            interpolation,
+        } => Kernel::Resize {
+            sizes: pair(sizes)?,
+            interpolation: *interpolation,
+        },
         Op::Flatten { axis } => Kernel::Flatten { axis: wide(axis)? },
         Op::Reshape { shape } => Kernel::Reshape {
             shape: list(shape)?,
@@ -258,6 +311,25 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
         Op::Expand { .. } => Kernel::Expand {
             shape: list(shape(node, node.outputs.first(), types)?)?,
         },
+        Op::Pad {
+            begins,
+            ends,
+            border,
+        } => {
+            let bare = match border {
+                Border::Constant { .. } => begins.len(),
+                // PyTorch reflects the last axes of a value, all but the first one or two.
+                Border::Reflect => 2,
+            };
+            let sides = from_the_last(begins, ends, bare);
+            if *border == Border::Reflect && sides.len() / 2 >= begins.len() {
+                return Err(refused(node, "PyTorch reflects no first axis"));
+            }
+            Kernel::Pad {
+                sides: list(&sides)?,
+                border: *border,
+            }
+        }
         Op::Concat { axis } => Kernel::Concat { axis: wide(axis)? },
         Op::Slice { axis, start, end } => Kernel::Slice {
             axis: wide(axis)?,
@@ -281,6 +353,16 @@ fn kernel(node: &Node, types: &BTreeMap<String, ValueType>) -> Result<Kernel, Ou
         },
     };
     Ok(kernel)
+}
+
+/// A border as PyTorch writes it: before and behind for each axis from the last on, without at most so
+/// many first ones that have none.
+fn from_the_last(begins: &[u64], ends: &[u64], bare: usize) -> Vec<u64> {
+    let axes = begins.iter().zip(ends);
+    let without = axes.clone().take_while(|sides| *sides == (&0, &0));
+    let bare = without.take(bare).count();
+    let bordered = axes.skip(bare).rev();
+    bordered.flat_map(|(&begin, &end)| [begin, end]).collect()
 }
 
 /// The double that a user meant by writing this number, in Python say: the graph's `0.1_f32` is

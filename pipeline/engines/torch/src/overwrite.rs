@@ -81,9 +81,15 @@ const fn owns_its_memory(op: &Op) -> bool {
         | Op::Lstm { .. }
         | Op::Gru { .. } => false,
         Op::Conv { .. }
+        | Op::ConvTranspose { .. }
         | Op::BatchNormalization { .. }
         | Op::LayerNormalization { .. }
+        | Op::InstanceNormalization { .. }
         | Op::Relu
+        | Op::LeakyRelu { .. }
+        | Op::PRelu
+        | Op::Elu { .. }
+        | Op::Softplus
         | Op::Clip { .. }
         | Op::Sigmoid
         | Op::HardSigmoid
@@ -92,16 +98,26 @@ const fn owns_its_memory(op: &Op) -> bool {
         | Op::Tanh
         | Op::Gelu { .. }
         | Op::Softmax { .. }
+        | Op::LogSoftmax { .. }
         | Op::Add
         | Op::Mul
         | Op::Div
+        | Op::Max
+        | Op::Min
         | Op::Sqrt
+        | Op::Exp
+        | Op::Log
+        | Op::Abs
+        | Op::Sin
+        | Op::Cos
         | Op::MatMul
         | Op::Linear
         | Op::Gemm
         | Op::MaxPool { .. }
         | Op::AveragePool { .. }
         | Op::GlobalAveragePool
+        | Op::Resize { .. }
+        | Op::Pad { .. }
         | Op::Concat { .. }
         | Op::QuantizeDequantize { .. }
         | Op::DynamicQuantizeDequantize
@@ -119,7 +135,9 @@ const fn gradient_reads_output(op: &Op) -> bool {
             | Op::Sigmoid
             | Op::Tanh
             | Op::Sqrt
+            | Op::Exp
             | Op::Softmax { .. }
+            | Op::LogSoftmax { .. }
             | Op::Attention { .. }
             | Op::Lstm { .. }
             | Op::Gru { .. }

@@ -15,6 +15,8 @@ unsafe extern "C" {
     fn photofinish_last_error() -> *const c_char;
     fn photofinish_torch_version() -> *const c_char;
     fn photofinish_cpu_capability(name: *mut *const c_char) -> c_int;
+    fn photofinish_cpu_has(capability: *const c_char, has: *mut c_int) -> c_int;
+    fn photofinish_onednn_says(question: *const c_char, yes: *mut c_int) -> c_int;
     fn photofinish_load_cuda(library: *const c_char) -> c_int;
     fn photofinish_allow_tf32(allow: c_int) -> c_int;
     fn photofinish_synchronize(device: c_int) -> c_int;
@@ -34,6 +36,8 @@ unsafe extern "C" {
         output: *mut *mut c_void,
     ) -> c_int;
     fn photofinish_hardtanh_(tensor: *mut c_void, low: f64, high: f64) -> c_int;
+    fn photofinish_leaky_relu(input: *const c_void, slope: f64, output: *mut *mut c_void) -> c_int;
+    fn photofinish_elu(input: *const c_void, alpha: f64, output: *mut *mut c_void) -> c_int;
 }
 
 /// What a C++ exception said.
@@ -67,6 +71,22 @@ pub(crate) fn torch_version() -> String {
     // SAFETY: a string literal of the shim.
     let text = unsafe { CStr::from_ptr(photofinish_torch_version()) };
     text.to_string_lossy().into_owned()
+}
+
+/// Whether the CPU has what PyTorch calls so.
+pub(crate) fn cpu_has(capability: &CStr) -> Result<bool, ShimError> {
+    let mut has = 0;
+    // SAFETY: a string that ends in NUL, and a valid place.
+    checked(unsafe { photofinish_cpu_has(capability.as_ptr(), &raw mut has) })?;
+    Ok(has != 0)
+}
+
+/// What an operator of PyTorch says that takes nothing and gives a truth value.
+pub(crate) fn onednn_says(question: &CStr) -> Result<bool, ShimError> {
+    let mut yes = 0;
+    // SAFETY: a string that ends in NUL, and a valid place.
+    checked(unsafe { photofinish_onednn_says(question.as_ptr(), &raw mut yes) })?;
+    Ok(yes != 0)
 }
 
 /// The widest instruction set that PyTorch's own kernels use here, for example `AVX512`.
@@ -133,6 +153,24 @@ pub(crate) fn hardtanh(input: &Tensor, low: f64, high: f64) -> Result<Tensor, Sh
 pub(crate) fn hardtanh_in_place(tensor: &mut Tensor, low: f64, high: f64) -> Result<(), ShimError> {
     // SAFETY: a live tensor, borrowed mutably.
     checked(unsafe { photofinish_hardtanh_(tensor.as_mut_ptr().cast(), low, high) })
+}
+
+/// `max(x, 0) + slope · min(x, 0)`: `tch` has the operator without its number.
+pub(crate) fn leaky_relu(input: &Tensor, slope: f64) -> Result<Tensor, ShimError> {
+    let mut output = ptr::null_mut();
+    // SAFETY: `input` is a live tensor, `output` a valid place.
+    checked(unsafe { photofinish_leaky_relu(input.as_ptr().cast(), slope, &raw mut output) })?;
+    // SAFETY: on success the shim hands over a tensor of its own, which `tch` will delete.
+    Ok(unsafe { Tensor::from_ptr(output.cast()) })
+}
+
+/// `max(x, 0) + alpha · (e^min(x, 0) − 1)`, likewise.
+pub(crate) fn elu(input: &Tensor, alpha: f64) -> Result<Tensor, ShimError> {
+    let mut output = ptr::null_mut();
+    // SAFETY: as above.
+    checked(unsafe { photofinish_elu(input.as_ptr().cast(), alpha, &raw mut output) })?;
+    // SAFETY: as above.
+    Ok(unsafe { Tensor::from_ptr(output.cast()) })
 }
 
 /// PyTorch's inference mode, on this thread, while the guard lives.

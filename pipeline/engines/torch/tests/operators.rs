@@ -5,7 +5,9 @@
 mod common;
 
 use common::{Array, Operand, assert_close, operand, outputs, single};
-use schema::graph::{Approximation, ElementType, Fill, GridElement, Op, Role};
+use schema::graph::{
+    Approximation, Border, ElementType, Fill, GridElement, Interpolation, Op, Role,
+};
 
 /// Runs one node and hands the operands' numbers to `expected`.
 fn check(op: Op, operands: &[Operand], expected: impl Fn(&[Array]) -> Array) {
@@ -70,6 +72,173 @@ fn convolutions_with_every_attribute() {
     conv([1, 1], [0; 4], [1, 1], 1, false);
     conv([2, 1], [1, 1, 1, 1], [1, 1], 1, true);
     conv([1, 2], [0, 1, 2, 0], [2, 1], 2, true);
+}
+
+#[test]
+fn transposed_convolutions_with_every_attribute() {
+    for (strides, pads, more, dilations, group, bias) in [
+        ([1, 1], [0; 4], [0, 0], [1, 1], 1, false),
+        ([2, 3], [1, 0, 1, 0], [1, 2], [1, 1], 1, true),
+        ([2, 1], [0, 1, 0, 1], [0, 0], [2, 1], 2, true),
+    ] {
+        let mut operands = vec![
+            operand("x", &[2, 4, 3, 5]),
+            operand("w", &[4, 6 / group as usize, 3, 2]),
+        ];
+        if bias {
+            operands.push(operand("b", &[6]));
+        }
+        let op = Op::ConvTranspose {
+            strides,
+            pads,
+            output_padding: more,
+            dilations,
+            group,
+        };
+        check(op, &operands, |arrays| {
+            let (x, w) = (&arrays[0], &arrays[1]);
+            let extent = |axis: usize| {
+                let reach = dilations[axis] as usize * (w.shape[2 + axis] - 1) + 1;
+                let starts = strides[axis] as usize * (x.shape[2 + axis] - 1);
+                starts + reach + more[axis] as usize - (pads[axis] + pads[axis + 2]) as usize
+            };
+            let per_group = w.shape[1];
+            Array::from_fn(&[2, 6, extent(0), extent(1)], |index| {
+                let [n, o, y, column] = index.try_into().unwrap();
+                let mut sum = if bias { arrays[2].at(&[o]) } else { 0.0 };
+                let inputs = x.shape[1] / group as usize;
+                let first = o / per_group * inputs;
+                // Which elements reach this one, by which tap.
+                for ky in 0..w.shape[2] {
+                    for kx in 0..w.shape[3] {
+                        let from = |place: usize, tap: usize, axis: usize| {
+                            let at = place + pads[axis] as usize;
+                            let left = at.checked_sub(tap * dilations[axis] as usize)?;
+                            let stride = strides[axis] as usize;
+                            left.is_multiple_of(stride)
+                                .then_some((left / stride) as i64)
+                        };
+                        let (Some(row), Some(col)) = (from(y, ky, 0), from(column, kx, 1)) else {
+                            continue;
+                        };
+                        for c in first..first + inputs {
+                            let value = pixel(x, n, c, row, col).unwrap_or(0.0);
+                            sum += value * w.at(&[c, o % per_group, ky, kx]);
+                        }
+                    }
+                }
+                sum
+            })
+        });
+    }
+}
+
+#[test]
+fn images_in_other_sizes() {
+    let x = || [operand("x", &[2, 3, 4, 5])];
+    for sizes in [[8, 15], [3, 2], [7, 5]] {
+        let resize = |interpolation| Op::Resize {
+            sizes,
+            interpolation,
+        };
+        let [rows, columns] = sizes.map(|size| size as usize);
+        check(resize(Interpolation::Nearest), &x(), |a| {
+            Array::from_fn(&[2, 3, rows, columns], |i| {
+                a[0].at(&[i[0], i[1], i[2] * 4 / rows, i[3] * 5 / columns])
+            })
+        });
+        for (interpolation, place) in [
+            (
+                Interpolation::Linear,
+                (|i, m, n| (i + 0.5) * m / n - 0.5) as fn(f64, f64, f64) -> f64,
+            ),
+            (Interpolation::LinearCorners, |i, m, n| {
+                i * (m - 1.0) / (n - 1.0)
+            }),
+        ] {
+            let neighbours = |i: usize, m: usize, n: usize| {
+                let place = place(i as f64, m as f64, n as f64).clamp(0.0, m as f64 - 1.0);
+                let low = place.floor() as usize;
+                [
+                    (low, 1.0 - place.fract()),
+                    ((low + 1).min(m - 1), place.fract()),
+                ]
+            };
+            check(resize(interpolation), &x(), |a| {
+                Array::from_fn(&[2, 3, rows, columns], |i| {
+                    let mut sum = 0.0;
+                    for (row, share) in neighbours(i[2], 4, rows) {
+                        for (column, part) in neighbours(i[3], 5, columns) {
+                            sum += share * part * a[0].at(&[i[0], i[1], row, column]);
+                        }
+                    }
+                    sum
+                })
+            });
+        }
+    }
+}
+
+#[test]
+fn borders() {
+    let pad = |begins: &[u64], ends: &[u64], border| Op::Pad {
+        begins: begins.to_vec(),
+        ends: ends.to_vec(),
+        border,
+    };
+    let op = pad(&[1, 0, 2], &[0, 1, 0], Border::Constant { value: 0.25 });
+    check(op, &[operand("x", &[2, 3, 4])], |a| {
+        Array::from_fn(&[3, 4, 6], |i| {
+            if i[0] < 1 || i[1] > 2 || i[2] < 2 {
+                0.25
+            } else {
+                a[0].at(&[i[0] - 1, i[1], i[2] - 2])
+            }
+        })
+    });
+    for (above, below) in [(2, 1), (0, 0)] {
+        let op = pad(&[0, 0, above, 0], &[0, 0, below, 3], Border::Reflect);
+        check(op, &[operand("x", &[2, 3, 4, 5])], |a| {
+            let rows = 4 + (above + below) as usize;
+            Array::from_fn(&[2, 3, rows, 8], |i| {
+                let mirrored = |place: i64, size: i64| {
+                    let place = place.abs();
+                    if place < size {
+                        place
+                    } else {
+                        2 * (size - 1) - place
+                    }
+                };
+                let row = mirrored(i[2] as i64 - above as i64, 4) as usize;
+                let column = mirrored(i[3] as i64, 5) as usize;
+                a[0].at(&[i[0], i[1], row, column])
+            })
+        });
+    }
+}
+
+#[test]
+fn each_channel_of_each_sample_is_normalised() {
+    for shape in [&[2, 3, 4, 5][..], &[2, 3, 7]] {
+        let operands = [
+            operand("x", shape),
+            operand("scale", &[3]),
+            operand("bias", &[3]),
+        ];
+        let op = Op::InstanceNormalization { epsilon: 1e-3 };
+        check(op, &operands, |a| {
+            let count: usize = shape[2..].iter().product();
+            Array::from_fn(shape, |index| {
+                let first = (index[0] * 3 + index[1]) * count;
+                let channel = &a[0].data[first..first + count];
+                let mean = channel.iter().sum::<f64>() / count as f64;
+                let squares = channel.iter().map(|x| (x - mean).powi(2));
+                let variance = squares.sum::<f64>() / count as f64;
+                let normal = (a[0].at(index) - mean) / (variance + 1e-3).sqrt();
+                normal * a[1].at(&index[1..2]) + a[2].at(&index[1..2])
+            })
+        });
+    }
 }
 
 #[test]
@@ -160,6 +329,33 @@ fn pointwise_operators() {
     check(Op::HardSigmoid, &filled(wide), |a| a[0].map(gate));
     check(Op::HardSwish, &filled(wide), |a| a[0].map(|x| x * gate(x)));
     check(Op::Sqrt, &filled(positive), |a| a[0].map(f64::sqrt));
+    check(Op::Log, &filled(positive), |a| a[0].map(f64::ln));
+    check(Op::Exp, &x(), |a| a[0].map(f64::exp));
+    check(Op::Abs, &x(), |a| a[0].map(f64::abs));
+    check(Op::Sin, &filled(wide), |a| a[0].map(f64::sin));
+    check(Op::Cos, &filled(wide), |a| a[0].map(f64::cos));
+    check(Op::Softplus, &filled(wide), |a| {
+        a[0].map(|x| x.exp().ln_1p())
+    });
+    check(Op::LeakyRelu { alpha: 0.3 }, &x(), |a| {
+        a[0].map(|x| if x > 0.0 { x } else { 0.3 * x })
+    });
+    check(Op::Elu { alpha: 0.7 }, &x(), |a| {
+        a[0].map(|x| if x > 0.0 { x } else { 0.7 * x.exp_m1() })
+    });
+    for slope in [&[4][..], &[1], &[]] {
+        check(
+            Op::PRelu,
+            &[operand("x", &[3, 4]), operand("slope", slope)],
+            |a| {
+                Array::from_fn(&[3, 4], |index| {
+                    let slope = a[1].data[index[1].min(a[1].data.len() - 1)];
+                    let x = a[0].at(index);
+                    if x > 0.0 { x } else { slope * x }
+                })
+            },
+        );
+    }
     let gelu = |approximate| Op::Gelu { approximate };
     check(gelu(Approximation::None), &x(), |a| {
         a[0].map(|x| x * 0.5 * (1.0 + erf(x / 2_f64.sqrt())))
@@ -170,15 +366,19 @@ fn pointwise_operators() {
     });
     check(Op::Dropout { ratio: 0.5 }, &x(), |a| a[0].clone());
     for axis in [0, -1] {
+        let share = |a: &[Array], index: &[usize]| {
+            let sum: f64 = if axis == 0 {
+                (0..3).map(|i| a[0].at(&[i, index[1]]).exp()).sum()
+            } else {
+                (0..4).map(|i| a[0].at(&[index[0], i]).exp()).sum()
+            };
+            a[0].at(index).exp() / sum
+        };
         check(Op::Softmax { axis }, &x(), |a| {
-            Array::from_fn(&[3, 4], |index| {
-                let sum: f64 = if axis == 0 {
-                    (0..3).map(|i| a[0].at(&[i, index[1]]).exp()).sum()
-                } else {
-                    (0..4).map(|i| a[0].at(&[index[0], i]).exp()).sum()
-                };
-                a[0].at(index).exp() / sum
-            })
+            Array::from_fn(&[3, 4], |index| share(a, index))
+        });
+        check(Op::LogSoftmax { axis }, &x(), |a| {
+            Array::from_fn(&[3, 4], |index| share(a, index).ln())
         });
     }
 }
@@ -195,6 +395,12 @@ fn sums_and_products_broadcast() {
     });
     check(Op::Div, &operands(), |a| {
         Array::from_fn(&[2, 3, 4], |index| a[0].at(index) / other(a, index))
+    });
+    check(Op::Max, &operands(), |a| {
+        Array::from_fn(&[2, 3, 4], |index| a[0].at(index).max(other(a, index)))
+    });
+    check(Op::Min, &operands(), |a| {
+        Array::from_fn(&[2, 3, 4], |index| a[0].at(index).min(other(a, index)))
     });
 }
 

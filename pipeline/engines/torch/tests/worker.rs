@@ -183,4 +183,8 @@ fn the_report_tells_what_is_in_force() {
     assert_eq!(report.settings["inter-op threads"], "1");
     assert_eq!(report.settings["TF32"], "off");
     assert!(!report.spin.is_empty());
+    assert!(!report.settings.contains_key("arithmetic"));
+    let (_session, report) = load(&graph, self::cell(&graph, Precision::Bf16, None)).unwrap();
+    let arithmetic = &report.settings["arithmetic"];
+    assert!(arithmetic.contains("bfloat16"), "{arithmetic}");
 }

@@ -1,6 +1,6 @@
 //! Floating-point operations of each operator's forward pass.
 
-use schema::graph::{Approximation, Op};
+use schema::graph::{Approximation, Interpolation, Op};
 
 use super::Sum;
 use crate::infer::ValueType;
@@ -14,6 +14,12 @@ pub(super) fn flops(op: &Op, inputs: &[&ValueType], output: Option<&ValueType>) 
         (Op::Conv { .. }, [_, weight, bias @ ..]) => {
             let taps = weight.shape.iter().skip(1);
             sum.add_product([2, made].iter().chain(taps));
+            sum.add_product(&[made, bias.len() as u64]);
+        }
+        // Every element that is read meets the taps of every channel of its group.
+        (Op::ConvTranspose { .. }, [x, weight, bias @ ..]) => {
+            let taps = weight.shape.iter().skip(1);
+            sum.add_product([2, x.elements()].iter().chain(taps));
             sum.add_product(&[made, bias.len() as u64]);
         }
         (Op::Linear, [_, weight, bias @ ..]) => {
@@ -74,9 +80,15 @@ const SOFTMAX: u64 = 5;
 /// Operations for each element that an elementwise operator or a normalisation makes.
 const fn per_element(op: &Op) -> u64 {
     match op {
-        Op::Relu | Op::Add | Op::Mul | Op::Div | Op::Sqrt | Op::Tanh => 1,
+        Op::Relu | Op::Add | Op::Mul | Op::Div | Op::Max | Op::Min => 1,
+        Op::Sqrt | Op::Exp | Op::Log | Op::Abs | Op::Sin | Op::Cos | Op::Tanh => 1,
         // Scale and shift: the statistics are folded into both.
         Op::Clip { .. } | Op::BatchNormalization { .. } => 2,
+        // A comparison and a product; an exponential, a sum and a logarithm.
+        Op::LeakyRelu { .. } | Op::PRelu => 2,
+        Op::Softplus => 3,
+        // Comparison, exponential, difference, product.
+        Op::Elu { .. } => 4,
         // Negation, exponential, sum, quotient.
         // Scale, shift, two bounds.
         Op::Sigmoid | Op::HardSigmoid => 4,
@@ -89,9 +101,14 @@ const fn per_element(op: &Op) -> u64 {
         Op::Gelu {
             approximate: Approximation::Tanh,
         } => 9,
-        Op::Softmax { .. } => SOFTMAX,
+        Op::Softmax { .. } | Op::LogSoftmax { .. } => SOFTMAX,
         // Mean (1), variance (3), difference, quotient, scale, shift.
-        Op::LayerNormalization { .. } => 8,
+        Op::LayerNormalization { .. } | Op::InstanceNormalization { .. } => 8,
+        // Between two columns for each of two rows, and between both.
+        Op::Resize {
+            interpolation: Interpolation::Linear | Interpolation::LinearCorners,
+            ..
+        } => 9,
         // Quotient, rounding, zero point, two bounds, zero point, product.
         Op::QuantizeDequantize { .. } => 7,
         // Likewise, with the smallest and the largest number.

@@ -1,10 +1,10 @@
 //! The type of each operator's output from the types of its inputs.
 
-use schema::graph::{ElementType, Op};
+use schema::graph::{Border, ElementType, Op};
 
 use super::{
     ValueType,
-    window::{check_pool_pads, slide},
+    window::{check_pool_pads, slide, spread},
 };
 
 type Shape = Vec<u64>;
@@ -43,18 +43,29 @@ pub(super) fn output(op: &Op, inputs: &[&ValueType]) -> Result<ValueType, String
 /// How many inputs: smallest and largest number.
 const fn arity(op: &Op) -> (usize, usize) {
     match op {
-        Op::Conv { .. } | Op::Linear | Op::Gemm => (2, 3),
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::Linear | Op::Gemm => (2, 3),
         Op::BatchNormalization { .. } => (5, 5),
-        Op::LayerNormalization { .. } | Op::Attention { .. } => (3, 3),
+        Op::LayerNormalization { .. } | Op::InstanceNormalization { .. } | Op::Attention { .. } => {
+            (3, 3)
+        }
         &Op::Lstm { bidirectional } | &Op::Gru { bidirectional } => {
             let inputs = if bidirectional { 9 } else { 5 };
             (inputs, inputs)
         }
-        Op::Add | Op::Mul | Op::Div | Op::MatMul | Op::Gather | Op::QuantizeDequantize { .. } => {
-            (2, 2)
-        }
+        Op::Add
+        | Op::Mul
+        | Op::Div
+        | Op::Max
+        | Op::Min
+        | Op::PRelu
+        | Op::MatMul
+        | Op::Gather
+        | Op::QuantizeDequantize { .. } => (2, 2),
         Op::Concat { .. } => (1, usize::MAX),
         Op::Relu
+        | Op::LeakyRelu { .. }
+        | Op::Elu { .. }
+        | Op::Softplus
         | Op::Clip { .. }
         | Op::Sigmoid
         | Op::HardSigmoid
@@ -62,17 +73,25 @@ const fn arity(op: &Op) -> (usize, usize) {
         | Op::Silu
         | Op::Tanh
         | Op::Sqrt
+        | Op::Exp
+        | Op::Log
+        | Op::Abs
+        | Op::Sin
+        | Op::Cos
         | Op::Gelu { .. }
         | Op::Softmax { .. }
+        | Op::LogSoftmax { .. }
         | Op::MaxPool { .. }
         | Op::AveragePool { .. }
         | Op::GlobalAveragePool
+        | Op::Resize { .. }
         | Op::Flatten { .. }
         | Op::Reshape { .. }
         | Op::Transpose { .. }
         | Op::Slice { .. }
         | Op::Squeeze { .. }
         | Op::Expand { .. }
+        | Op::Pad { .. }
         | Op::DynamicQuantizeDequantize
         | Op::Dropout { .. } => (1, 1),
     }
@@ -119,7 +138,9 @@ fn check_elements(op: &Op, inputs: &[&ValueType]) -> Result<(), String> {
 fn check_attributes(op: &Op) -> Result<(), String> {
     let positive = |value: f32| value.is_finite() && value > 0.0;
     match *op {
-        Op::BatchNormalization { epsilon, .. } | Op::LayerNormalization { epsilon }
+        Op::BatchNormalization { epsilon, .. }
+        | Op::LayerNormalization { epsilon }
+        | Op::InstanceNormalization { epsilon }
             if !positive(epsilon) =>
         {
             Err(format!("epsilon {epsilon} must be positive"))
@@ -130,6 +151,13 @@ fn check_attributes(op: &Op) -> Result<(), String> {
         Op::Clip { min, max } if !(min.is_finite() && max.is_finite() && min <= max) => {
             Err(format!("clip from {min} to {max} is no range"))
         }
+        Op::LeakyRelu { alpha } | Op::Elu { alpha } if !alpha.is_finite() => {
+            Err(format!("slope {alpha} is no number"))
+        }
+        Op::Pad {
+            border: Border::Constant { value },
+            ..
+        } if !value.is_finite() => Err(format!("a border of {value} is no number")),
         Op::Dropout { ratio } if !(0.0..1.0).contains(&ratio) => {
             Err(format!("ratio {ratio} must be at least 0 and below 1"))
         }
@@ -163,17 +191,47 @@ fn shape(op: &Op, inputs: &[&[u64]]) -> Result<Shape, String> {
             [x, weight, bias @ ..],
         ) => {
             let ([n, c, h, w], [out, _, kh, kw]) = (four(x)?, four(weight)?);
-            check_conv_channels(c, weight, bias, group)?;
+            check_conv_channels(out, weight, bias, group, [out, c])?;
             let [h, w] = slide([h, w], [kh, kw], strides, dilations, pads, false)?;
             Ok(vec![n, out, h, w])
         }
-        (Op::BatchNormalization { .. }, [x, statistics @ ..]) => {
-            let [_, channels, ..] = **x else {
-                return Err(format!("input shape {x:?} has no channels"));
-            };
-            match statistics.iter().find(|shape| ***shape != [channels]) {
-                Some(shape) => Err(format!("a parameter has shape {shape:?}, not [{channels}]")),
-                None => Ok(x.to_vec()),
+        (
+            &Op::ConvTranspose {
+                strides,
+                pads,
+                output_padding,
+                dilations,
+                group,
+            },
+            [x, weight, bias @ ..],
+        ) => {
+            let ([n, c, h, w], [_, per_group, kh, kw]) = (four(x)?, four(weight)?);
+            let out = per_group
+                .checked_mul(group)
+                .ok_or("has too many channels")?;
+            check_conv_channels(out, weight, bias, group, [c, out])?;
+            let [h, w] = spread([h, w], [kh, kw], strides, dilations, pads, output_padding)?;
+            Ok(vec![n, out, h, w])
+        }
+        (Op::BatchNormalization { .. }, [x, parameters @ ..]) => per_channel(x, parameters),
+        (Op::InstanceNormalization { .. }, [x, parameters @ ..]) if x.len() > 2 => {
+            per_channel(x, parameters)
+        }
+        (Op::InstanceNormalization { .. }, [x, ..]) => {
+            Err(format!("input shape {x:?} has nothing behind the channels"))
+        }
+        (Op::PRelu, [x, slope]) => {
+            let channels = x.get(1).copied().unwrap_or(1);
+            let is_single = slope.iter().all(|&size| size == 1) && slope.len() <= x.len();
+            let is_per_channel = slope.len() + 1 == x.len()
+                && slope.first() == Some(&channels)
+                && slope.iter().skip(1).all(|&size| size == 1);
+            if is_single || is_per_channel {
+                Ok(x.to_vec())
+            } else {
+                Err(format!(
+                    "slope {slope:?} is neither one number nor one for each channel of {x:?}"
+                ))
             }
         }
         (Op::LayerNormalization { .. }, [x, scale, bias]) => {
@@ -186,7 +244,7 @@ fn shape(op: &Op, inputs: &[&[u64]]) -> Result<Shape, String> {
                 ))
             }
         }
-        (Op::Add | Op::Mul | Op::Div, [a, b]) => broadcast(a, b),
+        (Op::Add | Op::Mul | Op::Div | Op::Max | Op::Min, [a, b]) => broadcast(a, b),
         (&Op::QuantizeDequantize { axis, .. }, [x, scale]) => {
             let wanted = match axis {
                 None => Vec::new(),
@@ -251,7 +309,12 @@ fn shape(op: &Op, inputs: &[&[u64]]) -> Result<Shape, String> {
             };
             Ok([*indices, &[width]].concat())
         }
-        (&Op::Softmax { axis }, [x]) => {
+        (&Op::Resize { sizes, .. }, [x]) => {
+            let [n, c, ..] = four(x)?;
+            let [h, w] = sizes;
+            Ok(vec![n, c, h, w])
+        }
+        (&Op::Softmax { axis } | &Op::LogSoftmax { axis }, [x]) => {
             let rank = x.len() as i64;
             if (-rank..rank).contains(&axis) {
                 Ok(x.to_vec())
@@ -262,6 +325,14 @@ fn shape(op: &Op, inputs: &[&[u64]]) -> Result<Shape, String> {
         (Op::Flatten { .. } | Op::Reshape { .. } | Op::Transpose { .. }, [x])
         | (Op::Slice { .. } | Op::Squeeze { .. }, [x]) => rearrange(op, x),
         (Op::Expand { shape }, [x]) => broadcast(x, shape),
+        (
+            Op::Pad {
+                begins,
+                ends,
+                border,
+            },
+            [x],
+        ) => padded(x, begins, ends, *border),
         (&Op::Concat { axis }, [first, rest @ ..]) => concat(first, rest, axis),
         // Elementwise operators of one input. Arity was checked.
         (_, [x, ..]) => Ok(x.to_vec()),
@@ -277,30 +348,67 @@ fn two(weight: &[u64]) -> Result<[u64; 2], String> {
     <[u64; 2]>::try_from(weight).map_err(|_| format!("weight shape {weight:?} must have two axes"))
 }
 
+/// A value whose second axis each parameter has a number for.
+fn per_channel(x: &[u64], parameters: &[&[u64]]) -> Result<Shape, String> {
+    let [_, channels, ..] = *x else {
+        return Err(format!("input shape {x:?} has no channels"));
+    };
+    match parameters.iter().find(|shape| ***shape != [channels]) {
+        Some(shape) => Err(format!("a parameter has shape {shape:?}, not [{channels}]")),
+        None => Ok(x.to_vec()),
+    }
+}
+
+/// A weight holds, for each of `first` channels, those of one group of `second`: a convolution's for
+/// each that it makes, a transposed one's for each that it reads. There is a bias for each of `out`.
 fn check_conv_channels(
-    channels: u64,
+    out: u64,
     weight: &[u64],
     bias: &[&[u64]],
     group: u64,
+    [first, second]: [u64; 2],
 ) -> Result<(), String> {
-    let [out, per_group, ..] = *weight else {
+    let [rows, per_group, ..] = *weight else {
         return Err(format!("weight shape {weight:?} must have four axes"));
     };
-    if group == 0 || !channels.is_multiple_of(group) || !out.is_multiple_of(group) {
+    if group == 0 || !first.is_multiple_of(group) || !second.is_multiple_of(group) {
         return Err(format!(
-            "{group} groups do not divide {channels} into {out} channels"
+            "{group} groups do not divide {first} and {second} channels"
         ));
     }
-    if channels / group != per_group {
+    if rows != first {
         return Err(format!(
-            "weight {weight:?} reads {per_group} channels a group, there are {}",
-            channels / group
+            "weight {weight:?} has rows for {rows} channels, there are {first}"
+        ));
+    }
+    if second / group != per_group {
+        return Err(format!(
+            "weight {weight:?} has {per_group} channels a group, there are {}",
+            second / group
         ));
     }
     match bias.first() {
         Some(bias) if **bias != [out] => Err(format!("bias {bias:?} must have shape [{out}]")),
         _ => Ok(()),
     }
+}
+
+/// The shape with a border, of at most so many elements as there are to reflect.
+fn padded(x: &[u64], begins: &[u64], ends: &[u64], border: Border) -> Result<Shape, String> {
+    if [begins, ends].iter().any(|sides| sides.len() != x.len()) {
+        return Err(format!("borders {begins:?} and {ends:?} are none of {x:?}"));
+    }
+    let sides = x.iter().zip(begins.iter().zip(ends));
+    let size = |(&size, (&begin, &end)): (&u64, (&u64, &u64))| {
+        if border == Border::Reflect && begin.max(end) >= size {
+            return Err(format!(
+                "{begin} and {end} elements are not there to reflect in {size}"
+            ));
+        }
+        let size = size.checked_add(begin).and_then(|sum| sum.checked_add(end));
+        size.ok_or_else(|| "its border is too wide".to_owned())
+    };
+    sides.map(size).collect()
 }
 
 /// A map of the last axis by a weight that makes `out` numbers of `width`.

@@ -25,7 +25,7 @@ const LARGEST_MESSAGE_BYTES: u64 = 1_900_000_000;
 const SMALLEST_EXTERNAL_BYTES: u64 = 1024;
 
 /// What is said where an outline would have to be written.
-const AS_IT_IS: &str = "the file holds operators that no graph can say: it is run as it is, in its \
+const AS_IT_IS: &str = "the file holds operators or floats that no graph can say: it is run as it is, in its \
                         own precision, with nothing spelt out";
 
 /// Names of the files in the scratch folder.

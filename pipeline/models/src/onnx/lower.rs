@@ -1,6 +1,6 @@
 //! Each operator in ONNX's words.
 
-use schema::graph::{Approximation, Node, Op};
+use schema::graph::{Approximation, Border, Interpolation, Node, Op};
 
 use super::{
     Writer,
@@ -90,11 +90,32 @@ fn plain<'a>(
                 .ints("dilations", dilations)
                 .int("group", *group as i64)
         }
+        Op::ConvTranspose {
+            strides,
+            pads,
+            output_padding,
+            dilations,
+            group,
+        } => {
+            let weight = node
+                .inputs
+                .get(1)
+                .map_or(&[][..], |weight| writer.shape(weight));
+            made(name)
+                .ints("kernel_shape", weight.get(2..).unwrap_or_default())
+                .ints("strides", strides)
+                .ints("pads", pads)
+                .ints("output_padding", output_padding)
+                .ints("dilations", dilations)
+                .int("group", *group as i64)
+        }
         // ONNX's momentum is the weight of the old statistics.
         &Op::BatchNormalization { epsilon, momentum } => made(name)
             .float("epsilon", epsilon)
             .float("momentum", 1.0 - momentum),
         &Op::LayerNormalization { epsilon } => made(name).int("axis", -1).float("epsilon", epsilon),
+        &Op::InstanceNormalization { epsilon } => made(name).float("epsilon", epsilon),
+        &Op::LeakyRelu { alpha } | &Op::Elu { alpha } => made(name).float("alpha", alpha),
         &Op::Clip { min, max } => {
             let bounds = [("min", min), ("max", max)].map(|(part, bound)| {
                 let name = writer.fresh(node, part);
@@ -104,7 +125,7 @@ fn plain<'a>(
             with_operands(made(name), bounds)
         }
         Op::HardSigmoid => made(name).float("alpha", 1.0 / 6.0).float("beta", 0.5),
-        &Op::Softmax { axis } => made(name).int("axis", axis),
+        &Op::Softmax { axis } | &Op::LogSoftmax { axis } => made(name).int("axis", axis),
         &Op::Gelu { approximate } => match approximate {
             Approximation::None => made(name),
             Approximation::Tanh => made(name).string("approximate", "tanh"),
@@ -143,6 +164,24 @@ fn plain<'a>(
             .ints("strides", &strides)
             .ints("pads", &pads)
             .int("count_include_pad", i64::from(count_include_pad)),
+        &Op::Resize { interpolation, .. } => {
+            let (mode, transformation) = match interpolation {
+                Interpolation::Nearest => ("nearest", "asymmetric"),
+                Interpolation::Linear => ("linear", "half_pixel"),
+                Interpolation::LinearCorners => ("linear", "align_corners"),
+            };
+            let shape = writer.shape(output);
+            let sizes = integers(writer, node, "sizes", shape);
+            // Neither a region nor scales.
+            let operands = [String::new(), String::new(), sizes];
+            let made = with_operands(made(name), operands)
+                .string("mode", mode)
+                .string("coordinate_transformation_mode", transformation);
+            match interpolation {
+                Interpolation::Nearest => made.string("nearest_mode", "floor"),
+                _ => made,
+            }
+        }
         // ONNX's Flatten always makes a matrix, ours merges the axes from one on.
         Op::Flatten { axis: 1 } => made(name).int("axis", 1),
         Op::Flatten { .. } => {
@@ -155,6 +194,21 @@ fn plain<'a>(
         }
         Op::Transpose { perm } => made(name).ints("perm", perm),
         Op::Expand { shape } => with_operands(made(name), [integers(writer, node, "shape", shape)]),
+        Op::Pad {
+            begins,
+            ends,
+            border,
+        } => {
+            let sides = [begins.as_slice(), ends].concat();
+            let made = with_operands(made(name), [integers(writer, node, "pads", &sides)]);
+            match border {
+                Border::Constant { value } => {
+                    let number = scalar(writer, node, "border", *value);
+                    with_operands(made, [number])
+                }
+                Border::Reflect => made.string("mode", "reflect"),
+            }
+        }
         Op::Concat { axis } => made(name).int("axis", *axis as i64),
         Op::Slice { axis, start, end } => {
             let operands = [
@@ -201,6 +255,12 @@ fn check_element(writer: &Writer<'_>, op: &Op) -> Result<(), String> {
     let late = matches!(
         op,
         Op::Conv { .. }
+            | Op::ConvTranspose { .. }
+            | Op::InstanceNormalization { .. }
+            | Op::Elu { .. }
+            | Op::Softplus
+            | Op::Sin
+            | Op::Cos
             | Op::MaxPool { .. }
             | Op::AveragePool { .. }
             | Op::GlobalAveragePool

@@ -9,7 +9,13 @@
 //!
 //! # Integer inputs
 //! One that is used as rows of a table of `n` gets integers below `n`. Any other, a mask say, is fed
-//! ones, and what follows from it alone is computed while reading.
+//! ones, and what follows from it alone is computed while reading. Whatever integers or truth values the
+//! file has them in, the graph's are of 64 bits; an engine that runs the file feeds what that has.
+//!
+//! # Floats
+//! A graph has one precision. What is fed in a wider one, and cast before anything else reads it, is an
+//! input like others, and so is an output that is widened at the end. Models in double precision have an
+//! outline: what is computed while reading is computed in binary32, and weights are kept in it.
 //!
 //! # Hostile files
 //! Nothing is read outside the folder (`open`), no link is followed; the number of fields is counted
@@ -32,6 +38,8 @@ mod outline;
 mod outputs;
 mod products;
 mod recurrent;
+mod reduce;
+mod resize;
 mod shapes;
 pub(crate) mod tensor;
 mod tidy;
@@ -39,7 +47,7 @@ mod whole;
 mod windows;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Seek as _, Write as _},
     path::{Path, PathBuf},
@@ -217,7 +225,7 @@ impl File {
                 )));
             }
         }
-        let precision = precision(&inputs, &initializers, &graph)?;
+        let precision = precision(&inputs, &initializers, &graph);
         Ok(Self {
             name: name.to_owned(),
             digest: Digest::of_bytes(bytes),
@@ -315,6 +323,7 @@ impl File {
         match self.precision {
             Precision::Fp16 => Element::FLOAT16,
             Precision::Bf16 => Element::BFLOAT16,
+            Precision::Fp64 => Element::DOUBLE,
             _ => Element::FLOAT,
         }
     }
@@ -370,7 +379,7 @@ impl File {
     ///
     /// # Errors
     /// Sizes that it cannot have; nodes that read what nothing before them makes, or make what is
-    /// there; no output; constants beyond all measure; inputs of a type that is not fed.
+    /// there; no output; constants beyond all measure.
     pub fn outline(&self, dims: &BTreeMap<String, u64>) -> Result<Outline, ReadError> {
         let dims = self.inputs.resolve(dims)?;
         Import::new(self, &dims)?.outline()
@@ -472,28 +481,47 @@ fn check_opset(model: &ModelProto) -> Result<(), ReadError> {
     }
 }
 
-/// What its floats are: those that are fed first, or those of most numbers where none are fed. What is
-/// of another precision is refused where a node reads it.
+/// What its floats are: those that are fed first, inputs aside that are cast before anything else reads
+/// them; those of most numbers where no such are fed. What is of another precision is refused where a
+/// node reads it.
 fn precision(
     inputs: &Inputs,
     initializers: &BTreeMap<String, Constant>,
     graph: &GraphProto,
-) -> Result<Precision, ReadError> {
-    let mut fed = inputs.fed.iter();
-    let fed = fed.find(|input| input.kind == Kind::Float);
-    match fed.map_or_else(|| most(initializers, graph), |input| input.code) {
-        Element::FLOAT => Ok(Precision::Fp32),
-        Element::FLOAT16 => Ok(Precision::Fp16),
-        Element::BFLOAT16 => Ok(Precision::Bf16),
-        _ => Err(ReadError::Malformed(
-            "its floats have 64 bits; export it in fp32".to_owned(),
-        )),
+) -> Precision {
+    let others = graph.node.iter().filter(|node| node.op_type != "Cast");
+    let read: BTreeSet<&String> = others.flat_map(|node| &node.input).collect();
+    let floats = || {
+        let fed = inputs.fed.iter();
+        fed.filter(|input| input.element.kind == Kind::Float)
+    };
+    let code = floats()
+        .find(|input| read.contains(&input.name))
+        .map(|input| input.element.code)
+        .or_else(|| most(initializers, graph))
+        .or_else(|| cast_first(graph));
+    match code {
+        Some(Element::DOUBLE) => Precision::Fp64,
+        Some(Element::FLOAT16) => Precision::Fp16,
+        Some(Element::BFLOAT16) => Precision::Bf16,
+        _ => Precision::Fp32,
     }
+}
+
+/// What the first input that is cast to floats comes to.
+fn cast_first(graph: &GraphProto) -> Option<i32> {
+    let mut casts = graph.node.iter().filter(|node| node.op_type == "Cast");
+    casts.find_map(|node| {
+        let to = node.attribute.iter().find(|given| given.name == "to")?;
+        let code = i32::try_from(to.i?).ok()?;
+        let element = Element::of(code).ok()?;
+        (element.kind == Kind::Float).then_some(code)
+    })
 }
 
 /// The element type of most floats that the file holds in tensors with axes, be they initializers or
 /// constants among the nodes.
-fn most(initializers: &BTreeMap<String, Constant>, graph: &GraphProto) -> i32 {
+fn most(initializers: &BTreeMap<String, Constant>, graph: &GraphProto) -> Option<i32> {
     let held = initializers.values();
     let held = held.filter_map(|tensor| {
         let code = tensor.float_code().filter(|_| !tensor.shape.is_empty())?;
@@ -513,5 +541,5 @@ fn most(initializers: &BTreeMap<String, Constant>, graph: &GraphProto) -> i32 {
         *count = count.saturating_add(elements);
     }
     let most = counts.into_iter().max_by_key(|(_, count)| *count);
-    most.map_or(Element::FLOAT, |(code, _)| code)
+    most.map(|(code, _)| code)
 }

@@ -11,6 +11,14 @@ const PARAMETERS: usize = 4;
 /// Nodes that a position takes at most: those of a GRU.
 const NODES: u64 = 20;
 
+/// Nodes that `node`, an LSTM or a GRU, becomes at most.
+pub(crate) fn unrolled_nodes(node: &Node, positions: u64) -> u64 {
+    let directions = node.inputs.len() / PARAMETERS;
+    positions
+        .saturating_mul(NODES)
+        .saturating_mul(directions as u64)
+}
+
 /// Puts on the sheet what `node`, an LSTM or a GRU, computes; `shape` tells shapes of values.
 pub(super) fn unroll<'a>(
     sheet: &mut Sheet,
@@ -23,11 +31,9 @@ pub(super) fn unroll<'a>(
     let &[batch, positions, _] = shape(x) else {
         return Err("its input is not [batch, position, feature]".to_owned());
     };
-    let directions = parameters.len() / PARAMETERS;
-    let nodes = positions.saturating_mul(NODES);
-    sheet.reserve(nodes.saturating_mul(directions as u64))?;
+    sheet.reserve(unrolled_nodes(node, positions))?;
 
-    let mut ways = Vec::with_capacity(directions);
+    let mut ways = Vec::with_capacity(parameters.len() / PARAMETERS);
     for (index, parameters) in parameters.chunks_exact(PARAMETERS).enumerate() {
         let [input_weight, state_weight, input_bias, state_bias] = parameters else {
             return Err("reads no parameters".to_owned());
@@ -55,7 +61,7 @@ pub(super) fn unroll<'a>(
         sheet.last(node, Op::Concat { axis: 1 }, &texts(rows));
         return Ok(());
     }
-    let mut sequences = Vec::with_capacity(directions);
+    let mut sequences = Vec::with_capacity(ways.len());
     for (index, rows) in ways.iter().enumerate() {
         let name = format!("{}.{index}.sequence", node.name);
         sequences.push(sheet.node(&name, Op::Concat { axis: 1 }, &texts(rows)));

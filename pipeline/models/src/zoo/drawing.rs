@@ -218,8 +218,6 @@ const fn attribute(node: &mut Node) -> Option<&mut Vec<u64>> {
 pub struct Summary {
     /// Hash of the graph: [`Digest::of_value`] of what [`build_for`] makes.
     pub graph: Digest,
-    /// Number of operators.
-    pub nodes: usize,
     /// Cost of a step.
     pub cost: Cost,
 }
@@ -298,7 +296,6 @@ impl Drawing {
         let pieces = pieces.chain([&self.end]).map(Vec::as_slice);
         Some(Summary {
             graph: Digest::of_pieces(pieces),
-            nodes: self.graph.nodes.len(),
             cost: cost::of_types(&self.graph, &self.wires, &self.types, self.mode).ok()?,
         })
     }

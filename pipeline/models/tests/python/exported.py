@@ -160,8 +160,10 @@ def encoder():
     x = m.norm(m.op("Add", x, m.op("Gather", m.weight(64, width), positions)), width)
     x = m.norm(m.op("Add", x, m.attention(x, width, 4, mask=mask)), width)
     x = m.op("Tanh", m.linear(m.mean(x, [1], keepdims=0), width, width))
-    sizes = ["batch", "seq"]
-    m.save("encoder", [(n, TensorProto.INT64, sizes) for n in ("input_ids", "attention_mask", "token_type_ids")], x, ["batch", width])
+    # TensorFlow's exporter feeds integers of 32 bits, and some networks take truths for a mask.
+    kinds = (TensorProto.INT64,) * 3 if opset < 17 else (TensorProto.INT32, TensorProto.BOOL, TensorProto.INT32)
+    fed = zip(("input_ids", "attention_mask", "token_type_ids"), kinds)
+    m.save("encoder", [(n, kind, ["batch", "seq"]) for n, kind in fed], x, ["batch", width])
 
 
 def sound():
@@ -299,6 +301,45 @@ def arithmetic():
     m.save("arithmetic", [("x", TensorProto.FLOAT, ["batch", 4])], x, ["batch", 4])
 
 
-for make in (vision, decoder, encoder, sound, images, llama, views, arithmetic):
+def pictures():
+    """What files have beside PyTorch's: other numbers than its defaults, and operators of one node that it
+    spells out."""
+    m = Model()
+    f = lambda number: m.constant(number, np.float32)
+    x = m.op("ConvTranspose", "x", m.weight(4, 3, 3, 2, scale=0.3), m.weight(6), group=2, strides=[2, 3], pads=[1, 0, 0, 1], output_padding=[1, 2])
+    x = m.op("Pad", x, m.constant([0, 0, 1, 0, 0, 0, 0, 2]), f(0.25))
+    x = m.op("PRelu", x, m.weight(6, 1, 1))
+    x = m.op("PRelu", x, m.weight(1))
+    x = m.op("Max", x, m.op("Neg", m.op("LeakyRelu", x)), f(-0.5))
+    x = m.op("Min", x, m.op("Selu", m.op("Elu", x, alpha=0.75)))
+    x = m.op("Sum", x, m.op("Softplus", x), m.op("Log", m.op("Add", m.op("Abs", x), f(1.0))))
+    x = m.op("Resize", x, "", f([1, 1, 2, 3]), mode="nearest", coordinate_transformation_mode="half_pixel")
+    x = m.op("Resize", x, "", "", m.constant([2, 6, 24, 12]), mode="linear", coordinate_transformation_mode="half_pixel")
+    x = m.op("SpaceToDepth", x, blocksize=2)
+    x = m.op("DepthToSpace", x, blocksize=2, mode="CRD")
+    x = m.op("DepthToSpace", m.op("SpaceToDepth", x, blocksize=4), blocksize=2)
+    if opset >= 21:
+        x = m.op("GroupNormalization", x, m.weight(24), m.weight(24), num_groups=3)
+    x = m.op("InstanceNormalization", x, m.weight(24), m.weight(24), epsilon=1e-3)
+    if opset >= 17:
+        x = m.op("LayerNormalization", x, m.weight(12, 6), m.weight(12, 6), axis=2)
+    x = m.op("LogSoftmax", x, axis=1)
+    if opset >= 18:
+        low = m.op("ReduceMin", x, m.constant([2, 3]), keepdims=0)
+        high = m.op("ReduceMax", x, m.constant([-1]))
+        long = m.op("ReduceL2", x, m.constant([1, 2]), keepdims=0)
+    else:
+        low = m.op("ReduceMin", x, axes=[2, 3], keepdims=0)
+        high = m.op("ReduceMax", x, axes=[-1])
+        long = m.op("ReduceL2", x, axes=[1, 2], keepdims=0)
+    high = m.op("GlobalAveragePool", m.op("Reshape", high, m.constant([2, 24, 12])))
+    high = m.op("Squeeze", high, m.constant([2]))
+    all_in_one = m.op("ReduceMean", m.op("Cos", x), keepdims=1)
+    largest = m.op("Flatten", m.op("GlobalMaxPool", m.op("Sin", x)))
+    x = m.op("Concat", low, high, long, largest, m.op("Reshape", m.op("Concat", all_in_one, all_in_one, axis=0), m.constant([2, 1])), axis=1)
+    m.save("pictures", [("x", TensorProto.FLOAT, [2, 4, 5, 3])], m.op("Exp", m.op("Mul", x, f(0.1))), [2, 79])
+
+
+for make in (vision, decoder, encoder, sound, images, llama, views, arithmetic, pictures):
     make()
 json.dump(names, sys.stdout)

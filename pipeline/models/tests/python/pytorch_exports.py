@@ -168,6 +168,82 @@ class T5(nn.Module):
         return self.last(x + self.down(functional.relu(self.up(self.second_norm(x)))))
 
 
+class UNet(nn.Module):
+    """Images in, images out: transposed convolutions on one way up, interpolation on the other."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.enter, self.down = self.block(3, width), self.block(width, 2 * width)
+        self.bottom = self.block(2 * width, 2 * width)
+        self.up = nn.ConvTranspose2d(2 * width, width, 2, stride=2)
+        self.left = self.block(3 * width, width)
+        self.last = nn.Conv2d(2 * width, 4, 1)
+
+    def block(self, channels, out):
+        conv = nn.Conv2d(channels, out, 3, padding=1, bias=False)
+        return nn.Sequential(conv, nn.GroupNorm(4, out), nn.LeakyReLU(0.1))
+
+    def forward(self, x):
+        first = self.enter(x)
+        second = self.down(functional.max_pool2d(first, 2))
+        third = self.bottom(functional.avg_pool2d(second, 2))
+        wide = functional.interpolate(third, scale_factor=2.0, mode="bilinear")
+        x = self.left(torch.cat([self.up(wide), functional.interpolate(second, scale_factor=2.0)], 1))
+        corners = functional.interpolate(third, scale_factor=4.0, mode="bilinear", align_corners=True)
+        x = torch.cat([x, corners[:, : x.shape[1]]], 1)
+        return functional.log_softmax(self.last(x), 1)
+
+
+class Painter(nn.Module):
+    """A network that paints: borders that reflect, each image normalised by itself, pixels out of channels."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.enter = nn.Sequential(nn.ReflectionPad2d(2), nn.Conv2d(3, width, 5), nn.InstanceNorm2d(width, affine=True))
+        self.bend = nn.PReLU(width)
+        self.up = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1, groups=2)
+        self.last = nn.Sequential(nn.ZeroPad2d((0, 1, 1, 0)), nn.Conv2d(width, 12, 2), nn.PixelShuffle(2), nn.Tanh())
+
+    def forward(self, x):
+        x = self.bend(self.enter(x))
+        return self.last(functional.elu(self.up(x)))
+
+
+class Attentive(nn.Module):
+    """Channels and places weighed by means and by largest numbers; what comes out has length 1."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.conv = nn.Conv2d(3, width, 3, padding=1)
+        self.channels = nn.Sequential(nn.Linear(width, 4), nn.Mish(), nn.Linear(4, width))
+        self.places = nn.Conv2d(2, 1, 3, padding=1)
+
+    def forward(self, x):
+        x = functional.softplus(self.conv(x))
+        weights = self.channels(x.mean((2, 3))) + self.channels(x.amax((2, 3)))
+        x = x * weights.sigmoid()[:, :, None, None]
+        both = torch.cat([x.mean(1, keepdim=True), x.amax(1, keepdim=True)], 1)
+        x = (x * self.places(both).sigmoid()).flatten(2).max(2).values
+        return functional.normalize(functional.selu(x))
+
+
+class Voice(nn.Module):
+    """From frames to a wave, as vocoders do: one axis, spread by transposed convolutions."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter = nn.Conv1d(6, 8, 7, padding=3)
+        self.ups = nn.ModuleList([nn.ConvTranspose1d(8, 8, 8, 4, padding=2), nn.ConvTranspose1d(8, 4, 4, 2, padding=1)])
+        self.last = nn.Conv1d(4, 1, 7)
+
+    def forward(self, x):
+        x = functional.max_pool1d(self.enter(x), 3, 1, 1)
+        for up in self.ups:
+            x = up(functional.leaky_relu(x, 0.1))
+        x = functional.pad(x, (3, 3), "reflect")
+        return torch.tanh(self.last(torch.exp(-x.abs()) + torch.minimum(x, torch.cos(x))))
+
+
 def encoder():
     """Its attention has the batch written in by the older exporter."""
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, activation="gelu")
@@ -213,6 +289,7 @@ FEW = {
     "llama": (Llama, lambda: words(50)),
     "lstm": (lambda: Tagger(nn.LSTM, num_layers=2, bidirectional=True), lambda: words(30)),
     "gru_states": (lambda: Classifier(nn.GRU), wave),
+    "unet": (UNet, lambda: pixels(16)),
 }
 MORE = {
     "mobilenet_v2": (lambda: models.mobilenet_v2(num_classes=10), pixels),
@@ -228,6 +305,9 @@ MORE = {
     "mobilenet_v3": (lambda: models.mobilenet_v3_small(num_classes=10), pixels),
     "efficientnet_v2": (lambda: models.efficientnet_v2_s(num_classes=10), pixels),
     "swin": (swin, pixels),
+    "painter": (Painter, lambda: pixels(16)),
+    "attentive": (Attentive, lambda: pixels(16)),
+    "voice": (Voice, lambda: (torch.randn(2, 6, 10), {0: "batch"})),
     "t5": (T5, lambda: words(50)),
     "encoder": (encoder, lambda: (words(30)[0], {})),
     "lstm_one": (lambda: Tagger(nn.LSTM), lambda: words(30)),

@@ -72,6 +72,41 @@ def conv(x, w, bias, strides, pads, dilations, group):
     return total if bias is None else total + bias[:, None, None]
 
 
+def conv_transpose(x, w, bias, strides, pads, output_padding, dilations, group):
+    size = [
+        strides[i] * (x.shape[2 + i] - 1) + dilations[i] * (w.shape[2 + i] - 1) + 1 + output_padding[i] for i in (0, 1)
+    ]
+    n, out = x.shape[0], w.shape[1] * group
+    y = np.zeros((n, out, *size))
+    rows, columns = x.shape[2:]
+    parts = zip(np.split(x, group, 1), np.split(w, group, 0), np.split(y, group, 1))
+    for given, taps, made in parts:
+        for i in range(w.shape[2]):
+            for j in range(w.shape[3]):
+                top, left = i * dilations[0], j * dilations[1]
+                place = (
+                    slice(top, top + strides[0] * (rows - 1) + 1, strides[0]),
+                    slice(left, left + strides[1] * (columns - 1) + 1, strides[1]),
+                )
+                made[:, :, place[0], place[1]] += np.einsum("nchw,co->nohw", given, taps[:, :, i, j])
+    y = y[:, :, pads[0] : size[0] - pads[2], pads[1] : size[1] - pads[3]]
+    return y if bias is None else y + bias[:, None, None]
+
+
+def resized(x, axis, count, interpolation):
+    size, at = x.shape[axis], np.arange(count)
+    if interpolation == "nearest":
+        return x.take(at * size // count, axis)
+    if interpolation == "linear":
+        place = (at + 0.5) * size / count - 0.5
+    else:
+        place = at * (size - 1) / max(1, count - 1)
+    place = np.clip(place, 0, size - 1)
+    low = np.floor(place).astype(int)
+    share = (place - low).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+    return x.take(low, axis) * (1 - share) + x.take(np.minimum(low + 1, size - 1), axis) * share
+
+
 def softmax(x, axis):
     e = np.exp(x - x.max(axis, keepdims=True))
     return e / e.sum(axis, keepdims=True)
@@ -123,6 +158,13 @@ def apply(op, inputs, training):
     match name:
         case "Conv":
             return conv(x, inputs[1], inputs[2] if len(inputs) > 2 else None, **a)
+        case "ConvTranspose":
+            return conv_transpose(x, inputs[1], inputs[2] if len(inputs) > 2 else None, **a)
+        case "InstanceNormalization":
+            axes = tuple(range(2, x.ndim))
+            wide = lambda p: p.reshape(-1, *[1] * (x.ndim - 2))
+            spread = np.sqrt(x.var(axes, keepdims=True) + a["epsilon"])
+            return (x - x.mean(axes, keepdims=True)) / spread * wide(inputs[1]) + wide(inputs[2])
         case "BatchNormalization":
             _, scale, bias, mean, variance = inputs
             axes = (0, *range(2, x.ndim))
@@ -135,6 +177,14 @@ def apply(op, inputs, training):
             return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + a["epsilon"]) * inputs[1] + inputs[2]
         case "Relu":
             return np.maximum(x, 0)
+        case "LeakyRelu":
+            return np.where(x > 0, x, a["alpha"] * x)
+        case "PRelu":
+            return np.where(x > 0, x, inputs[1] * x)
+        case "Elu":
+            return np.where(x > 0, x, a["alpha"] * np.expm1(x))
+        case "Softplus":
+            return np.log1p(np.exp(x))
         case "Clip":
             return np.clip(x, a["min"], a["max"])
         case "Sigmoid":
@@ -153,14 +203,30 @@ def apply(op, inputs, training):
             return x * (1 + erf(x / math.sqrt(2))) / 2
         case "Softmax":
             return softmax(x, a["axis"])
+        case "LogSoftmax":
+            return np.log(softmax(x, a["axis"]))
         case "Add":
             return x + inputs[1]
+        case "Max":
+            return np.maximum(x, inputs[1])
+        case "Min":
+            return np.minimum(x, inputs[1])
         case "Mul":
             return x * inputs[1]
         case "Div":
             return x / inputs[1]
         case "Sqrt":
             return np.sqrt(x)
+        case "Exp":
+            return np.exp(x)
+        case "Log":
+            return np.log(x)
+        case "Abs":
+            return np.abs(x)
+        case "Sin":
+            return np.sin(x)
+        case "Cos":
+            return np.cos(x)
         case "MatMul":
             return x @ inputs[1]
         case "Linear":
@@ -183,6 +249,15 @@ def apply(op, inputs, training):
             return sees(x) / (math.prod(a["kernel"]) if a["count_include_pad"] else sees(np.ones_like(x)))
         case "GlobalAveragePool":
             return x.mean((2, 3), keepdims=True)
+        case "Resize":
+            for axis in (2, 3):
+                x = resized(x, axis, a["sizes"][axis - 2], a["interpolation"])
+            return x
+        case "Pad":
+            sides = list(zip(a["begins"], a["ends"]))
+            if a["border"] == "reflect":
+                return np.pad(x, sides, "reflect")
+            return np.pad(x, sides, constant_values=a["border"]["constant"]["value"])
         case "Flatten":
             return x.reshape(*x.shape[: a["axis"]], -1)
         case "Reshape":
@@ -258,8 +333,9 @@ if len(sys.argv) > 3:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        kinds = {"tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(float)": np.float32}
-        fed = {i.name: feeds[i.name].astype(kinds.get(i.type, np.int64)) for i in session.get_inputs()}
+        kinds = {"double": np.float64, "float16": np.float16, "float": np.float32, "int32": np.int32, "bool": np.bool_}
+        kind = lambda fed: kinds.get(fed.type.removeprefix("tensor(").removesuffix(")"), np.int64)
+        fed = {i.name: feeds[i.name].astype(kind(i)) for i in session.get_inputs()}
         got = [g.astype(np.float64) for g in session.run(graph["outputs"], fed)]
         result["errors"].append(error(got, want))
 json.dump(result, sys.stdout)

@@ -1,14 +1,16 @@
 //! ONNX files field by field: what no exporter writes, or few do.
 
-use super::hostile::{described_as, field, number_field};
+use super::wire::{described_as, field, number_field};
 
 /// Numbers of `TensorProto.DataType`.
 pub(crate) const FLOAT: u64 = 1;
 pub(crate) const UINT8: u64 = 2;
+pub(crate) const INT8: u64 = 3;
 pub(crate) const INT32: u64 = 6;
 pub(crate) const INT64: u64 = 7;
 pub(crate) const BOOL: u64 = 9;
 pub(crate) const FLOAT16: u64 = 10;
+pub(crate) const DOUBLE: u64 = 11;
 
 /// A file in the making.
 #[derive(Default)]
@@ -71,13 +73,21 @@ impl ByHand {
         self
     }
 
-    /// The whole file, at opset 17, with this output.
-    pub(crate) fn made(mut self, output: &str) -> Vec<u8> {
+    /// One more output.
+    pub(crate) fn leaving(mut self, output: &str) -> Self {
         let mut described = Vec::new();
         field(1, output.as_bytes(), &mut described);
         field(12, &described, &mut self.graph);
+        self
+    }
+
+    /// The whole file, at opset 17, with this output.
+    pub(crate) fn made(self, output: &str) -> Vec<u8> {
+        let this = self.leaving(output);
         let mut model = Vec::new();
-        field(7, &self.graph, &mut model);
+        // ONNX's format of that opset.
+        number_field(1, 8, &mut model);
+        field(7, &this.graph, &mut model);
         let mut opset = Vec::new();
         number_field(2, 17, &mut opset);
         field(8, &opset, &mut model);
@@ -116,5 +126,21 @@ pub(crate) fn zero(name: &str, kind: u64) -> Vec<u8> {
 pub(crate) fn value(message: &[u8]) -> Vec<u8> {
     let mut attribute = zero("value", 4);
     field(5, message, &mut attribute);
+    attribute
+}
+
+/// An attribute that is a text.
+pub(crate) fn text(name: &str, value: &str) -> Vec<u8> {
+    let mut attribute = zero(name, 3);
+    field(4, value.as_bytes(), &mut attribute);
+    attribute
+}
+
+/// An attribute that is a list of integers.
+pub(crate) fn list(name: &str, values: &[i64]) -> Vec<u8> {
+    let mut attribute = zero(name, 7);
+    for &value in values {
+        number_field(8, value as u64, &mut attribute);
+    }
     attribute
 }

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-pub(crate) const OPERATORS: [&str; 34] = [
+use super::wire::{described, field, number_field};
+
+pub(crate) const OPERATORS: [&str; 47] = [
     "Conv",
     "MaxPool",
     "AveragePool",
@@ -37,6 +39,19 @@ pub(crate) const OPERATORS: [&str; 34] = [
     "GridSample",
     "ScatterND",
     "Sin",
+    "ConvTranspose",
+    "GlobalMaxPool",
+    "ReduceMax",
+    "ReduceSum",
+    "ReduceL2",
+    "Resize",
+    "DepthToSpace",
+    "SpaceToDepth",
+    "GroupNormalization",
+    "InstanceNormalization",
+    "PRelu",
+    "Max",
+    "Sum",
 ];
 
 /// Where an operator stands among them.
@@ -52,7 +67,7 @@ pub(crate) struct Node {
     pub(crate) ints: Vec<(usize, Vec<i64>)>,
 }
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 16] = [
     "axis",
     "axes",
     "perm",
@@ -65,6 +80,10 @@ const NAMES: [&str; 12] = [
     "keepdims",
     "transB",
     "alpha",
+    "blocksize",
+    "num_groups",
+    "output_padding",
+    "noop_with_empty_axes",
 ];
 
 fn number() -> impl Strategy<Value = i64> {
@@ -82,27 +101,6 @@ pub(crate) fn node() -> impl Strategy<Value = Node> {
         prop::collection::vec(ints, 0..4),
     )
         .prop_map(|(op, reads, ints)| Node { op, reads, ints })
-}
-
-/// A field with a body.
-pub(crate) fn field(tag: u64, body: &[u8], out: &mut Vec<u8>) {
-    varint(tag << 3 | 2, out);
-    varint(body.len() as u64, out);
-    out.extend_from_slice(body);
-}
-
-/// A field with a number.
-pub(crate) fn number_field(tag: u64, value: u64, out: &mut Vec<u8>) {
-    varint(tag << 3, out);
-    varint(value, out);
-}
-
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 /// Values: the input `v0`, constants `v1` to `v7`, of which the last is a matrix, what the nodes make from `v8` on.
@@ -156,28 +154,4 @@ pub(crate) fn model(nodes: &[Node], size: i64, input: &[i64]) -> Vec<u8> {
     number_field(2, 17, &mut opset);
     field(8, &opset, &mut model);
     model
-}
-
-/// An input of floats.
-pub(crate) fn described(name: &str, sizes: &[i64]) -> Vec<u8> {
-    described_as(name, 1, sizes)
-}
-
-/// An input of an element type.
-pub(crate) fn described_as(name: &str, element: u64, sizes: &[i64]) -> Vec<u8> {
-    let mut shape = Vec::new();
-    for &size in sizes {
-        let mut dim = Vec::new();
-        number_field(1, size as u64, &mut dim);
-        field(1, &dim, &mut shape);
-    }
-    let mut tensor = Vec::new();
-    number_field(1, element, &mut tensor);
-    field(2, &shape, &mut tensor);
-    let mut kind = Vec::new();
-    field(1, &tensor, &mut kind);
-    let mut value = Vec::new();
-    field(1, name.as_bytes(), &mut value);
-    field(2, &kind, &mut value);
-    value
 }

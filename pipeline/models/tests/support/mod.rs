@@ -8,3 +8,4 @@ pub(crate) mod judge;
 pub(crate) mod networks;
 pub(crate) mod python;
 pub(crate) mod users;
+pub(crate) mod wire;

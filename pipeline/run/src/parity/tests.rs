@@ -6,7 +6,11 @@ use schema::protocol::{FileElement, Quantity, TensorInfo};
 
 use super::*;
 
+mod training;
+
 const N: usize = 20_000;
+
+static NO_SUMMANDS: BTreeMap<String, u64> = BTreeMap::new();
 
 /// A file of tensors, written as a worker writes it.
 struct Made {
@@ -58,6 +62,14 @@ impl Made {
         self
     }
 
+    /// Gives the last tensor so many rows.
+    fn in_rows(mut self, rows: u64) -> Self {
+        if let Some(last) = self.tensors.last_mut() {
+            last.shape = vec![rows, last.shape.iter().product::<u64>() / rows];
+        }
+        self
+    }
+
     fn losses(mut self, losses: &[f64]) -> Self {
         self.losses = losses.to_vec();
         self
@@ -87,16 +99,22 @@ fn judged_in(
 ) -> (Option<Parity>, Option<Outcome>) {
     let folder = tempfile::tempdir().unwrap();
     let write = |made: Made| made.try_write(folder.path()).unwrap();
-    let exhibits = Exhibits {
-        reference: &write(reference),
+    let [reference, eager, cell] = [reference, eager, cell].map(write);
+    judge(&exhibits([&reference, &eager, &cell]), precision)
+}
+
+fn exhibits<'a>([reference, eager, cell]: [&'a Outputs; 3]) -> Exhibits<'a> {
+    Exhibits {
+        reference,
         reference_name: "the reference",
         least_roundoffs: EXACT,
-        eager: &write(eager),
+        eager,
         eager_name: "eager",
-        cell: &write(cell),
+        cell,
+        optimizer: None,
+        summands: &NO_SUMMANDS,
         across_kinks: None,
-    };
-    judge(&exhibits, precision)
+    }
 }
 
 fn exact() -> Made {
@@ -136,16 +154,12 @@ fn a_reference_that_is_rounded_itself_allows_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let roundoff = Precision::Fp32.unit_roundoff();
     let judged = |error: f64, least_roundoffs: f64| {
-        let write = |made: Made| made.try_write(folder.path()).unwrap();
+        // What users run has the same kernels, so the same numbers.
+        let made = [exact(), exact(), off_by(error)];
+        let [reference, eager, cell] = made.map(|made| made.try_write(folder.path()).unwrap());
         let exhibits = Exhibits {
-            reference: &write(exact()),
-            reference_name: "the reference",
             least_roundoffs,
-            // The same kernels, so the same numbers.
-            eager: &write(exact()),
-            eager_name: "as users run it",
-            cell: &write(off_by(error)),
-            across_kinks: None,
+            ..exhibits([&reference, &eager, &cell])
         };
         judge(&exhibits, Precision::Fp32)
     };
@@ -214,235 +228,6 @@ fn an_eager_that_computes_in_a_lower_precision_is_no_measure() {
     assert!(reason.contains("more than rounding in fp32"), "{reason}");
 }
 
-/// An iteration: a gradient, and the update of the same weight.
-fn trained(gradient: f64, update: f64) -> Made {
-    off_by(gradient)
-        .told_as(Quantity::Gradient)
-        .f64("out", &wave(3.0 * (1.0 + update)))
-        .told_as(Quantity::Update)
-        .losses(&[2.0])
-}
-
-#[test]
-fn an_update_is_judged_while_rounding_alone_does_not_move_it_far() {
-    let exact = || trained(0.0, 0.0);
-    for (eager, cell, worst, judged, passes) in [
-        (
-            trained(1e-6, 1e-3),
-            trained(1e-6, 9e-3),
-            "update of out",
-            3,
-            true,
-        ),
-        (
-            trained(1e-6, 1e-3),
-            trained(1e-6, 2e-2),
-            "update of out",
-            3,
-            false,
-        ),
-        (
-            trained(1e-6, 0.04),
-            trained(1e-6, 0.6),
-            "update of out",
-            3,
-            false,
-        ),
-        (
-            trained(1e-6, 0.06),
-            trained(1e-6, 1.0),
-            "gradient of out",
-            2,
-            true,
-        ),
-        (
-            trained(1e-6, 0.06),
-            trained(1e-4, 0.06),
-            "gradient of out",
-            2,
-            false,
-        ),
-    ] {
-        let (parity, outcome) = judged_as(exact(), eager, cell);
-        assert_eq!((parity.tensor.as_str(), parity.judged), (worst, judged));
-        assert_eq!(parity.unjudged, 3 - judged);
-        assert_eq!(outcome.is_none(), passes, "{parity:?}");
-    }
-    // Where nothing is left to judge by, nothing is shown.
-    let (kind, reason) = refusal(judged(exact(), trained(0.1, 0.1), exact()));
-    assert_eq!(kind, OutcomeKind::ParityUnverified);
-    assert!(reason.contains("all its gradients and updates"), "{reason}");
-    // The first loss comes before all that grows.
-    let (kind, reason) = refusal(judged(exact(), exact().losses(&[2.001]), exact()));
-    assert_eq!(kind, OutcomeKind::ParityUnverified);
-    assert!(reason.contains("loss of iteration 1"), "{reason}");
-}
-
-/// Three updates, and losses that training halves; `off` is what is wrong in them.
-fn trained_on(off: [f64; 3], loss: f64) -> Made {
-    let update = |made: Made, (name, off): (&str, f64)| {
-        made.f64(name, &wave(1.0 + off)).told_as(Quantity::Update)
-    };
-    let updates = ["a", "b", "c"].into_iter().zip(off);
-    updates.fold(Made::new(), update).losses(&[2.0, 1.0 + loss])
-}
-
-#[test]
-fn what_eager_hits_by_chance_is_no_bound_after_several_iterations() {
-    let judged = |eager, cell| judged_as(trained_on([0.0; 3], 0.0), eager, cell);
-    // The middle of eager's updates is off by 1e-4, one by next to nothing, and so is the loss.
-    let eager = || trained_on([1e-9, 1e-4, 2e-4], 1e-9);
-    for (cell, worst, passes) in [
-        (trained_on([9e-4, 1e-4, 1e-4], 0.0), "update of a", true),
-        (trained_on([2e-3, 1e-4, 1e-4], 0.0), "update of a", false),
-        (trained_on([0.0, 0.0, 1.9e-3], 0.0), "update of c", true),
-        (trained_on([0.0; 3], 9e-4), "loss of iteration 2", true),
-        (trained_on([0.0; 3], 2e-3), "loss of iteration 2", false),
-    ] {
-        let (parity, outcome) = judged(eager(), cell);
-        assert_eq!((parity.tensor.as_str(), outcome.is_none()), (worst, passes));
-    }
-    // A loss that training has not moved says nothing about updates: rounding is its bound.
-    let still = |off: f64, loss: f64| trained_on([off; 3], 0.0).losses(&[2.0, 2.0 + loss]);
-    let (parity, outcome) = judged_as(still(0.0, 0.0), still(1e-4, 0.0), still(0.0, 1e-5));
-    assert_eq!(parity.tensor, "loss of iteration 2");
-    assert!(outcome.is_some());
-    // A mean of many numbers has the room of the usual one.
-    let movements = |off: f64, others: f64| {
-        ["d", "e"].into_iter().fold(
-            exact()
-                .losses(&[])
-                .f64("f", &wave(1.0 + off))
-                .told_as(Quantity::Movement),
-            |made, name| {
-                made.f64(name, &wave(1.0 + others))
-                    .told_as(Quantity::Movement)
-            },
-        )
-    };
-    for (off, passes) in [(9e-6, true), (2e-5, false)] {
-        let (parity, outcome) = judged_as(
-            movements(0.0, 0.0),
-            movements(0.0, 1e-6),
-            movements(off, 0.0),
-        );
-        assert_eq!(
-            (parity.tensor.as_str(), outcome.is_none()),
-            ("movement of f", passes)
-        );
-    }
-    // A gradient has its own alone.
-    let gradients = |off: f64| {
-        trained_on([0.0; 3], 0.0)
-            .f64("g", &wave(1.0 + off))
-            .told_as(Quantity::Gradient)
-            .f64("h", &wave(1.0 + 1e-4))
-            .told_as(Quantity::Gradient)
-    };
-    let (parity, outcome) = judged_as(gradients(0.0), gradients(0.0), gradients(9e-4));
-    assert_eq!(parity.tensor, "gradient of g");
-    assert!(outcome.is_some());
-}
-
-#[test]
-fn activations_next_to_a_kink_may_lie_on_either_side() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |made: Made| made.try_write(folder.path()).unwrap();
-    let [reference, eager] = [trained(0.0, 0.0), trained(1e-6, 1e-6)].map(write);
-    let judged = |cell: Made, across: Option<Made>| {
-        let across = across.map(write);
-        let exhibits = Exhibits {
-            reference: &reference,
-            reference_name: "the reference",
-            least_roundoffs: EXACT,
-            eager: &eager,
-            eager_name: "eager",
-            cell: &write(cell),
-            across_kinks: across.as_ref(),
-        };
-        judge(&exhibits, Precision::Fp32)
-    };
-    let across = || Some(trained(4e-3, 2e-3));
-    // Off as one that is on the other side: told wrong without, right with what tells so.
-    let cell = || trained(4e-3, 2e-3);
-    let (parity, outcome) = judged(cell(), None);
-    assert_eq!(outcome.unwrap().kind, OutcomeKind::ParityFailed);
-    assert_eq!(parity.unwrap().kink_error, None);
-    let (parity, outcome) = judged(cell(), across());
-    let parity = parity.unwrap();
-    assert!(outcome.is_none(), "{parity:?}");
-    assert!(
-        (parity.kink_error.unwrap() - 4e-3).abs() < 1e-9,
-        "{parity:?}"
-    );
-    assert!((parity.bound - 8.01e-3).abs() < 1e-8, "{parity:?}");
-    // Twice as far as all of them together is the end of it, tensor by tensor.
-    for (gradient, update, passes) in [
-        (7.9e-3, 3.9e-3, true),
-        (8.1e-3, 0.0, false),
-        (0.0, 4.1e-3, false),
-    ] {
-        let (_, outcome) = judged(trained(gradient, update), across());
-        assert_eq!(outcome.is_none(), passes, "{outcome:?}");
-        if let Some(outcome) = outcome {
-            assert!(
-                outcome.reason.contains("next to a kink"),
-                "{}",
-                outcome.reason
-            );
-        }
-    }
-    // What no kink moves has no more room than before.
-    let (_, outcome) = judged(trained(4e-3, 0.0), Some(trained(0.0, 2e-3)));
-    assert_eq!(outcome.unwrap().kind, OutcomeKind::ParityFailed);
-    // What kinks move too far is not judged; where that is all, nothing is shown.
-    let (parity, outcome) = judged(trained(1e-6, 0.3), Some(trained(0.0, 0.06)));
-    assert!(outcome.is_none());
-    assert_eq!(parity.unwrap().unjudged, 1);
-    let (kind, reason) = refusal(judged(cell(), Some(trained(0.06, 0.06))));
-    assert_eq!(kind, OutcomeKind::ParityUnverified);
-    assert!(reason.contains("rounding alone"), "{reason}");
-    // Other tensors than the reference's cannot tell.
-    let (kind, reason) = refusal(judged(cell(), Some(exact().losses(&[2.0]))));
-    assert_eq!(kind, OutcomeKind::ParityUnverified, "{reason}");
-}
-
-#[test]
-fn the_first_loss_may_be_off_as_the_usual_running_statistic() {
-    let with = |movement: f64, loss: f64| {
-        Made::new()
-            .f64("m", &wave(1.0 + movement))
-            .told_as(Quantity::Movement)
-            .losses(&[2.0 * (1.0 + loss)])
-    };
-    let judged = |eager, cell| judged(with(0.0, 0.0), eager, cell).1.is_none();
-    assert!(judged(with(1e-6, 0.0), with(0.0, 9e-6)));
-    assert!(!judged(with(1e-6, 0.0), with(0.0, 1.1e-5)));
-    assert!(!judged(with(0.0, 0.0), with(0.0, 9e-6)));
-}
-
-#[test]
-fn a_gradient_that_is_zero_by_mathematics_is_measured_by_the_others() {
-    let with = |noise: f64| {
-        trained(0.0, 0.0)
-            .f64("zero", &vec![noise; N])
-            .told_as(Quantity::Gradient)
-    };
-    let off = |cell| judged_as(with(1e-16), with(1e-5), with(cell));
-    let (parity, outcome) = off(9e-5);
-    assert_eq!(
-        (parity.tensor.as_str(), parity.unjudged),
-        ("gradient of zero", 0)
-    );
-    assert!(outcome.is_none(), "{parity:?}");
-    assert_eq!(off(2e-4).1.unwrap().kind, OutcomeKind::ParityFailed);
-}
-
-fn judged_as(reference: Made, eager: Made, cell: Made) -> (Parity, Option<Outcome>) {
-    let (parity, outcome) = judged(reference, eager, cell);
-    (parity.unwrap(), outcome)
-}
-
 #[test]
 fn an_eager_that_is_exact_leaves_room_for_rounding() {
     let (parity, outcome) = judged(exact(), exact(), Made::new().f32("out", &wave(1.0)));
@@ -474,16 +259,9 @@ fn the_worst_tensor_decides_in_any_order() {
 #[test]
 fn a_file_that_is_lost_is_no_disagreement() {
     let folder = tempfile::tempdir().unwrap();
-    let write = || exact().try_write(folder.path()).unwrap();
-    let exhibits = Exhibits {
-        reference: &write(),
-        reference_name: "the reference",
-        least_roundoffs: EXACT,
-        eager: &write(),
-        eager_name: "eager",
-        cell: &write(),
-        across_kinks: None,
-    };
+    let made = [(); 3].map(|()| exact().try_write(folder.path()).unwrap());
+    let [reference, eager, cell] = &made;
+    let exhibits = exhibits([reference, eager, cell]);
     let judged = |lost: &Outputs| {
         std::fs::rename(&lost.path, folder.path().join("elsewhere")).unwrap();
         let judgement = judge(&exhibits, Precision::Fp32);

@@ -138,6 +138,7 @@ fn failed(mut outcome: Outcome, name: &str) -> Result<Outcome, String> {
     };
     match outcome.kind {
         OutcomeKind::Measured
+        | OutcomeKind::Verified
         | OutcomeKind::Unstable
         | OutcomeKind::ParityUnverified
         | OutcomeKind::NotReached => return Err(not_to_tell()),
@@ -298,8 +299,10 @@ mod tests {
 
     #[test]
     fn another_version_is_told_whatever_its_fields() {
-        let later = br#"{"hello":{"protocol":7,"engine":"x","mood":"good"}}"#;
-        assert!(error(later, &Asked::HELLO).contains("speaks protocol 7"));
+        let next = VERSION + 1;
+        let later = format!(r#"{{"hello":{{"protocol":{next},"engine":"x","mood":"good"}}}}"#);
+        let said = error(later.as_bytes(), &Asked::HELLO);
+        assert!(said.contains(&format!("speaks protocol {next}")), "{said}");
         let same = format!(r#"{{"hello":{{"protocol":{VERSION},"engine":"x","mood":"good"}}}}"#);
         assert!(error(same.as_bytes(), &Asked::HELLO).contains("unknown field `mood`"));
         let none = br#"{"hello":{"engine":"x"}}"#;

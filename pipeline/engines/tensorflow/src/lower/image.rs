@@ -1,6 +1,6 @@
 //! Convolution, pooling and batch normalisation, all with channels last.
 
-use schema::graph::Node;
+use schema::graph::{Interpolation, Node};
 use tensorflow::{OperationDescription, Output};
 
 use super::{
@@ -62,6 +62,123 @@ impl Lowering<'_> {
             }
             None => output,
         };
+        self.made_in(node, output, Order::ChannelsLast)
+    }
+
+    /// What a convolution's gradient does to what it is given. Padding that TensorFlow has no scheme
+    /// for is cut off behind it.
+    pub(super) fn conv_transpose(
+        &mut self,
+        node: &Node,
+        strides: [u64; 2],
+        pads: [u64; 4],
+        dilations: [u64; 2],
+        group: u64,
+    ) -> Result<Value, Fault> {
+        if dilations != [1, 1] {
+            let reason = "TensorFlow spreads no dilated windows on a CPU";
+            return Err(Fault::Unsupported(reason.to_owned()));
+        }
+        let (x, weight) = (self.operand(node, 0)?, self.operand(node, 1)?);
+        let [batch, _, rows, columns] = four(&x.form)?;
+        let [_, per_group, height, width] = four(&weight.form)?;
+        let made = Form::new(&self.output_shape(node)?, Order::ChannelsLast);
+        let [_, _, made_rows, made_columns] = four(&made)?;
+        let windows = Windows {
+            sizes: [made_rows, made_columns],
+            spans: [height, width],
+            strides,
+            pads,
+            counts: [rows, columns],
+        };
+        let [top, left, bottom, right] = pads;
+        let (padding, sizes, cut) = match windows.padding() {
+            Padding::Explicit(_) => {
+                let sizes = [made_rows + top + bottom, made_columns + left + right];
+                (Padding::Valid, sizes, true)
+            }
+            padding => (padding, [made_rows, made_columns], false),
+        };
+        let kernel = Kernel {
+            strides,
+            dilations,
+            padding,
+        };
+        let input = self.channels_last(&x)?;
+        let filter = self.ordered(&weight, Order::Filter)?;
+        let dims = self
+            .builder
+            .integers(&narrow(&[batch, sizes[0], sizes[1], per_group])?)?;
+        let (inputs, filters) = if group == 1 {
+            (vec![input], vec![filter])
+        } else {
+            (self.split(&input, group)?, self.split(&filter, group)?)
+        };
+        let mut parts = Vec::with_capacity(inputs.len());
+        for (input, filter) in inputs.iter().zip(&filters) {
+            let describe = |conv: &mut OperationDescription<'_>| kernel.describe(conv);
+            let operands = [&dims, filter, input];
+            parts.push(
+                self.builder
+                    .with("Conv2DBackpropInput", &operands, describe)?,
+            );
+        }
+        let mut output = self.join(&parts, 3)?;
+        if cut {
+            let begins = self.builder.integers(&narrow(&[0, top, left, 0])?)?;
+            let sizes = self.builder.integers(&narrow(&made.dims())?)?;
+            output = self.builder.op("Slice", &[&output, &begins, &sizes])?;
+        }
+        if let Some(bias) = self.optional(node, 2) {
+            let bias = self.plain(&bias)?;
+            output = self.builder.op("BiasAdd", &[&output, &bias])?;
+        }
+        self.made_in(node, output, Order::ChannelsLast)
+    }
+
+    /// Another height and width.
+    pub(super) fn resize(
+        &mut self,
+        node: &Node,
+        sizes: [u64; 2],
+        interpolation: Interpolation,
+    ) -> Result<Value, Fault> {
+        let x = self.operand(node, 0)?;
+        let image = self.channels_last(&x)?;
+        let sizes = self.builder.integers(&narrow(&sizes)?)?;
+        if interpolation == Interpolation::Nearest {
+            let output = self
+                .builder
+                .op("ResizeNearestNeighbor", &[&image, &sizes])?;
+            return self.made_in(node, output, Order::ChannelsLast);
+        }
+        if self.builder.float != Float::F32 {
+            let reason = "TensorFlow interpolates in single precision alone";
+            return Err(Fault::Unsupported(reason.to_owned()));
+        }
+        if self.builder.compilation != Compilation::None {
+            let reason = "XLA interpolates between other pixels than TensorFlow";
+            return Err(Fault::Unsupported(reason.to_owned()));
+        }
+        let corners = interpolation == Interpolation::LinearCorners;
+        let output = self
+            .builder
+            .with("ResizeBilinear", &[&image, &sizes], |resize| {
+                resize.set_attr_bool("align_corners", corners)?;
+                Ok(resize.set_attr_bool("half_pixel_centers", !corners)?)
+            })?;
+        self.made_in(node, output, Order::ChannelsLast)
+    }
+
+    /// Normalisation of each channel of each sample by itself.
+    pub(super) fn instance_norm(&mut self, node: &Node, epsilon: f64) -> Result<Value, Fault> {
+        let x = self.operand(node, 0)?;
+        let rank = x.form.shape.len();
+        let input = self.channels_last(&x)?;
+        let (scale, bias) = (self.plain_operand(node, 1)?, self.plain_operand(node, 2)?);
+        let axes: Vec<i32> = (1_i32..).take(rank.saturating_sub(2)).collect();
+        let (mean, variance) = self.mean_and_variance(&input, &axes, true)?;
+        let output = self.scaled(&input, &mean, &variance, [&scale, &bias], epsilon)?;
         self.made_in(node, output, Order::ChannelsLast)
     }
 
@@ -323,14 +440,26 @@ impl Lowering<'_> {
         builder.op("AddV2", &[&product, &offset])
     }
 
+    /// Mean and variance over axes, as `tf.nn.moments` composes them.
+    fn mean_and_variance(
+        &mut self,
+        x: &Output,
+        axes: &[i32],
+        keep: bool,
+    ) -> Made<(Output, Output)> {
+        let builder = &mut self.builder;
+        let mean = builder.mean(x, axes, keep)?;
+        let fixed = builder.op("StopGradient", &[&mean])?;
+        let squares = builder.op("SquaredDifference", &[x, &fixed])?;
+        let variance = builder.mean(&squares, axes, keep)?;
+        Ok((mean, variance))
+    }
+
     /// Mean, variance and unbiased variance of each channel, the last axis.
     fn moments(&mut self, x: &Output, form: &Form) -> Result<(Output, Output, Output), Fault> {
         let axes: Vec<i32> = (0_i32..).take(form.shape.len().saturating_sub(1)).collect();
+        let (mean, variance) = self.mean_and_variance(x, &axes, false)?;
         let builder = &mut self.builder;
-        let mean = builder.mean(x, &axes, false)?;
-        let fixed = builder.op("StopGradient", &[&mean])?;
-        let squares = builder.op("SquaredDifference", &[x, &fixed])?;
-        let variance = builder.mean(&squares, &axes, false)?;
         let channels = form.shape.get(1).copied().unwrap_or(1);
         let count = form.shape.iter().product::<u64>() / channels.max(1);
         let correction = count as f64 / count.saturating_sub(1).max(1) as f64;

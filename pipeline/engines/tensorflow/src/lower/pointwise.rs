@@ -37,7 +37,18 @@ impl Lowering<'_> {
                 let gate = self.hard_sigmoid(x)?;
                 self.builder.op("Mul", &[x, &gate])?
             }
+            Op::LeakyRelu { alpha } => {
+                let slope = builder.scalar(decimal(*alpha))?;
+                self.leaky(x, &slope)?
+            }
+            Op::Elu { alpha } => self.elu(x, decimal(*alpha))?,
+            Op::Softplus => builder.op("Softplus", &[x])?,
             Op::Sqrt => builder.op("Sqrt", &[x])?,
+            Op::Exp => builder.op("Exp", &[x])?,
+            Op::Log => builder.op("Log", &[x])?,
+            Op::Abs => builder.op("Abs", &[x])?,
+            Op::Sin => builder.op("Sin", &[x])?,
+            Op::Cos => builder.op("Cos", &[x])?,
             Op::Silu => {
                 let gate = builder.op("Sigmoid", &[x])?;
                 builder.op("Mul", &[x, &gate])?
@@ -50,6 +61,40 @@ impl Lowering<'_> {
             _ => value.output.clone(),
         };
         Ok(Value { output, ..value })
+    }
+
+    /// `max(x, 0) + slope · min(x, 0)`; what TensorFlow has for that takes a number of single precision,
+    /// and none for each channel.
+    fn leaky(&mut self, x: &Output, slope: &Output) -> Made<Output> {
+        let builder = &mut self.builder;
+        let zero = builder.scalar(0.0)?;
+        let above = builder.op("Relu", &[x])?;
+        let below = builder.op("Minimum", &[x, &zero])?;
+        let below = builder.op("Mul", &[&below, slope])?;
+        builder.op("AddV2", &[&above, &below])
+    }
+
+    /// TensorFlow's own has an `alpha` of 1.
+    fn elu(&mut self, x: &Output, alpha: f64) -> Made<Output> {
+        let builder = &mut self.builder;
+        if alpha == 1.0 {
+            return builder.op("Elu", &[x]);
+        }
+        let (zero, alpha) = (builder.scalar(0.0)?, builder.scalar(alpha)?);
+        let above = builder.op("Relu", &[x])?;
+        let below = builder.op("Minimum", &[x, &zero])?;
+        let below = builder.op("Elu", &[&below])?;
+        let below = builder.op("Mul", &[&below, &alpha])?;
+        builder.op("AddV2", &[&above, &below])
+    }
+
+    /// A slope for each channel, or one for all.
+    pub(super) fn prelu(&mut self, node: &Node) -> Result<Value, Fault> {
+        let (x, slope) = (self.operand(node, 0)?, self.operand(node, 1)?);
+        let rank = x.form.shape.len();
+        let slope = self.aligned(&slope, rank, x.form.order)?;
+        let output = self.leaky(&x.output, &slope)?;
+        self.made_in(node, output, x.form.order)
     }
 
     /// As `keras.activations.hard_sigmoid` composes it.
@@ -140,8 +185,8 @@ impl Lowering<'_> {
         self.ordered(&Value { output, form }, order)
     }
 
-    /// Softmax along any axis; TensorFlow's is along the last.
-    pub(super) fn softmax(&mut self, node: &Node, axis: i64) -> Result<Value, Fault> {
+    /// Softmax along any axis, or its logarithm; TensorFlow's are along the last.
+    pub(super) fn softmax(&mut self, node: &Node, kind: &str, axis: i64) -> Result<Value, Fault> {
         let x = self.plain_operand(node, 0)?;
         let rank = self.output_shape(node)?.len();
         let axis = if axis < 0 {
@@ -156,7 +201,7 @@ impl Lowering<'_> {
         axes.swap(axis, rank - 1);
         // A swap undoes itself.
         let moved = self.builder.transpose(&x, &axes)?;
-        let shares = self.builder.op("Softmax", &[&moved])?;
+        let shares = self.builder.op(kind, &[&moved])?;
         let output = self.builder.transpose(&shares, &axes)?;
         self.made(node, output)
     }

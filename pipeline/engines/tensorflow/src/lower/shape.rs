@@ -1,6 +1,6 @@
 //! Operators that move elements and compute nothing.
 
-use schema::graph::Node;
+use schema::graph::{Border, Node};
 
 use super::{Lowering, Value, moves_nothing};
 use crate::{
@@ -84,6 +84,37 @@ impl Lowering<'_> {
             outputs.push(self.ordered(part, order)?);
         }
         let output = self.join(&outputs, small(axis))?;
+        self.made_in(node, output, order)
+    }
+
+    /// A border around a value as it lies.
+    pub(super) fn pad(
+        &mut self,
+        node: &Node,
+        begins: &[u64],
+        ends: &[u64],
+        border: Border,
+    ) -> Result<Value, Fault> {
+        let x = self.operand(node, 0)?;
+        let order = match x.form.order {
+            Order::ChannelsLast => Order::ChannelsLast,
+            _ => Order::Plain,
+        };
+        let input = self.ordered(&x, order)?;
+        let axes = order.axes(x.form.shape.len());
+        let sides = pick(begins, &axes).into_iter().zip(pick(ends, &axes));
+        let sides: Vec<u64> = sides.flat_map(|(begin, end)| [begin, end]).collect();
+        let sides = narrow(&sides)?;
+        let sides = self.builder.indices(&[axes.len() as u64, 2], &sides)?;
+        let output = match border {
+            Border::Constant { value } => {
+                let number = self.builder.scalar(f64::from(value))?;
+                self.builder.op("PadV2", &[&input, &sides, &number])?
+            }
+            Border::Reflect => self.builder.with("MirrorPad", &[&input, &sides], |pad| {
+                Ok(pad.set_attr_string("mode", "REFLECT")?)
+            })?,
+        };
         self.made_in(node, output, order)
     }
 

@@ -1,10 +1,9 @@
-//! Operators that take numbers one by one, and means.
+//! Operators that take numbers one by one.
 
 use schema::graph::{ElementType, Op};
 
 use super::{
-    import::{Here, Import, Value, Work, first},
-    shapes,
+    import::{Here, Import, Value, Work},
     tensor::{Constant, Data, Element},
 };
 use crate::infer;
@@ -15,12 +14,24 @@ const MASKED: f32 = -1e30;
 impl Import<'_> {
     pub(super) fn cast(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
         let to = here.attributes.int("to", 0);
-        let same = match self.type_of(x)?.element {
+        let own = self.file.float_code();
+        let widened = |code: i32| [Element::FLOAT, Element::DOUBLE].contains(&code);
+        // By its name in the file: what is cast goes by the input's own.
+        let read = here.node.input.first();
+        let from = read.and_then(|name| self.otherwise_fed.get(name).copied());
+        let same = match (self.type_of(x)?.element, from) {
             // What is fed are rows of tables, and no number of them is too large for 32 bits.
-            ElementType::Int64 => [Element::INT64, Element::INT32]
+            (ElementType::Int64, _) => [Element::INT64, Element::INT32]
                 .map(i64::from)
                 .contains(&to),
-            ElementType::Float => to == i64::from(self.file.float_code()),
+            (ElementType::Float, None) if to == i64::from(own) => true,
+            // What leaves the model is widened, and else the same.
+            (ElementType::Float, None) => {
+                let code = i32::try_from(to).unwrap_or(0);
+                widened(code) && own != Element::DOUBLE && self.only_leaves(here)
+            }
+            // What is fed are numbers of binary32, whatever they come in; in fewer bits they are others.
+            (ElementType::Float, Some(from)) => to == i64::from(own) && widened(from),
         };
         if same {
             self.give(here, 0, x.clone())
@@ -153,99 +164,43 @@ impl Import<'_> {
         self.op(here, Op::Clip { min: 0.0, max: 1.0 }, &[Some(shifted)])
     }
 
-    /// The mean or the sum over axes.
-    pub(super) fn reduce(
+    /// `gamma · max(x, 0) + gamma · alpha · (e^min(x, 0) − 1)`.
+    pub(super) fn selu(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
+        // ONNX's defaults, those of Klambauer et al. 2017.
+        let alpha = here.attributes.float("alpha", 1.673_263_2);
+        let gamma = self.scalar(here.attributes.float("gamma", 1.050_701));
+        let bent = Work::Op(Op::Elu { alpha });
+        let bent = self.between(here, "bent", bent, &[Some(x.clone())])?;
+        self.op(here, Op::Mul, &[Some(bent), Some(Value::Known(gamma))])
+    }
+
+    /// `x · tanh(ln(1 + e^x))`.
+    pub(super) fn mish(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
+        let bent = Work::Op(Op::Softplus);
+        let bent = self.between(here, "softplus", bent, &[Some(x.clone())])?;
+        let gate = self.between(here, "gate", Work::Op(Op::Tanh), &[Some(bent)])?;
+        self.op(here, Op::Mul, &[Some(x.clone()), Some(gate)])
+    }
+
+    /// An operator of two values over as many as there are.
+    pub(super) fn chain(
         &mut self,
         here: Here<'_>,
+        op: &Op,
         inputs: &[Option<Value>],
     ) -> Result<(), String> {
-        let x = first(inputs)?;
-        let shape = self.shape_of(x)?;
-        let what = if here.node.op_type == "ReduceSum" {
-            "sum"
-        } else {
-            "mean"
+        let given: Vec<&Value> = inputs.iter().flatten().collect();
+        let Some((last, before)) = given.split_last() else {
+            return Err("reads nothing".to_owned());
         };
-        let axes = match (here.attributes.ints("axes"), inputs.get(1)) {
-            (Some(axes), _) => axes.to_vec(),
-            (None, Some(Some(Value::Known(axes)))) => self.budget.list(axes)?,
-            _ => return Err(format!("takes the {what} of all axes, or of computed ones")),
+        let Some((first, between)) = before.split_first() else {
+            return self.give(here, 0, (*last).clone());
         };
-        let mut axes: Vec<usize> = axes
-            .iter()
-            .map(|&axis| shapes::axis(axis, shape.len()))
-            .collect::<Result<_, _>>()?;
-        axes.sort_unstable();
-        let rank = shape.len();
-        let keeps = here.attributes.int("keepdims", 1) != 0;
-        if what == "sum" {
-            return self.sum(here, x, &shape, &axes, keeps);
+        let mut made = (*first).clone();
+        for value in between {
+            let operands = [Some(made), Some((*value).clone())];
+            made = self.between(here, "part", Work::Op(op.clone()), &operands)?;
         }
-        let work = match axes.as_slice() {
-            [2, 3] if rank == 4 => Work::Op(Op::GlobalAveragePool),
-            [axis] if axis + 1 == rank => Work::Mean,
-            // A product with a row of 1/n from the left.
-            [axis] if axis + 2 == rank => {
-                let size = shape.get(*axis).copied().unwrap_or(1).max(1);
-                let row = self.budget.filled(size, 1.0 / size as f32)?;
-                let row = Value::Known(Constant::floats(vec![1, size], row));
-                let factors = [Some(row), Some(x.clone())];
-                let made = self.between(here, "mean", Work::Op(Op::MatMul), &factors)?;
-                return self.end_mean(here, made, &shape, &axes, keeps);
-            }
-            _ => return Err(format!("takes the mean of axes {axes:?} of {rank}")),
-        };
-        if keeps {
-            return self.work(here, work, &[Some(x.clone())]);
-        }
-        let made = self.between(here, "mean", work, &[Some(x.clone())])?;
-        self.end_mean(here, made, &shape, &axes, keeps)
-    }
-
-    /// A product with a column, or from the left with a row, of ones.
-    fn sum(
-        &mut self,
-        here: Here<'_>,
-        x: &Value,
-        shape: &[u64],
-        axes: &[usize],
-        keeps: bool,
-    ) -> Result<(), String> {
-        let rank = shape.len();
-        let &[axis] = axes else {
-            return Err(format!("takes the sum of axes {axes:?} of {rank}"));
-        };
-        let size = shape.get(axis).copied().unwrap_or(1).max(1);
-        let ones = self.budget.filled(size, 1.0)?;
-        let (op, factors) = if axis + 1 == rank {
-            let column = Value::Known(Constant::floats(vec![size, 1], ones));
-            (Op::Gemm, [Some(x.clone()), Some(column)])
-        } else if axis + 2 == rank {
-            let row = Value::Known(Constant::floats(vec![1, size], ones));
-            (Op::MatMul, [Some(row), Some(x.clone())])
-        } else {
-            return Err(format!("takes the sum of axis {axis} of {rank}"));
-        };
-        let made = self.between(here, "sum", Work::Op(op), &factors)?;
-        self.end_mean(here, made, shape, axes, keeps)
-    }
-
-    fn end_mean(
-        &mut self,
-        here: Here<'_>,
-        made: Value,
-        shape: &[u64],
-        axes: &[usize],
-        keeps: bool,
-    ) -> Result<(), String> {
-        if keeps {
-            return self.give(here, 0, made);
-        }
-        let kept = shape
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| !axes.contains(at));
-        let shape = kept.map(|(_, &size)| size).collect();
-        self.op(here, Op::Reshape { shape }, &[Some(made)])
+        self.op(here, op.clone(), &[Some(made), Some((*last).clone())])
     }
 }

@@ -7,8 +7,7 @@ use schema::graph::{ElementType, Fill, Input};
 use super::{
     ReadError,
     import::{Import, Value},
-    tensor::{Constant, Element, Kind},
-    whole,
+    tensor::{Constant, Data, Kind},
 };
 use crate::{
     infer::{self, ValueType},
@@ -23,15 +22,7 @@ impl Import<'_> {
             let (name, shape) = (&fed.name, fed.shape(dims));
             let refused =
                 |reason: &str| ReadError::Malformed(format!("its input `{name}` {reason}"));
-            let is_fed = match fed.kind {
-                Kind::Float => fed.code == self.file.float_code(),
-                Kind::Integer => fed.code == Element::INT64,
-                Kind::Bool => false,
-            };
-            if !is_fed {
-                return Err(self.unfed(name));
-            }
-            let (element, fill) = match fed.kind {
+            let (element, fill) = match fed.element.kind {
                 Kind::Float => {
                     // Mean 0 and variance 1, as the zoo's images.
                     let bound = 3_f32.sqrt();
@@ -53,16 +44,21 @@ impl Import<'_> {
             if !self.taken.insert(name.clone()) {
                 return Err(refused("has the name of another value"));
             }
-            let is_known = fed.kind == Kind::Integer && !indices.contains(name.as_str());
+            let is_known = element == ElementType::Int64 && !indices.contains(name.as_str());
             let value = if is_known {
-                // Ones, here as for every engine.
-                let one = Constant::integers(vec![1; shape.len()], vec![1]);
+                // Ones, here as for every engine; truths where the file has those.
+                let ones = Data::Integers(vec![1]);
+                let one = Constant::new(fed.element.kind, vec![1; shape.len()], ones);
                 let ones = self
                     .budget
                     .expanded(&one, &shape)
                     .map_err(|reason| refused(&reason))?;
                 Value::Known(ones)
             } else {
+                let code = fed.element.code;
+                if element == ElementType::Float && code != self.file.float_code() {
+                    self.otherwise_fed.insert(name.clone(), code);
+                }
                 self.types.insert(name.clone(), value);
                 self.as_fed.insert(name.clone(), name.clone());
                 Value::Made(name.clone())
@@ -78,25 +74,13 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// What is said of an input of another element type than is fed, by who reads it.
-    fn unfed(&self, name: &str) -> ReadError {
-        let mut nodes = self.nodes.node.iter();
-        let reader = nodes.find(|node| node.input.iter().any(|read| read == name));
-        ReadError::Unsupported {
-            op: reader.map_or_else(|| "Input".to_owned(), |node| node.op_type.clone()),
-            node: reader.map_or(name, whole::name_of).to_owned(),
-            reason: format!(
-                "reads the input `{name}`, and models are fed integers of 64 bits and floats of one \
-                 precision; export it so"
-            ),
-        }
-    }
-
-    /// The inputs, those that are indices bounded by the rows that they are used for.
+    /// The inputs, those that are indices bounded by the rows that they are used for, and by what
+    /// their element type holds.
     pub(super) fn take_inputs(&mut self) -> Vec<Input> {
         let mut inputs = std::mem::take(&mut self.inputs);
-        for input in &mut inputs {
-            if let Some(&bound) = self.rows.get(&input.name) {
+        for (input, fed) in inputs.iter_mut().zip(&self.file.inputs.fed) {
+            if let Some(&rows) = self.rows.get(&input.name) {
+                let bound = rows.min(fed.element.reach());
                 input.fill = Fill::Integers { bound };
             }
         }

@@ -2,20 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use schema::graph::{Approximation, ElementType, Input, Node, Op, Role};
+use schema::{
+    Precision,
+    graph::{Approximation, ElementType, Input, Node, Op, Role},
+};
 
 use super::{
     File, ReadError, Reading,
     attributes::Attributes,
     fold::{self, Budget},
-    fuse, linear, moves, recurrent, shapes,
-    tensor::{Constant, Data, Kind},
+    fuse, linear, moves, recurrent, reduce, resize, shapes,
+    tensor::{Constant, Element},
     tidy, whole, windows,
 };
 use crate::{
-    infer::{self, ValueType},
+    infer::ValueType,
     onnx::proto::{AttributeProto, GraphProto, NodeProto},
 };
+
+mod steps;
 
 /// What a step computes: an operator of the graph, or a part of one that `fuse` looks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +40,9 @@ impl Work {
     const fn is_by_element(&self) -> bool {
         matches!(
             self,
-            Self::Sub | Self::Div | Self::Op(Op::Add | Op::Mul | Op::Concat { .. })
+            Self::Sub
+                | Self::Div
+                | Self::Op(Op::Add | Op::Mul | Op::Max | Op::Min | Op::Concat { .. })
         )
     }
 
@@ -89,8 +96,9 @@ pub(super) struct Import<'a> {
     known: BTreeMap<(usize, Vec<u64>, u8), String>,
     /// Names of the file's tensors by their origin.
     names: HashMap<usize, String>,
-    /// Values that a node reads, or that leave the model.
-    used: HashSet<&'a str>,
+    /// Values that a node reads, and those that leave the model.
+    read: HashSet<&'a str>,
+    leave: HashSet<&'a str>,
     pub(super) taken: BTreeSet<String>,
     /// The last numbers that were put behind wanted names.
     numbered: HashMap<String, u64>,
@@ -104,6 +112,8 @@ pub(super) struct Import<'a> {
     searched: HashMap<usize, bool>,
     /// Values that are inputs, perhaps in another shape, and which.
     pub(super) as_fed: HashMap<String, String>,
+    /// Inputs whose floats are not those of the model, and ONNX's number of their element type.
+    pub(super) otherwise_fed: HashMap<String, i32>,
 }
 
 /// The node at hand.
@@ -135,7 +145,8 @@ impl<'a> Import<'a> {
             parameters: BTreeMap::new(),
             known: BTreeMap::new(),
             names: HashMap::new(),
-            used: read.chain(leave).map(String::as_str).collect(),
+            read: read.map(String::as_str).collect(),
+            leave: leave.map(String::as_str).collect(),
             taken: names.cloned().collect(),
             numbered: HashMap::new(),
             budget: Budget::new(file.bytes, masks(file, dims)),
@@ -144,6 +155,7 @@ impl<'a> Import<'a> {
             infinite: HashSet::new(),
             searched: HashMap::new(),
             as_fed: HashMap::new(),
+            otherwise_fed: HashMap::new(),
         };
         for (name, constant) in &file.initializers {
             import.names.insert(constant.origin(), name.clone());
@@ -156,6 +168,8 @@ impl<'a> Import<'a> {
 
     /// The graph.
     pub(super) fn finish(mut self) -> Result<Reading, ReadError> {
+        self.check_width()?;
+        self.check_pixels()?;
         self.import()?;
         let outputs = self.outputs()?;
         tidy::tidy(&mut self, &outputs);
@@ -163,6 +177,55 @@ impl<'a> Import<'a> {
         let steps = fuse::lower(&mut self, &outputs)?;
         self.check_fed(&steps)?;
         super::build(self, steps, outputs)
+    }
+
+    /// Refuses a model in double precision: its weights, and what follows from them while reading, are
+    /// kept in binary32, which would be another model.
+    fn check_width(&self) -> Result<(), ReadError> {
+        if self.file.precision != Precision::Fp64 {
+            return Ok(());
+        }
+        let is_wide = |name: &String| match self.values.get(name) {
+            Some(Value::Known(constant)) => constant.float_code() == Some(Element::DOUBLE),
+            Some(Value::Made(_)) => {
+                let type_of = self.types.get(name);
+                type_of.is_some_and(|value| value.element == ElementType::Float)
+            }
+            None => false,
+        };
+        let mut nodes = self.nodes.node.iter();
+        let reader = nodes.find(|node| node.input.iter().any(is_wide));
+        let node = reader.or(self.nodes.node.first());
+        Err(ReadError::Unsupported {
+            op: node.map_or_else(String::new, |node| node.op_type.clone()),
+            node: node.map_or_else(String::new, |node| whole::name_of(node).to_owned()),
+            reason: "reads floats of 64 bits, and a graph's weights have 32; engines that read ONNX run \
+                     the file in fp64, for all others export it in fp32"
+                .to_owned(),
+        })
+    }
+
+    /// Refuses an input of small integers that are no places in a table. A mask is of truth values or wide
+    /// integers; these are pixels, which as ones would be a part of the network that is worked out once.
+    fn check_pixels(&self) -> Result<(), ReadError> {
+        let mut fed = self.file.inputs.fed.iter();
+        let is_fixed = |name: &String| matches!(self.values.get(name), Some(Value::Known(_)));
+        let Some(pixels) = fed.find(|fed| fed.element.is_pixel() && is_fixed(&fed.name)) else {
+            return Ok(());
+        };
+        let mut nodes = self.nodes.node.iter();
+        let Some(reader) = nodes.find(|node| node.input.contains(&pixels.name)) else {
+            return Ok(());
+        };
+        Err(ReadError::Unsupported {
+            op: reader.op_type.clone(),
+            node: whole::name_of(reader).to_owned(),
+            reason: format!(
+                "reads the input `{}`, small integers that are no places in a table, and a graph is fed \
+                 such as floats; export it so",
+                pixels.name
+            ),
+        })
     }
 
     /// Refuses a network of which nothing is left: it would be no network that engines are timed on.
@@ -252,11 +315,12 @@ impl<'a> Import<'a> {
                 None => Some(None),
             })
             .collect();
-        let of_other = |(_, input): &(&String, &Option<Value>)| match input {
+        let of_other = |(name, input): &(&String, &Option<Value>)| match input {
             Some(Value::Known(constant)) if !constant.shape.is_empty() => {
                 let code = constant.float_code();
                 code.is_some_and(|code| code != self.file.float_code())
             }
+            Some(Value::Made(_)) => self.otherwise_fed.contains_key(*name),
             _ => false,
         };
         if let Some((name, _)) = node.input.iter().zip(&inputs).find(of_other)
@@ -303,17 +367,46 @@ impl<'a> Import<'a> {
             }
             "Cast" => self.cast(here, x),
             "Conv" => windows::conv(self, here, inputs),
+            "ConvTranspose" => windows::conv_transpose(self, here, inputs),
             "MaxPool" | "AveragePool" => windows::pool(self, here, x),
-            "GlobalAveragePool" => self.op(here, Op::GlobalAveragePool, inputs),
+            "Resize" => resize::resize(self, here, inputs),
             "BatchNormalization" => linear::batch_norm(self, here, inputs),
             "LayerNormalization" => linear::layer_norm(self, here, inputs),
+            "InstanceNormalization" => {
+                let epsilon = here.attributes.float("epsilon", 1e-5);
+                self.op(here, Op::InstanceNormalization { epsilon }, inputs)
+            }
+            "GroupNormalization" => linear::group_norm(self, here, inputs),
             "LSTM" | "GRU" => recurrent::layer(self, here, inputs),
             "Gemm" => linear::gemm(self, here, inputs),
             "MatMul" => linear::matmul(self, here, inputs),
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Concat" | "Slice"
-            | "Gather" | "Expand" | "Split" | "Pad" => moves::node(self, here, inputs),
-            "ReduceMean" | "ReduceSum" => self.reduce(here, inputs),
+            | "Gather" | "Expand" | "Split" | "Pad" | "DepthToSpace" | "SpaceToDepth" => {
+                moves::node(self, here, inputs)
+            }
+            "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceL2"
+            | "GlobalAveragePool" | "GlobalMaxPool" => reduce::reduce(self, here, inputs),
             "Relu" => self.op(here, Op::Relu, inputs),
+            "LeakyRelu" => {
+                let alpha = here.attributes.float("alpha", 0.01);
+                self.op(here, Op::LeakyRelu { alpha }, inputs)
+            }
+            "PRelu" => self.op(here, Op::PRelu, inputs),
+            "Elu" => {
+                let alpha = here.attributes.float("alpha", 1.0);
+                self.op(here, Op::Elu { alpha }, inputs)
+            }
+            "Selu" => self.selu(here, x),
+            "Softplus" => self.op(here, Op::Softplus, inputs),
+            "Mish" => self.mish(here, x),
+            "Exp" => self.op(here, Op::Exp, inputs),
+            "Log" => self.op(here, Op::Log, inputs),
+            "Abs" => self.op(here, Op::Abs, inputs),
+            "Sin" => self.op(here, Op::Sin, inputs),
+            "Cos" => self.op(here, Op::Cos, inputs),
+            "Max" => self.chain(here, &Op::Max, inputs),
+            "Min" => self.chain(here, &Op::Min, inputs),
+            "Sum" => self.chain(here, &Op::Add, inputs),
             "Sigmoid" => self.op(here, Op::Sigmoid, inputs),
             "HardSigmoid" => self.hard_sigmoid(here, x),
             "HardSwish" => self.op(here, Op::HardSwish, inputs),
@@ -323,6 +416,10 @@ impl<'a> Import<'a> {
             "Softmax" => {
                 let axis = here.attributes.int("axis", -1);
                 self.op(here, Op::Softmax { axis }, inputs)
+            }
+            "LogSoftmax" => {
+                let axis = here.attributes.int("axis", -1);
+                self.op(here, Op::LogSoftmax { axis }, inputs)
             }
             "Gelu" => {
                 let approximate = match here.attributes.text("approximate", "none") {
@@ -361,202 +458,13 @@ impl<'a> Import<'a> {
     /// Whether anything needs this output of the node.
     pub(super) fn is_used(&self, here: Here<'_>, at: usize) -> bool {
         let output = here.node.output.get(at).map(String::as_str);
-        output.is_some_and(|name| self.used.contains(name))
+        output.is_some_and(|name| self.read.contains(name) || self.leave.contains(name))
     }
 
-    /// Weights that are made of the file's: a parameter of that name, trained as the file's are.
-    pub(super) fn weight(&mut self, here: Here<'_>, part: &str, weight: Constant) -> Value {
-        let name = self.fresh(&format!("{}.{part}", here.name()));
-        self.names.insert(weight.origin(), name);
-        Value::Known(weight)
-    }
-
-    /// One number.
-    pub(super) fn scalar(&self, number: f32) -> Constant {
-        Constant::floats(Vec::new(), vec![number])
-    }
-
-    /// Says what an output of the node is.
-    pub(super) fn give(&mut self, here: Here<'_>, at: usize, value: Value) -> Result<(), String> {
-        let Some(name) = here.node.output.get(at).filter(|name| !name.is_empty()) else {
-            return if at == 0 {
-                Err("makes nothing".to_owned())
-            } else {
-                Ok(())
-            };
-        };
-        if self.values.insert(name.clone(), value).is_some() {
-            return Err(format!("makes `{name}`, which is there already"));
-        }
-        Ok(())
-    }
-
-    /// A step that makes the node's first output.
-    pub(super) fn op(
-        &mut self,
-        here: Here<'_>,
-        op: Op,
-        inputs: &[Option<Value>],
-    ) -> Result<(), String> {
-        self.work(here, Work::Op(op), inputs)
-    }
-
-    /// A step that makes the node's first output.
-    pub(super) fn work(
-        &mut self,
-        here: Here<'_>,
-        work: Work,
-        inputs: &[Option<Value>],
-    ) -> Result<(), String> {
-        let output = here.node.output.first().cloned().unwrap_or_default();
-        let made = self.step(here, output, work, inputs)?;
-        self.give(here, 0, made)
-    }
-
-    /// A step whose value only the node knows.
-    pub(super) fn between(
-        &mut self,
-        here: Here<'_>,
-        part: &str,
-        work: Work,
-        inputs: &[Option<Value>],
-    ) -> Result<Value, String> {
-        let output = self.fresh(&format!("{}.{part}", here.name()));
-        self.step(here, output, work, inputs)
-    }
-
-    /// A name that nothing has yet.
-    pub(super) fn fresh(&mut self, wanted: &str) -> String {
-        if self.taken.insert(wanted.to_owned()) {
-            return wanted.to_owned();
-        }
-        let last = self.numbered.entry(wanted.to_owned()).or_insert(1);
-        loop {
-            *last += 1;
-            let name = format!("{wanted}.{last}");
-            if self.taken.insert(name.clone()) {
-                return name;
-            }
-        }
-    }
-
-    pub(super) fn step(
-        &mut self,
-        here: Here<'_>,
-        output: String,
-        work: Work,
-        inputs: &[Option<Value>],
-    ) -> Result<Value, String> {
-        let mut names = Vec::new();
-        for input in inputs.iter().flatten() {
-            let name = self.operand(input, Role::Weight)?;
-            if let Value::Known(constant) = input
-                && work.is_by_element()
-            {
-                self.search(&name, constant)?;
-            }
-            names.push(name);
-        }
-        let inputs = names;
-        let origin = (here.node.op_type.clone(), here.name());
-        self.push(Step {
-            origin,
-            work,
-            inputs,
-            output,
-        })
-    }
-
-    /// Notes whether a parameter holds an infinity.
-    fn search(&mut self, name: &str, constant: &Constant) -> Result<(), String> {
-        let origin = constant.origin();
-        let is_infinite = match self.searched.get(&origin) {
-            Some(&known) => known,
-            None => match self.budget.data(constant)? {
-                Data::Floats(numbers) => numbers.iter().any(|number| number.is_infinite()),
-                Data::Integers(_) => false,
-            },
-        };
-        self.searched.insert(origin, is_infinite);
-        if is_infinite {
-            self.infinite.insert(name.to_owned());
-        }
-        Ok(())
-    }
-
-    /// Appends a step and works out what it makes.
-    pub(super) fn push(&mut self, step: Step) -> Result<Value, String> {
-        let types: Vec<&ValueType> = step
-            .inputs
-            .iter()
-            .map(|name| self.types.get(name).ok_or("reads a value of unknown shape"))
-            .collect::<Result<_, _>>()?;
-        let made = made(&step.work, &types)?;
-        let name = step.output.clone();
-        self.types.insert(name.clone(), made);
-        let is_infinite = |name: &String| self.infinite.contains(name);
-        if !step.work.is_bounded() && step.inputs.iter().any(is_infinite) {
-            self.infinite.insert(name.clone());
-        }
-        self.steps.push(step);
-        Ok(Value::Made(name))
-    }
-
-    /// The name of a value in the graph; fixed numbers become a parameter.
-    pub(super) fn operand(&mut self, value: &Value, role: Role) -> Result<String, String> {
-        let constant = match value {
-            Value::Made(name) => return Ok(name.clone()),
-            Value::Known(constant) => constant,
-        };
-        let is_own = self.names.contains_key(&constant.origin());
-        let role = match (role, constant.kind) {
-            (Role::Buffer, _) => Role::Buffer,
-            (_, Kind::Float) if is_own && !constant.shape.is_empty() => role,
-            _ => Role::Constant,
-        };
-        let key = (constant.origin(), constant.shape.clone(), role as u8);
-        if let Some(name) = self.known.get(&key) {
-            return Ok(name.clone());
-        }
-        let element = match constant.kind {
-            Kind::Float => ElementType::Float,
-            Kind::Integer => ElementType::Int64,
-            Kind::Bool => return Err("computes with truth values".to_owned()),
-        };
-        let value = ValueType {
-            element,
-            shape: constant.shape.clone(),
-        };
-        infer::check_shape(&value)?;
-        let own = self.names.get(&constant.origin()).cloned();
-        let name = match own.filter(|name| !self.parameters.contains_key(name)) {
-            Some(name) => name,
-            None => self.fresh("constant"),
-        };
-        self.types.insert(name.clone(), value);
-        let held = Held {
-            constant: constant.clone(),
-            role,
-        };
-        self.parameters.insert(name.clone(), held);
-        self.known.insert(key, name.clone());
-        Ok(name)
-    }
-
-    /// The shape of a value.
-    pub(super) fn shape_of(&self, value: &Value) -> Result<Vec<u64>, String> {
-        match value {
-            Value::Known(constant) => Ok(constant.shape.clone()),
-            Value::Made(_) => self.type_of(value).map(|value| value.shape.clone()),
-        }
-    }
-
-    pub(super) fn type_of(&self, value: &Value) -> Result<&ValueType, String> {
-        let found = match value {
-            Value::Made(name) => self.types.get(name),
-            Value::Known(_) => None,
-        };
-        found.ok_or_else(|| "reads a value of unknown shape".to_owned())
+    /// Whether the node's first output leaves the model, and no other node reads it.
+    pub(super) fn only_leaves(&self, here: Here<'_>) -> bool {
+        let output = here.node.output.first().map(String::as_str);
+        output.is_some_and(|name| self.leave.contains(name) && !self.read.contains(name))
     }
 }
 
@@ -568,32 +476,6 @@ fn masks(file: &File, dims: &BTreeMap<String, u64>) -> u64 {
     };
     let fed = file.inputs.fed.iter().map(|fed| of(fed.shape(dims)));
     fed.fold(0, u64::saturating_add)
-}
-
-/// What the work makes of values of these types.
-fn made(work: &Work, inputs: &[&ValueType]) -> Result<ValueType, String> {
-    let first = inputs.first().ok_or("reads nothing")?;
-    if !matches!(work, Work::Op(_))
-        && inputs
-            .iter()
-            .any(|input| input.element != ElementType::Float)
-    {
-        return Err("computes with integers that are fed".to_owned());
-    }
-    match (work, inputs) {
-        (Work::Op(op), _) => infer::made(op, inputs),
-        (Work::Sub | Work::Div, [a, b]) => infer::made(&Op::Add, &[a, b]),
-        (Work::Sub | Work::Div, _) => Err("reads two values".to_owned()),
-        (Work::Mean, _) => {
-            let mut shape = first.shape.clone();
-            *shape.last_mut().ok_or("takes the mean of a scalar")? = 1;
-            Ok(ValueType {
-                element: ElementType::Float,
-                shape,
-            })
-        }
-        (Work::Pow(_) | Work::Sqrt | Work::Erf, _) => Ok((*first).clone()),
-    }
 }
 
 /// The first input, which a node must have.

@@ -3,10 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    ReadError,
-    tensor::{Element, Kind},
-};
+use super::{ReadError, tensor::Element};
 use crate::{
     infer::MAX_RANK,
     onnx::proto::{GraphProto, ValueInfoProto},
@@ -46,9 +43,8 @@ enum Axis {
 #[derive(Debug, Clone)]
 pub(super) struct Fed {
     pub(super) name: String,
-    pub(super) kind: Kind,
     /// Its element type in the file.
-    pub(super) code: i32,
+    pub(super) element: Element,
     axes: Vec<Axis>,
 }
 
@@ -203,8 +199,7 @@ fn fed(input: &ValueInfoProto, words: &Words) -> Result<Fed, String> {
     });
     Ok(Fed {
         name: input.name.clone(),
-        kind: element.kind,
-        code: element.code,
+        element,
         axes: axes.collect::<Result<_, _>>()?,
     })
 }

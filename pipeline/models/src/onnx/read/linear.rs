@@ -4,6 +4,7 @@ use schema::graph::{Op, Role};
 
 use super::{
     import::{Here, Import, Value, Work, first},
+    shapes,
     tensor::{Constant, Data},
 };
 
@@ -144,7 +145,7 @@ pub(super) fn batch_norm(
     import.op(here, op, &operands)
 }
 
-/// Normalisation of the last axis.
+/// Normalisation of the last axis, or of several, which become one.
 pub(super) fn layer_norm(
     import: &mut Import<'_>,
     here: Here<'_>,
@@ -152,13 +153,12 @@ pub(super) fn layer_norm(
 ) -> Result<(), String> {
     let x = first(inputs)?;
     let shape = import.shape_of(x)?;
-    let axis = here.attributes.int("axis", -1);
-    if axis != -1 && axis != shape.len() as i64 - 1 {
-        return Err(format!(
-            "normalises more than the last axis: axis {axis} of {shape:?}"
-        ));
-    }
-    let width = shape.last().copied().ok_or("normalises a scalar")?;
+    let axis = shapes::axis(here.attributes.int("axis", -1), shape.len())?;
+    let normalised = shape.get(axis..).unwrap_or_default();
+    let width = normalised
+        .iter()
+        .try_fold(1_u64, |width, &size| width.checked_mul(size))
+        .ok_or("normalises too much")?;
     let scale = inputs.get(1).cloned().flatten().ok_or("has no scale")?;
     let bias = match inputs.get(2).cloned().flatten() {
         Some(bias) => bias,
@@ -169,5 +169,81 @@ pub(super) fn layer_norm(
     };
     let epsilon = here.attributes.float("epsilon", 1e-5);
     let op = Op::LayerNormalization { epsilon };
-    import.op(here, op, &[Some(x.clone()), Some(scale), Some(bias)])
+    if normalised.len() == 1 {
+        return import.op(here, op, &[Some(x.clone()), Some(scale), Some(bias)]);
+    }
+    let (Value::Known(scale), Value::Known(bias)) = (&scale, &bias) else {
+        return Err("computes the scale of a normalisation over several axes".to_owned());
+    };
+    if [scale, bias].iter().any(|fixed| fixed.elements() != width) {
+        return Err(format!("has no scale for each of {width} elements"));
+    }
+    let [scale, bias] = [scale, bias].map(|fixed| Value::Known(fixed.with_shape(vec![width])));
+    let rows = [shape.get(..axis).unwrap_or_default(), &[width]].concat();
+    let rows = Work::Op(Op::Reshape { shape: rows });
+    let rows = import.between(here, "rows", rows, &[Some(x.clone())])?;
+    let operands = [Some(rows), Some(scale), Some(bias)];
+    let made = import.between(here, "normal", Work::Op(op), &operands)?;
+    import.op(here, Op::Reshape { shape }, &[Some(made)])
+}
+
+/// Normalisation of groups of channels: each becomes a channel of its own for that. Scale and bias are
+/// those of groups up to opset 20, of channels from 21 on.
+pub(super) fn group_norm(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    inputs: &[Option<Value>],
+) -> Result<(), String> {
+    let [Some(x), Some(Value::Known(scale)), Some(Value::Known(bias))] = inputs else {
+        return Err("reads a value, and a scale and a bias that are fixed".to_owned());
+    };
+    let shape = import.shape_of(x)?;
+    let (&[batch, channels], behind) = shape
+        .split_first_chunk()
+        .ok_or("normalises what has no channels")?;
+    let groups = here.attributes.int("num_groups", 0);
+    let groups = u64::try_from(groups).ok().filter(|&groups| groups > 0);
+    let groups = groups.ok_or("has no groups")?;
+    if !channels.is_multiple_of(groups) {
+        return Err(format!("{groups} groups do not divide {channels} channels"));
+    }
+    let epsilon = here.attributes.float("epsilon", 1e-5);
+    let op = Work::Op(Op::InstanceNormalization { epsilon });
+    let whole = behind.iter().try_fold(channels / groups, |product, &size| {
+        product.checked_mul(size)
+    });
+    let whole = whole.ok_or("normalises too much")?;
+    let rows = Work::Op(Op::Reshape {
+        shape: vec![batch, groups, whole],
+    });
+    let rows = import.between(here, "groups", rows, &[Some(x.clone())])?;
+    let is_of_groups = scale.elements() == groups && groups != channels;
+    let (factors, terms) = if is_of_groups {
+        (scale.clone(), bias.clone())
+    } else {
+        let ones = import.budget.filled(groups, 1.0)?;
+        let zeros = import.budget.filled(groups, 0.0)?;
+        let of = |numbers| Constant::floats(vec![groups], numbers);
+        (of(ones), of(zeros))
+    };
+    let operands = [rows, Value::Known(factors), Value::Known(terms)].map(Some);
+    let normal = import.between(here, "normal", op, &operands)?;
+    let reshape = Op::Reshape {
+        shape: shape.clone(),
+    };
+    if is_of_groups {
+        return import.op(here, reshape, &[Some(normal)]);
+    }
+    if [scale, bias]
+        .iter()
+        .any(|fixed| fixed.elements() != channels)
+    {
+        return Err(format!("has no scale for each of {channels} channels"));
+    }
+    let of_channels = [&[channels][..], &vec![1; behind.len()]].concat();
+    let [scale, bias] = [scale, bias].map(|fixed| fixed.with_shape(of_channels.clone()));
+    let normal = import.between(here, "channels", Work::Op(reshape), &[Some(normal)])?;
+    let operands = [Some(normal), Some(Value::Known(scale))];
+    let scaled = import.between(here, "scaled", Work::Op(Op::Mul), &operands)?;
+    import.op(here, Op::Add, &[Some(scaled), Some(Value::Known(bias))])
 }

@@ -1,6 +1,6 @@
 //! Operators that only move numbers.
 
-use schema::graph::{Op, Role};
+use schema::graph::{Border, Op, Role};
 
 use super::{
     fold,
@@ -80,13 +80,8 @@ pub(super) fn node(
         "Slice" => slice(import, here, inputs),
         "Gather" => gather(import, here, inputs),
         "Split" => split(import, here, inputs),
-        "Pad" => {
-            let pads = list(import, inputs, 1)?.ok_or("has no padding")?;
-            if pads.iter().any(|&pad| pad != 0) {
-                return Err("pads what is computed outside of a convolution".to_owned());
-            }
-            import.give(here, 0, x.clone())
-        }
+        "Pad" => pad(import, here, inputs),
+        "DepthToSpace" | "SpaceToDepth" => blocks(import, here, x, &shape),
         _ => Err("moves nothing".to_owned()),
     }
 }
@@ -243,4 +238,98 @@ fn gather(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> 
         return import.give(here, 0, taken);
     }
     import.op(here, Op::Reshape { shape }, &[Some(taken)])
+}
+
+/// A border of one number, or of what is next to the end.
+fn pad(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
+    let x = first(inputs)?;
+    let rank = import.shape_of(x)?.len();
+    let given = list(import, inputs, 1)?.ok_or("has no padding")?;
+    let axes = list(import, inputs, 3)?.unwrap_or_else(|| (0..rank as i64).collect());
+    if given.len() != 2 * axes.len() {
+        return Err(format!("has {} sides for {} axes", given.len(), axes.len()));
+    }
+    let (front, back) = given.split_at(axes.len());
+    let (mut begins, mut ends) = (vec![0; rank], vec![0; rank]);
+    for ((axis, front), back) in axes.into_iter().zip(front).zip(back) {
+        let axis = shapes::axis(axis, rank)?;
+        for (sides, &side) in [(&mut begins, front), (&mut ends, back)] {
+            let side = u64::try_from(side).map_err(|_| "takes elements away")?;
+            if let Some(slot) = sides.get_mut(axis) {
+                *slot = side;
+            }
+        }
+    }
+    if begins.iter().chain(&ends).all(|&side| side == 0) {
+        return import.give(here, 0, x.clone());
+    }
+    let border = match here.attributes.text("mode", "constant") {
+        "constant" => match inputs.get(2) {
+            Some(Some(Value::Known(number))) => {
+                let number = number.scalar().ok_or("its border is no number")?;
+                Border::Constant {
+                    value: number as f32,
+                }
+            }
+            Some(Some(Value::Made(_))) => return Err("computes its border".to_owned()),
+            _ => Border::Constant { value: 0.0 },
+        },
+        "reflect" => Border::Reflect,
+        other => return Err(format!("makes its border by the rule `{other}`")),
+    };
+    let op = Op::Pad {
+        begins,
+        ends,
+        border,
+    };
+    import.op(here, op, &[Some(x.clone())])
+}
+
+/// Channels that become squares of pixels, or the other way round: the axes of the squares change
+/// their place.
+fn blocks(import: &mut Import<'_>, here: Here<'_>, x: &Value, shape: &[u64]) -> Result<(), String> {
+    let &[n, c, h, w] = shape else {
+        return Err(format!("{shape:?} is no image"));
+    };
+    let side = here.attributes.int("blocksize", 0);
+    let b = u64::try_from(side).ok().filter(|&side| side > 0);
+    let b = b.ok_or("has no `blocksize`")?;
+    let square = b.checked_mul(b).ok_or("its squares are too large")?;
+    let spreads = here.node.op_type == "DepthToSpace";
+    let fits = if spreads {
+        c.is_multiple_of(square)
+    } else {
+        h.is_multiple_of(b) && w.is_multiple_of(b)
+    };
+    if !fits {
+        return Err(format!("squares of {b} do not divide {shape:?}"));
+    }
+    let of = |size: u64, times: u64| size.checked_mul(times).ok_or("makes too large an image");
+    let (apart, perm, made) = match here.attributes.text("mode", "DCR") {
+        "CRD" if spreads => (
+            [n, c / square, b, b, h, w],
+            [0, 1, 4, 2, 5, 3],
+            [n, c / square, of(h, b)?, of(w, b)?],
+        ),
+        _ if spreads => (
+            [n, b, b, c / square, h, w],
+            [0, 3, 4, 1, 5, 2],
+            [n, c / square, of(h, b)?, of(w, b)?],
+        ),
+        _ => (
+            [n, c, h / b, b, w / b, b],
+            [0, 3, 5, 1, 2, 4],
+            [n, of(c, square)?, h / b, w / b],
+        ),
+    };
+    let apart = Op::Reshape {
+        shape: apart.to_vec(),
+    };
+    let apart = import.between(here, "apart", Work::Op(apart), &[Some(x.clone())])?;
+    let turn = Op::Transpose {
+        perm: perm.to_vec(),
+    };
+    let turned = import.between(here, "turned", Work::Op(turn), &[Some(apart)])?;
+    let shape = made.to_vec();
+    import.op(here, Op::Reshape { shape }, &[Some(turned)])
 }

@@ -10,6 +10,7 @@ use super::{
     ReadError,
     attributes::Attributes,
     import::{Here, Import, Value, Work},
+    whole,
 };
 use crate::onnx::proto::NodeProto;
 
@@ -51,16 +52,22 @@ impl Import<'_> {
                     node: &node,
                     attributes: Attributes(&node),
                 };
-                self.step(
-                    here,
-                    name.clone(),
-                    Work::Op(Op::Reshape { shape }),
-                    &[Some(value)],
-                )
-                .map_err(wrong)?;
+                let reshape = Work::Op(Op::Reshape { shape });
+                let made = self.step(here, name.clone(), reshape, &[Some(value)]);
+                made.map_err(|reason| self.not_left(name, &reason))?;
             }
         }
         Ok(names)
+    }
+
+    /// Why an output cannot leave the model, by the node that makes it.
+    fn not_left(&self, name: &String, reason: &str) -> ReadError {
+        let mut nodes = self.nodes.node.iter();
+        let maker = nodes.find(|node| node.output.contains(name));
+        let op = maker.map_or("Identity", |node| &node.op_type);
+        let node = maker.map_or(name.as_str(), whole::name_of);
+        let reason = format!("makes the output `{name}`, which {reason}");
+        self.refusal(op.to_owned(), node.to_owned(), reason)
     }
 
     /// Whether a step makes the value by this name; a value that only copies of it lead out of the

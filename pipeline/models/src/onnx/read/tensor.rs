@@ -63,6 +63,25 @@ impl Element {
         Ok(Self { kind, code, width })
     }
 
+    /// Whether images come in it: integers of 8 or 16 bits.
+    pub(super) const fn is_pixel(self) -> bool {
+        matches!(self.code, 2..=5)
+    }
+
+    /// How many numbers it holds from 0 on, one after another.
+    pub(super) const fn reach(self) -> u64 {
+        let bits = match self.code {
+            9 => 1,
+            // With a sign.
+            3 | 5 | Self::INT32 | Self::INT64 => 8 * self.width as u32 - 1,
+            _ => 8 * self.width as u32,
+        };
+        match 1_u64.checked_shl(bits) {
+            Some(reach) => reach,
+            None => u64::MAX,
+        }
+    }
+
     /// A number from its little-endian bytes.
     fn decode(self, bytes: &[u8]) -> Number {
         let mut wide = [0; 8];

@@ -27,23 +27,18 @@ pub(super) fn conv(
         }
         (&[batch, channels, length], &[out, part, width]) => {
             let window = Window::line(here.attributes, length, width)?;
-            let flat =
-                |import: &mut Import<'_>, value: &Value, shape: Vec<u64>, part: &str| match value {
-                    Value::Known(constant) => Ok(Value::Known(constant.with_shape(shape))),
-                    Value::Made(_) => {
-                        let work = Work::Op(Op::Reshape { shape });
-                        import.between(here, part, work, &[Some(value.clone())])
-                    }
-                };
-            let x = flat(import, x, vec![batch, channels, 1, length], "as_image")?;
-            let weight = flat(import, weight, vec![out, part, 1, width], "weight_as_image")?;
+            let x = image(
+                import,
+                here,
+                x,
+                vec![batch, channels, 1, length],
+                "as_image",
+            )?;
+            let taps = vec![out, part, 1, width];
+            let weight = image(import, here, weight, taps, "weight_as_image")?;
             let work = Work::Op(window.conv(group));
             let made = import.between(here, "image", work, &[Some(x), Some(weight), bias])?;
-            let shape = match import.shape_of(&made)?.as_slice() {
-                &[batch, out, _, length] => vec![batch, out, length],
-                other => return Err(format!("makes {other:?}")),
-            };
-            import.op(here, Op::Reshape { shape }, &[Some(made)])
+            line(import, here, made)
         }
         _ => Err(format!(
             "slides {taps:?} over {size:?}: one or two axes are read"
@@ -51,20 +46,120 @@ pub(super) fn conv(
     }
 }
 
-/// The largest or the mean of a window.
+/// A transposed convolution over two axes, or over one, which becomes the second of two.
+pub(super) fn conv_transpose(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    inputs: &[Option<Value>],
+) -> Result<(), String> {
+    let [Some(x), Some(weight), bias @ ..] = inputs else {
+        return Err("reads fewer than two values".to_owned());
+    };
+    let attributes = here.attributes;
+    if attributes.has("output_shape") {
+        return Err("names the shape that it makes, and not its padding".to_owned());
+    }
+    if !matches!(
+        attributes.text("auto_pad", "NOTSET"),
+        "NOTSET" | "" | "VALID"
+    ) {
+        return Err("finds its padding by the shape that it makes".to_owned());
+    }
+    let (size, taps) = (import.shape_of(x)?, import.shape_of(weight)?);
+    let group = u64::try_from(attributes.int("group", 1)).map_err(|_| "has no groups")?;
+    let bias = bias.first().cloned().flatten();
+    match (size.as_slice(), taps.as_slice()) {
+        (&[_, _, height, width], &[_, _, rows, columns]) => {
+            let window = Window::of(attributes, [height, width], [rows, columns])?;
+            let more = attributes.list("output_padding", 0, 0)?;
+            let op = window.conv_transpose(more, group);
+            import.op(here, op, &[Some(x.clone()), Some(weight.clone()), bias])
+        }
+        (&[batch, channels, length], &[input, part, width]) => {
+            let window = Window::line(attributes, length, width)?;
+            let [more] = attributes.list("output_padding", 0, 0)?;
+            let x = image(
+                import,
+                here,
+                x,
+                vec![batch, channels, 1, length],
+                "as_image",
+            )?;
+            let taps = vec![input, part, 1, width];
+            let weight = image(import, here, weight, taps, "weight_as_image")?;
+            let work = Work::Op(window.conv_transpose([0, more], group));
+            let made = import.between(here, "image", work, &[Some(x), Some(weight), bias])?;
+            line(import, here, made)
+        }
+        _ => Err(format!(
+            "spreads {taps:?} over {size:?}: one or two axes are read"
+        )),
+    }
+}
+
+/// A value of one axis behind the channels as one of two, fixed numbers as they are.
+fn image(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    value: &Value,
+    shape: Vec<u64>,
+    part: &str,
+) -> Result<Value, String> {
+    match value {
+        Value::Known(constant) => Ok(Value::Known(constant.with_shape(shape))),
+        Value::Made(_) => {
+            let work = Work::Op(Op::Reshape { shape });
+            import.between(here, part, work, &[Some(value.clone())])
+        }
+    }
+}
+
+/// The node's output: an image of one row, as a line.
+fn line(import: &mut Import<'_>, here: Here<'_>, made: Value) -> Result<(), String> {
+    let shape = match import.shape_of(&made)?.as_slice() {
+        &[batch, out, _, length] => vec![batch, out, length],
+        other => return Err(format!("makes {other:?}")),
+    };
+    import.op(here, Op::Reshape { shape }, &[Some(made)])
+}
+
+/// The largest or the mean of a window over two axes, or over one, which becomes the second of two.
 pub(super) fn pool(import: &mut Import<'_>, here: Here<'_>, x: &Value) -> Result<(), String> {
     let attributes = here.attributes;
     let shape = import.shape_of(x)?;
-    let &[_, _, height, width] = shape.as_slice() else {
-        return Err(format!(
-            "pools {shape:?}: two axes behind the channels are read"
-        ));
-    };
     if !attributes.has("kernel_shape") {
         return Err("has no `kernel_shape`".to_owned());
     }
-    let kernel = attributes.list("kernel_shape", 1, 1)?;
-    let window = Window::of(attributes, [height, width], kernel)?;
+    match *shape.as_slice() {
+        [_, _, height, width] => {
+            let kernel = attributes.list("kernel_shape", 1, 1)?;
+            let window = Window::of(attributes, [height, width], kernel)?;
+            let op = pooling(here, window, [height, width])?;
+            import.op(here, op, &[Some(x.clone())])
+        }
+        [batch, channels, length] => {
+            let [kernel] = attributes.list("kernel_shape", 1, 1)?;
+            let window = Window::line(attributes, length, kernel)?;
+            let op = pooling(here, window, [1, length])?;
+            let x = image(
+                import,
+                here,
+                x,
+                vec![batch, channels, 1, length],
+                "as_image",
+            )?;
+            let made = import.between(here, "image", Work::Op(op), &[Some(x)])?;
+            line(import, here, made)
+        }
+        _ => Err(format!(
+            "pools {shape:?}: one or two axes behind the channels are read"
+        )),
+    }
+}
+
+/// The operator of a node that pools `height` by `width`.
+fn pooling(here: Here<'_>, window: Window, [height, width]: [u64; 2]) -> Result<Op, String> {
+    let attributes = here.attributes;
     if window.dilations != [1, 1] {
         return Err("spreads its window".to_owned());
     }
@@ -75,7 +170,7 @@ pub(super) fn pool(import: &mut Import<'_>, here: Here<'_>, x: &Value) -> Result
         pads,
         ..
     } = window;
-    let op = if here.node.op_type == "MaxPool" {
+    Ok(if here.node.op_type == "MaxPool" {
         Op::MaxPool {
             kernel,
             strides,
@@ -100,8 +195,7 @@ pub(super) fn pool(import: &mut Import<'_>, here: Here<'_>, x: &Value) -> Result
             pads,
             count_include_pad,
         }
-    };
-    import.op(here, op, &[Some(x.clone())])
+    })
 }
 
 /// A window over height and width.
@@ -171,6 +265,16 @@ impl Window {
         });
         let pads = [vertical.0, horizontal.0, vertical.1, horizontal.1];
         Ok(Self { pads, ..self })
+    }
+
+    const fn conv_transpose(&self, output_padding: [u64; 2], group: u64) -> Op {
+        Op::ConvTranspose {
+            strides: self.strides,
+            pads: self.pads,
+            output_padding,
+            dilations: self.dilations,
+            group,
+        }
     }
 
     const fn conv(&self, group: u64) -> Op {

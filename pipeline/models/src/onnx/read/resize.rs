@@ -1,0 +1,177 @@
+//! Images in another size.
+
+use schema::graph::{Interpolation, Op};
+
+use super::{
+    attributes::Attributes,
+    import::{Here, Import, Value, Work, first},
+    shapes,
+    tensor::Data,
+};
+
+/// How far the scale that a file names may be from that of whole sizes, as a share of it.
+const NEAR: f64 = 1e-6;
+
+/// Another height and width; of one axis, which becomes the second of two, another length.
+pub(super) fn resize(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    inputs: &[Option<Value>],
+) -> Result<(), String> {
+    let x = first(inputs)?;
+    let from = import.shape_of(x)?;
+    let to = wanted(import, here, inputs, &from)?;
+    let (image, from, to) = match (from.as_slice(), to.as_slice()) {
+        (&[n, c, height, width], &[m, d, new_height, new_width]) if (n, c) == (m, d) => {
+            (x.clone(), [height, width], [new_height, new_width])
+        }
+        (&[n, c, length], &[m, d, new_length]) if (n, c) == (m, d) => {
+            let shape = vec![n, c, 1, length];
+            let work = Work::Op(Op::Reshape { shape });
+            let image = import.between(here, "as_image", work, &[Some(x.clone())])?;
+            (image, [1, length], [1, new_length])
+        }
+        _ => {
+            return Err(format!(
+                "makes {to:?} of {from:?}: one or two axes behind the channels are read"
+            ));
+        }
+    };
+    let interpolation = interpolation(here.attributes, from, to)?;
+    let op = Op::Resize {
+        sizes: to,
+        interpolation,
+    };
+    if import.shape_of(x)?.len() == 4 {
+        return import.op(here, op, &[Some(image)]);
+    }
+    let made = import.between(here, "image", Work::Op(op), &[Some(image)])?;
+    let [n, c, _, length] = <[u64; 4]>::try_from(import.shape_of(&made)?)
+        .map_err(|shape| format!("makes {shape:?}"))?;
+    let shape = vec![n, c, length];
+    import.op(here, Op::Reshape { shape }, &[Some(made)])
+}
+
+/// The shape that is asked for, by sizes or by scales.
+fn wanted(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    inputs: &[Option<Value>],
+    from: &[u64],
+) -> Result<Vec<u64>, String> {
+    let fixed = |at: usize| match inputs.get(at) {
+        Some(Some(Value::Known(constant))) if constant.elements() > 0 => Ok(Some(constant)),
+        Some(Some(Value::Made(_))) => Err(format!("its input {at} is computed")),
+        _ => Ok(None),
+    };
+    let rank = from.len();
+    let axes: Vec<usize> = match here.attributes.ints("axes") {
+        Some(axes) => axes
+            .iter()
+            .map(|&axis| shapes::axis(axis, rank))
+            .collect::<Result<_, _>>()?,
+        None => (0..rank).collect(),
+    };
+    let (scales, sizes) = (fixed(2)?, fixed(3)?);
+    let mut to = from.to_vec();
+    let mut set = |numbers: Vec<u64>| {
+        if numbers.len() != axes.len() {
+            return Err(format!(
+                "has {} sizes for {} axes",
+                numbers.len(),
+                axes.len()
+            ));
+        }
+        for (axis, number) in axes.iter().zip(numbers) {
+            if let Some(size) = to.get_mut(*axis) {
+                *size = number;
+            }
+        }
+        Ok(())
+    };
+    match (scales, sizes) {
+        (_, Some(sizes)) => {
+            if here.attributes.text("keep_aspect_ratio_policy", "stretch") != "stretch" {
+                return Err("keeps the aspect of an image".to_owned());
+            }
+            set(shapes::sizes_of(&import.budget.list(sizes)?)?)?;
+        }
+        (Some(scales), None) => {
+            let Data::Floats(scales) = import.budget.data(scales)? else {
+                return Err("scales by integers".to_owned());
+            };
+            let sizes = axes.iter().zip(scales).map(|(axis, scale)| {
+                let size = from.get(*axis).copied().unwrap_or(1);
+                scaled(size, f64::from(scale))
+            });
+            set(sizes.collect::<Result<_, _>>()?)?;
+        }
+        (None, None) => return Err("has neither scales nor sizes".to_owned()),
+    }
+    Ok(to)
+}
+
+/// The size of an axis by a scale. ONNX's coordinates are those of the scale as it is given, ours of
+/// both sizes, which is the same where the product is whole.
+fn scaled(size: u64, scale: f64) -> Result<u64, String> {
+    let exact = size as f64 * scale;
+    let whole = exact.round();
+    if whole >= 1.0 && (exact - whole).abs() <= NEAR * whole {
+        Ok(whole as u64)
+    } else {
+        Err(format!(
+            "scales {size} elements by {scale}, which makes no whole number"
+        ))
+    }
+}
+
+/// How pixels are made.
+fn interpolation(
+    attributes: Attributes<'_>,
+    from: [u64; 2],
+    to: [u64; 2],
+) -> Result<Interpolation, String> {
+    if attributes.int("antialias", 0) != 0 {
+        return Err("smooths what it makes smaller".to_owned());
+    }
+    let mode = attributes.text("mode", "nearest");
+    let transformation = attributes.text("coordinate_transformation_mode", "half_pixel");
+    let nearest = attributes.text("nearest_mode", "round_prefer_floor");
+    let is_multiple = from
+        .iter()
+        .zip(&to)
+        .all(|(from, to)| to.is_multiple_of(*from));
+    let made_single = from.iter().zip(&to).any(|(&from, &to)| to == 1 && from > 1);
+    match (mode, transformation, nearest) {
+        ("nearest", "asymmetric", "floor") => Ok(Interpolation::Nearest),
+        // Of a whole multiple, the nearest middle is that of the pixel it was cut from.
+        (
+            "nearest",
+            "half_pixel" | "half_pixel_symmetric" | "pytorch_half_pixel",
+            "round_prefer_floor" | "round_prefer_ceil",
+        ) if is_multiple => Ok(Interpolation::Nearest),
+        ("linear", "half_pixel" | "half_pixel_symmetric", _) => Ok(Interpolation::Linear),
+        // Differs where one pixel is made, which is the first and not the middle.
+        ("linear", "pytorch_half_pixel", _) if !made_single => Ok(Interpolation::Linear),
+        ("linear", "align_corners", _) => Ok(Interpolation::LinearCorners),
+        ("nearest", ..) => Err(format!(
+            "takes the nearest pixel by `{transformation}` and `{nearest}`"
+        )),
+        _ => Err(format!("interpolates by `{mode}` and `{transformation}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_make_whole_sizes() {
+        assert_eq!(scaled(7, 2.0), Ok(14));
+        assert_eq!(scaled(3, f64::from(7.0_f32 / 3.0)), Ok(7));
+        assert_eq!(scaled(8, 0.5), Ok(4));
+        for scale in [0.3, 0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(scaled(7, scale).is_err(), "{scale}");
+        }
+    }
+}
