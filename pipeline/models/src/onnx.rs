@@ -33,7 +33,7 @@ use crate::{
 };
 pub use document::{Document, OPSET, own_file};
 pub(crate) use read::Shelf;
-pub use read::{File, Outline, ReadError, Reading};
+pub use read::{File, Outline, ReadError, Reading, signature::operators as operators_read};
 
 use proto::{DataType, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use quantised::OnGrid;

@@ -152,7 +152,7 @@ fn groups_were_scaled_as_a_whole_before_opset_21() {
                 "y",
                 &[int("num_groups", 3)],
             );
-        let graph = read(&file.made("y")).unwrap();
+        let graph = read(&file.made_at(21, "y")).unwrap();
         let norm = |op: &Op| matches!(op, Op::InstanceNormalization { .. });
         assert_eq!(count(&graph, norm), 1);
         // What is scaled by channels is scaled behind it.
@@ -169,7 +169,7 @@ fn groups_were_scaled_as_a_whole_before_opset_21() {
             &[int("num_groups", 3)],
         );
     assert!(
-        outlined(&none.made("y"))
+        outlined(&none.made_at(21, "y"))
             .0
             .contains("for each of 6 channels")
     );
@@ -182,7 +182,7 @@ fn what_a_graph_has_no_picture_for_is_told() {
         image()
             .floats("scales", &[4], &[1.0, 1.0, scale, 2.0])
             .node_with("Resize", &["x", "", "scales"], "y", attributes)
-            .made("y")
+            .made_at(18, "y")
     };
     for (attributes, scale, reason) in [
         (vec![text("mode", "cubic")], 2.0, "interpolates by `cubic`"),
@@ -495,6 +495,178 @@ fn infinities_that_are_not_chosen_are_no_numbers() {
 }
 
 #[test]
+fn what_is_not_chosen_has_to_be_finite() {
+    let chosen = |file: ByHand, of: &str| {
+        let file = file
+            .held("seen", BOOL, &[3], &[1, 1, 0])
+            .floats("nought", &[], &[0.0]);
+        file.node("Where", &["seen", of, "nought"], "y").made("y")
+    };
+    let x = || ByHand::default().fed("x", FLOAT, &[2, 3]);
+    let far = |op: &str, inputs: &[&str]| {
+        let file = x()
+            .floats("three", &[], &[3.0])
+            .floats("none", &[1], &[0.0]);
+        outlined(&chosen(file.node(op, inputs, "far"), "far")).0
+    };
+    for says in [
+        far("Exp", &["x"]),
+        far("Log", &["x"]),
+        far("Sqrt", &["x"]),
+        far("Reciprocal", &["x"]),
+        far("Div", &["three", "x"]),
+        far("Div", &["x", "none"]),
+    ] {
+        assert!(says.contains("may be infinite or no number"), "{says}");
+    }
+    // Further on, too.
+    let file = x()
+        .node("Exp", &["x"], "far")
+        .node("Mul", &["far", "x"], "z");
+    assert!(outlined(&chosen(file, "z")).0.contains("no number"));
+    // A root mean square and what is divided by it are finite, and so is a quotient by a fixed number.
+    let file = x()
+        .floats("two", &[], &[2.0])
+        .floats("epsilon", &[], &[1e-6])
+        .node("Pow", &["x", "two"], "square")
+        .node_with("ReduceMean", &["square"], "mean", &[list("axes", &[-1])])
+        .node("Add", &["mean", "epsilon"], "above")
+        .node("Sqrt", &["above"], "root")
+        .node("Div", &["x", "root"], "normal")
+        .node("Div", &["normal", "two"], "half");
+    assert!(read(&chosen(file, "half")).is_ok());
+    let file = x()
+        .floats("least", &[], &[1e-12])
+        .node_with("ReduceL2", &["x"], "length", &[list("axes", &[-1])])
+        .node("Clip", &["length", "least"], "above")
+        .node("Div", &["x", "above"], "normal");
+    assert!(read(&chosen(file, "normal")).is_ok());
+}
+
+#[test]
+fn two_large_masks_are_not_added_up() {
+    let file = |below: f32| {
+        ByHand::default()
+            .fed("x", FLOAT, &[2, 3])
+            .held("seen", BOOL, &[3], &[1, 1, 0])
+            .floats("never", &[], &[below])
+            .node("Where", &["seen", "x", "never"], "once")
+            .node("Where", &["seen", "once", "never"], "y")
+            .made("y")
+    };
+    assert!(read(&file(f32::NEG_INFINITY)).is_ok());
+    assert!(outlined(&file(f32::MIN)).0.contains("may be infinite"));
+}
+
+#[test]
+fn attributes_are_the_operators_own() {
+    let refused = |op: &str, attributes: &[Vec<u8>]| {
+        let file = ByHand::default().fed("x", FLOAT, &[1, 4, 2, 2]);
+        let file = file.node_with(op, &["x"], "y", attributes).made("y");
+        let error = read(&file).unwrap_err();
+        assert!(matches!(error, ReadError::Malformed(_)), "{error:?}");
+        error.to_string()
+    };
+    // As they were before opset 13.
+    for (op, name) in [("Split", "split"), ("Clip", "min"), ("Squeeze", "axes")] {
+        let says = refused(op, &[list(name, &[1])]);
+        assert!(says.contains(&format!("the attribute `{name}`")), "{says}");
+    }
+    let says = refused("ReduceMean", &[int("axes", 1)]);
+    assert!(says.contains("another type"), "{says}");
+    let says = refused("LeakyRelu", &[int("alpha", 1)]);
+    assert!(says.contains("another type"), "{says}");
+    let says = refused("Flatten", &[int("axis", 1), int("axis", 2)]);
+    assert!(says.contains("`axis` twice"), "{says}");
+    let mut word = zero("mode", 3);
+    field(4, &[0xff], &mut word);
+    let says = refused("DepthToSpace", &[int("blocksize", 2), word]);
+    assert!(says.contains("no text"), "{says}");
+    let unknown = [int("blocksize", 2), text("mode", "crd")];
+    let file = ByHand::default().fed("x", FLOAT, &[1, 4, 2, 2]);
+    let file = file.node_with("DepthToSpace", &["x"], "y", &unknown);
+    assert!(outlined(&file.made("y")).0.contains("by the rule `crd`"));
+    let file = ByHand::default().fed("x", FLOAT, &[1, 4]);
+    let file = file.node_with("Gelu", &["x"], "y", &[text("approximate", "Tanh")]);
+    assert!(outlined(&file.made_at(20, "y")).0.contains("`Tanh`"));
+}
+
+#[test]
+fn outputs_and_inputs_that_are_left_out_are_nothing() {
+    let lstm = |outputs: &[&str]| {
+        let file = ByHand::default()
+            .fed("x", FLOAT, &[3, 1, 2])
+            .floats("w", &[1, 16, 2], &[0.1; 32])
+            .floats("r", &[1, 16, 4], &[0.1; 64])
+            .floats("b", &[1, 32], &[0.1; 32])
+            .floats("h", &[1, 1, 4], &[0.0; 4]);
+        let inputs = ["x", "w", "r", "b", "", "h", "h"];
+        let file = file.node_of("LSTM", &inputs, outputs, &[int("hidden_size", 4)]);
+        let made = outputs.iter().find(|name| !name.is_empty()).unwrap();
+        file.made(made)
+    };
+    assert!(read(&lstm(&["y"])).is_ok());
+    assert!(read(&lstm(&["y", "", ""])).is_ok());
+    assert!(read(&lstm(&["", "last"])).is_ok());
+    // Nothing is called nothing.
+    let unnamed = ByHand::default()
+        .fed("x", FLOAT, &[3])
+        .floats("", &[], &[5.0])
+        .floats("most", &[], &[6.0])
+        .node("Clip", &["x", "", "most"], "y");
+    let error = read(&unnamed.made("y")).unwrap_err().to_string();
+    assert!(error.contains("has no name"), "{error}");
+}
+
+#[test]
+fn slices_say_as_much_of_each_axis() {
+    let file = ByHand::default()
+        .fed("x", FLOAT, &[4, 4])
+        .integers("starts", &[2], &[0, 1])
+        .integers("ends", &[2], &[4, 3])
+        .integers("axes", &[1], &[0])
+        .node("Slice", &["x", "starts", "ends", "axes"], "y");
+    assert!(outlined(&file.made("y")).0.contains("[2, 2, 1, 2]"));
+}
+
+#[test]
+fn integers_have_the_width_of_the_file() {
+    let rows = |a: u8, b: u8| {
+        let file = ByHand::default()
+            .fed("x", FLOAT, &[5])
+            .held("a", UINT8, &[], &[a])
+            .held("b", UINT8, &[], &[b])
+            .node("Add", &["a", "b"], "sum")
+            .node_with("Cast", &["sum"], "number", &[int("to", FLOAT as i64)])
+            .node("Mul", &["x", "number"], "y");
+        let reading = reading(&file.made("y")).unwrap();
+        let mut numbers = Vec::new();
+        reading.write_weights(&mut numbers).unwrap();
+        f32::from_le_bytes(*numbers.first_chunk().unwrap())
+    };
+    assert_eq!(rows(3, 4), 7.0);
+    assert_eq!(rows(250, 10), 4.0);
+}
+
+#[test]
+fn constants_stand_for_numbers_as_far_as_their_precision_goes() {
+    let hard_swish = |shift: f32| {
+        let file = ByHand::default()
+            .fed("x", FLOAT, &[2, 3])
+            .floats("shift", &[], &[shift])
+            .floats("nought", &[], &[0.0])
+            .floats("six", &[], &[6.0])
+            .node("Add", &["x", "shift"], "shifted")
+            .node("Clip", &["shifted", "nought", "six"], "gate")
+            .node("Mul", &["x", "gate"], "product")
+            .node("Div", &["product", "six"], "y");
+        count(&read(&file.made("y")).unwrap(), |op| *op == Op::HardSwish)
+    };
+    assert_eq!(hard_swish(3.0), 1);
+    assert_eq!(hard_swish(3.002), 0);
+}
+
+#[test]
 fn a_file_is_named_once() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["one.bin", "two.bin"] {
@@ -518,6 +690,9 @@ fn a_file_is_named_once() {
         File::open(folder.path(), "model.onnx")
     };
     assert!(external(&["one.bin"]).is_ok());
+    assert!(external(&["./one.bin"]).is_ok());
+    let error = external(&["./model.onnx"]).unwrap_err().to_string();
+    assert!(error.contains("in the model itself"), "{error}");
     let error = external(&["one.bin", "two.bin"]).unwrap_err().to_string();
     assert!(error.contains("says `location` twice"), "{error}");
 }

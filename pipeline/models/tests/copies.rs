@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod support;
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use photofinish_models::{
@@ -10,6 +12,10 @@ use photofinish_models::{
     zoo,
 };
 use schema::Precision;
+use support::{
+    by_hand::{ByHand, FLOAT},
+    wire::{field, number_field},
+};
 
 /// `nets/mine.onnx` with its weights in `nets/mine.bin`.
 fn put(folder: &Path) -> File {
@@ -54,4 +60,48 @@ fn weights_that_changed_meanwhile_are_not_copied() {
         error.to_string().contains("`mine.bin` has changed"),
         "{error}"
     );
+}
+
+/// `model.onnx`: the sum of a list of 2^18 and of so many others, each of which is all of the file beside
+/// it, by the names that are given in turn.
+fn sums(folder: &Path, tensors: usize, names: &[&str]) -> Result<File, onnx::ReadError> {
+    let weights = fs::File::create(folder.join("w.bin")).unwrap();
+    weights.set_len(1 << 20).unwrap();
+    let mut file = ByHand::default().fed("x", FLOAT, &[1 << 18]);
+    let mut last = "x".to_owned();
+    for at in 0..tensors {
+        let name = format!("w{at}");
+        let mut tensor = Vec::new();
+        number_field(1, 1 << 18, &mut tensor);
+        number_field(2, FLOAT, &mut tensor);
+        field(8, name.as_bytes(), &mut tensor);
+        let mut entry = Vec::new();
+        field(1, b"location", &mut entry);
+        field(2, names[at % names.len()].as_bytes(), &mut entry);
+        field(13, &entry, &mut tensor);
+        number_field(14, 1, &mut tensor);
+        let sum = format!("sum{at}");
+        file = file.tensor(&tensor).node("Add", &[&last, &name], &sum);
+        last = sum;
+    }
+    fs::write(folder.join("model.onnx"), file.made(&last)).unwrap();
+    File::open(folder, "model.onnx")
+}
+
+#[test]
+fn a_file_that_is_spelt_twice_is_copied_once() {
+    let (own, ours) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = sums(own.path(), 2, &["w.bin", "./w.bin"]).unwrap();
+    file.copy_to(ours.path()).unwrap();
+    let copied = File::open(ours.path(), "model.onnx").unwrap();
+    assert_eq!(copied.digest(), file.digest());
+}
+
+#[test]
+fn tensors_that_lie_upon_one_another_are_refused() {
+    let own = tempfile::tempdir().unwrap();
+    assert!(sums(own.path(), 8, &["w.bin"]).is_ok());
+    // Each of them would be written for the workers.
+    let error = sums(own.path(), 9, &["w.bin"]).unwrap_err().to_string();
+    assert!(error.contains("lie upon one another"), "{error}");
 }

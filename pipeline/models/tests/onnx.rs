@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use photofinish_models::{
     onnx::{self, WriteOptions},
@@ -48,6 +48,25 @@ fn check_zoo(opset: u32) {
 fn weight_bytes(graph: &Graph) -> u64 {
     let elements = |parameter: &Parameter| parameter.shape.iter().product::<u64>();
     4 * graph.parameters.iter().map(elements).sum::<u64>()
+}
+
+#[test]
+fn the_reader_knows_the_attributes_of_onnxs_operators() {
+    for opset in 13..=22 {
+        let printed = python::run("attributes.py", &[Path::new(&opset.to_string())]);
+        let schemas: BTreeMap<String, BTreeMap<String, i32>> =
+            serde_json::from_str(&printed).expect("operators");
+        for (op, attributes) in onnx::operators_read(opset) {
+            let attributes = attributes.into_iter();
+            let ours: BTreeMap<String, i32> = attributes
+                .map(|(name, r#type)| (name.to_owned(), r#type))
+                .collect();
+            // Some came later.
+            let theirs = schemas.get(op).unwrap_or(&ours);
+            assert_eq!(&ours, theirs, "{op} in opset {opset}");
+        }
+        assert!(schemas.len() > 100, "{}", schemas.len());
+    }
 }
 
 #[test]

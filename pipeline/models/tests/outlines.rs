@@ -154,7 +154,7 @@ fn constants_beyond_all_measure_are_no_operator_that_is_not_known() {
     let node = |op: &str, reads: &[usize]| hostile::Node {
         op: hostile::operator(op),
         reads: reads.to_vec(),
-        ints: vec![],
+        attributes: vec![],
     };
     // `v3` is `[size, size]`: 2^33 by 2^33, and 2^15 by 2^15, which no file of this size explains.
     for size in [1_i64 << 33, 1 << 15] {
@@ -254,7 +254,7 @@ fn axes_do_not_double_without_end() {
     let gather = |reads| hostile::Node {
         op: hostile::operator("Gather"),
         reads: vec![reads, reads],
-        ints: vec![],
+        attributes: vec![],
     };
     // `v7` is a matrix of 0 and 1: taken by itself it has three axes, that by itself has five.
     let nodes: Vec<_> = (7..47).map(gather).collect();

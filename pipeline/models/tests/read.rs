@@ -492,12 +492,12 @@ fn rows_of_nothing_end() {
     let of_shape = hostile::Node {
         op: hostile::operator("ConstantOfShape"),
         reads: vec![3],
-        ints: vec![],
+        attributes: vec![],
     };
     let repeat = |name| hostile::Node {
         op: hostile::operator(name),
         reads: vec![8, if name == "Concat" { 8 } else { 6 }],
-        ints: vec![(0, vec![1])],
+        attributes: vec![(0, vec![1])],
     };
     // `v8` has the shape `[0, 0]`, and is repeated, or joined with itself, without end.
     for name in ["Tile", "Concat", "Expand", "Split"] {
@@ -513,12 +513,12 @@ fn the_form_is_right() {
     let softmax = hostile::Node {
         op: hostile::operator("Softmax"),
         reads: vec![0],
-        ints: vec![(0, vec![1])],
+        attributes: vec![(0, vec![1])],
     };
     let flat = hostile::Node {
         op: hostile::operator("Flatten"),
         reads: vec![8],
-        ints: vec![],
+        attributes: vec![],
     };
     let graph = read(&hostile::model(&[softmax, flat], 1, &[1, 3, 8, 8])).unwrap();
     assert_eq!(graph.nodes.len(), 2);

@@ -235,11 +235,13 @@ fn start(_: &Path) -> Result<(), String> {
 }
 
 /// Engines and variants that start without compiling.
-const STARTED: [&str; 8] = [
+const STARTED: [&str; 10] = [
     "pytorch/eager",
     "onnxruntime/cpu",
     "openvino/cpu",
     "tensorflow/graph",
+    "tensorflow/xla-auto",
+    "tensorflow/xla",
     "pytorch/python-eager",
     "tensorflow/function",
     "tensorflow/eager",

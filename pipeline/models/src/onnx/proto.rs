@@ -223,12 +223,16 @@ impl NodeProto {
 }
 
 /// `AttributeProto.AttributeType`. ONNX Runtime refuses attributes without it.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum AttributeType {
     Float = 1,
     Int = 2,
     String = 3,
+    Tensor = 4,
+    Floats = 6,
     Ints = 7,
+    Strings = 8,
+    SparseTensor = 11,
 }
 
 #[derive(Clone, PartialEq, Message)]

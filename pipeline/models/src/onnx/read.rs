@@ -17,10 +17,15 @@
 //! input like others, and so is an output that is widened at the end. Models in double precision have an
 //! outline: what is computed while reading is computed in binary32, and weights are kept in it.
 //!
+//! # Choices
+//! `Where` with a fixed mask is a sum of two products, or with a mask. What is not chosen has to be finite
+//! for that, whatever is fed (`import::numbers`); otherwise engines that read ONNX run the file.
+//!
 //! # Hostile files
 //! Nothing is read outside the folder (`open`), no link is followed; the number of fields is counted
 //! before they are unpacked (`census`), numbers are slices of the file until they are needed
-//! (`tensor`), and what may be computed from them has a budget (`fold`).
+//! (`tensor`), and what may be computed from them has a budget (`fold`). Nodes have the attributes that
+//! ONNX gives their operators, and no others (`signature`).
 
 mod arithmetic;
 mod attributes;
@@ -41,6 +46,7 @@ mod recurrent;
 mod reduce;
 mod resize;
 mod shapes;
+pub(crate) mod signature;
 pub(crate) mod tensor;
 mod tidy;
 mod whole;
@@ -126,6 +132,7 @@ pub struct File {
     /// The files of weights beside it, by the place that it gives them, and what they held.
     beside: BTreeMap<String, (Rc<fs::File>, Digest)>,
     bytes: u64,
+    opset: i64,
     nodes: GraphProto,
     inputs: Inputs,
     precision: Precision,
@@ -136,6 +143,12 @@ pub struct File {
 /// What files beside a model may hold besides its tensors: padding, and tensors of models that share
 /// them.
 const SPARE_BYTES: u64 = 1 << 30;
+
+/// Most bytes that lie beside a model: all of them are hashed before anything else is known of it.
+const MOST_BESIDE_BYTES: u64 = 256 << 30;
+
+/// By how many tensors a byte may be shared on average: weights that are tied may lie in one place.
+const SHARED: u64 = 8;
 
 /// A model at given sizes, with numbers of the user's.
 #[derive(Debug)]
@@ -178,14 +191,22 @@ impl File {
         let place = folder.join(path);
         let beside = place.parent().unwrap_or(folder).to_owned();
         let mut files: BTreeMap<String, Rc<fs::File>> = BTreeMap::new();
+        let own = place.file_name().map(Path::new);
         let mut open = |location: &str| {
-            if let Some(file) = files.get(location) {
+            // One file may be spelt in several ways, `./weights` too.
+            let plain: PathBuf = Path::new(location).components().collect();
+            let plain = plain.strip_prefix(".").unwrap_or(&plain);
+            if own == Some(plain) {
+                return Err("its external data lies in the model itself".to_owned());
+            }
+            let key = plain.to_string_lossy().into_owned();
+            if let Some(file) = files.get(&key) {
                 return Ok(Rc::clone(file));
             }
             let file = open::beneath(&beside, location)
                 .map(Rc::new)
                 .map_err(|error| format!("its external data {error}"))?;
-            files.insert(location.to_owned(), Rc::clone(&file));
+            files.insert(key, Rc::clone(&file));
             Ok(file)
         };
         let mut read = Self::of(path, &bytes, &mut open)?;
@@ -207,7 +228,7 @@ impl File {
         let malformed = |reason: String| ReadError::Malformed(reason);
         let mut model = ModelProto::decode(bytes.clone())
             .map_err(|error| malformed(format!("it is no ONNX file: {error}")))?;
-        check_opset(&model)?;
+        let opset = opset(&model)?;
         let mut graph = model
             .graph
             .take()
@@ -217,6 +238,10 @@ impl File {
         let mut initializers = BTreeMap::new();
         for tensor in std::mem::take(&mut graph.initializer) {
             let TensorProto { name, .. } = &tensor;
+            // Nodes name an input that they do without by nothing.
+            if name.is_empty() {
+                return Err(malformed("one of its initializers has no name".to_owned()));
+            }
             let constant = Constant::read(&tensor, open)
                 .map_err(|reason| malformed(format!("its initializer `{name}`: {reason}")))?;
             if initializers.insert(name.clone(), constant).is_some() {
@@ -232,6 +257,7 @@ impl File {
             content: bytes.clone(),
             beside: BTreeMap::new(),
             bytes: bytes.len() as u64,
+            opset,
             nodes: graph,
             inputs,
             precision,
@@ -258,6 +284,20 @@ impl File {
             return Err(ReadError::Malformed(format!(
                 "its tensors take {tensors} bytes, and the files beside it hold {beside}: all of \
                  them would be hashed and copied; export it with weights of its own beside it"
+            )));
+        }
+        if beside > MOST_BESIDE_BYTES {
+            return Err(ReadError::Malformed(format!(
+                "the files beside it hold {beside} bytes, and no more than {MOST_BESIDE_BYTES} are read"
+            )));
+        }
+        // Each tensor is written for the workers on its own.
+        let named = self.initializers.values().map(Constant::file_bytes);
+        let named = named.fold(0, u64::saturating_add);
+        if named > self.bytes.saturating_add(beside).saturating_mul(SHARED) {
+            return Err(ReadError::Malformed(format!(
+                "its tensors take {named} bytes of files that hold {beside}: they lie upon one \
+                 another; export it with weights of its own beside it"
             )));
         }
         let mut parts: Vec<Vec<u8>> = vec![self.digest.as_bytes().to_vec()];
@@ -462,21 +502,22 @@ fn stored_bytes(constant: &Constant) -> u64 {
     constant.elements().saturating_mul(width)
 }
 
-/// Whether the version of ONNX's own operators is one that is read.
-fn check_opset(model: &ModelProto) -> Result<(), ReadError> {
+/// The version of ONNX's operators.
+fn opset(model: &ModelProto) -> Result<i64, ReadError> {
     let own = |domain: &str| domain.is_empty() || domain == "ai.onnx";
-    let imported = model.opset_import.iter().find(|set| own(&set.domain));
-    let version = imported.map(|set| set.version).ok_or_else(|| {
-        ReadError::Malformed(
-            "it is no ONNX file: it names no version of ONNX's operators".to_owned(),
-        )
-    })?;
-    if OPSETS.contains(&version) {
-        Ok(())
+    let mut imported = model.opset_import.iter().filter(|set| own(&set.domain));
+    let (Some(set), None) = (imported.next(), imported.next()) else {
+        return Err(ReadError::Malformed(
+            "it is no ONNX file: it does not name one version of ONNX's operators".to_owned(),
+        ));
+    };
+    if OPSETS.contains(&set.version) {
+        Ok(set.version)
     } else {
         let (first, last) = (OPSETS.start(), OPSETS.end());
         Err(ReadError::Malformed(format!(
-            "it has opset {version}, and {first} to {last} are read; export it again"
+            "it has opset {}, and {first} to {last} are read; export it again",
+            set.version
         )))
     }
 }

@@ -54,17 +54,30 @@ impl ByHand {
     }
 
     pub(crate) fn node_with(
-        mut self,
+        self,
         op: &str,
         inputs: &[&str],
         output: &str,
+        attributes: &[Vec<u8>],
+    ) -> Self {
+        self.node_of(op, inputs, &[output], attributes)
+    }
+
+    /// A node with several outputs.
+    pub(crate) fn node_of(
+        mut self,
+        op: &str,
+        inputs: &[&str],
+        outputs: &[&str],
         attributes: &[Vec<u8>],
     ) -> Self {
         let mut node = Vec::new();
         for input in inputs {
             field(1, input.as_bytes(), &mut node);
         }
-        field(2, output.as_bytes(), &mut node);
+        for output in outputs {
+            field(2, output.as_bytes(), &mut node);
+        }
         field(4, op.as_bytes(), &mut node);
         for attribute in attributes {
             field(5, attribute, &mut node);
@@ -83,13 +96,18 @@ impl ByHand {
 
     /// The whole file, at opset 17, with this output.
     pub(crate) fn made(self, output: &str) -> Vec<u8> {
+        self.made_at(17, output)
+    }
+
+    /// The whole file at an opset, with this output.
+    pub(crate) fn made_at(self, version: u64, output: &str) -> Vec<u8> {
         let this = self.leaving(output);
         let mut model = Vec::new();
-        // ONNX's format of that opset.
-        number_field(1, 8, &mut model);
+        // The oldest format that has these opsets.
+        number_field(1, if version > 17 { 10 } else { 8 }, &mut model);
         field(7, &this.graph, &mut model);
         let mut opset = Vec::new();
-        number_field(2, 17, &mut opset);
+        number_field(2, version, &mut opset);
         field(8, &opset, &mut model);
         model
     }

@@ -1,8 +1,11 @@
 //! Protobuf by hand: models that no exporter would write.
 
+use std::collections::BTreeMap;
+
+use photofinish_models::onnx;
 use proptest::prelude::*;
 
-use super::wire::{described, field, number_field};
+use super::wire::{described, field, float_field, number_field};
 
 pub(crate) const OPERATORS: [&str; 47] = [
     "Conv",
@@ -64,26 +67,28 @@ pub(crate) fn operator(name: &str) -> usize {
 pub(crate) struct Node {
     pub(crate) op: usize,
     pub(crate) reads: Vec<usize>,
-    pub(crate) ints: Vec<(usize, Vec<i64>)>,
+    /// Attributes of its operator, each with what numbers are put there.
+    pub(crate) attributes: Vec<(usize, Vec<i64>)>,
 }
 
-const NAMES: [&str; 16] = [
-    "axis",
-    "axes",
-    "perm",
-    "pads",
-    "strides",
-    "kernel_shape",
-    "dilations",
-    "group",
-    "to",
-    "keepdims",
-    "transB",
-    "alpha",
-    "blocksize",
-    "num_groups",
-    "output_padding",
-    "noop_with_empty_axes",
+/// What attributes that are texts may say.
+const WORDS: [&str; 16] = [
+    "NOTSET",
+    "SAME_UPPER",
+    "SAME_LOWER",
+    "VALID",
+    "nearest",
+    "linear",
+    "cubic",
+    "asymmetric",
+    "half_pixel",
+    "align_corners",
+    "floor",
+    "CRD",
+    "reflect",
+    "edge",
+    "tanh",
+    "bidirectional",
 ];
 
 fn number() -> impl Strategy<Value = i64> {
@@ -94,17 +99,45 @@ fn number() -> impl Strategy<Value = i64> {
 }
 
 pub(crate) fn node() -> impl Strategy<Value = Node> {
-    let ints = (0..NAMES.len(), prop::collection::vec(number(), 0..5));
+    let attribute = (0_usize..16, prop::collection::vec(number(), 0..5));
     (
         0..OPERATORS.len(),
         prop::collection::vec(0_usize..16, 0..5),
-        prop::collection::vec(ints, 0..4),
+        prop::collection::vec(attribute, 0..4),
     )
-        .prop_map(|(op, reads, ints)| Node { op, reads, ints })
+        .prop_map(|(op, reads, attributes)| Node {
+            op,
+            reads,
+            attributes,
+        })
+}
+
+/// An attribute of its type, whatever the numbers.
+fn attribute(name: &str, kind: i32, values: &[i64]) -> Vec<u8> {
+    let mut attribute = Vec::new();
+    field(1, name.as_bytes(), &mut attribute);
+    number_field(20, kind as u64, &mut attribute);
+    let first = values.first().copied().unwrap_or(0);
+    match kind {
+        1 => float_field(2, first as f32, &mut attribute),
+        2 => number_field(3, first as u64, &mut attribute),
+        3 => {
+            let word = WORDS[first.unsigned_abs() as usize % WORDS.len()];
+            field(4, word.as_bytes(), &mut attribute);
+        }
+        _ => {
+            for &value in values {
+                number_field(8, value as u64, &mut attribute);
+            }
+        }
+    }
+    attribute
 }
 
 /// Values: the input `v0`, constants `v1` to `v7`, of which the last is a matrix, what the nodes make from `v8` on.
 pub(crate) fn model(nodes: &[Node], size: i64, input: &[i64]) -> Vec<u8> {
+    // In the one, axes of reductions are attributes, in the other inputs.
+    let opset = if nodes.len().is_multiple_of(2) { 17 } else { 21 };
     let mut graph = Vec::new();
     for (at, node) in nodes.iter().enumerate() {
         let mut body = Vec::new();
@@ -113,14 +146,17 @@ pub(crate) fn model(nodes: &[Node], size: i64, input: &[i64]) -> Vec<u8> {
         }
         field(2, format!("v{}", 8 + at).as_bytes(), &mut body);
         field(4, OPERATORS[node.op].as_bytes(), &mut body);
-        for (name, values) in &node.ints {
-            let mut attribute = Vec::new();
-            field(1, NAMES[*name].as_bytes(), &mut attribute);
-            for &value in values {
-                number_field(8, value as u64, &mut attribute);
-                number_field(3, value as u64, &mut attribute);
+        let mut known = onnx::operators_read(opset as i64);
+        let known = known.find(|(op, _)| *op == OPERATORS[node.op]);
+        let known = known.map(|(_, attributes)| attributes).unwrap_or_default();
+        let mut chosen = BTreeMap::new();
+        for (which, values) in &node.attributes {
+            if let Some(&(name, kind)) = known.get(which % known.len().max(1)) {
+                chosen.insert(name, (kind, values));
             }
-            field(5, &attribute, &mut body);
+        }
+        for (name, (kind, values)) in chosen {
+            field(5, &attribute(name, kind, values), &mut body);
         }
         field(1, &body, &mut graph);
     }
@@ -150,8 +186,8 @@ pub(crate) fn model(nodes: &[Node], size: i64, input: &[i64]) -> Vec<u8> {
     field(12, &output, &mut graph);
     let mut model = Vec::new();
     field(7, &graph, &mut model);
-    let mut opset = Vec::new();
-    number_field(2, 17, &mut opset);
-    field(8, &opset, &mut model);
+    let mut set = Vec::new();
+    number_field(2, opset, &mut set);
+    field(8, &set, &mut model);
     model
 }

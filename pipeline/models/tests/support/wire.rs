@@ -13,6 +13,12 @@ pub(crate) fn number_field(tag: u64, value: u64, out: &mut Vec<u8>) {
     varint(value, out);
 }
 
+/// A field with a number of binary32.
+pub(crate) fn float_field(tag: u64, value: f32, out: &mut Vec<u8>) {
+    varint(tag << 3 | 5, out);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
 fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

@@ -1,5 +1,7 @@
 //! Arithmetic on constants.
 
+use std::collections::BTreeSet;
+
 use super::{
     attributes::Attributes,
     fold::Fold,
@@ -135,7 +137,7 @@ impl Fold<'_> {
                 Data::Integers(numbers.collect())
             }
         };
-        Ok(Constant::new(element.kind, x.shape.clone(), data))
+        Ok(Constant::of(element, x.shape.clone(), data))
     }
 
     pub(super) fn map(&mut self, map: Unary) -> Result<Constant, String> {
@@ -154,7 +156,7 @@ impl Fold<'_> {
                 Data::Integers(numbers.into_iter().map(|x| map(x as f32) as i64).collect())
             }
         };
-        Ok(Constant::new(x.kind, x.shape.clone(), data))
+        Ok(x.like(x.shape.clone(), data))
     }
 
     /// Numbers within bounds, either of which may be left open.
@@ -187,7 +189,7 @@ impl Fold<'_> {
                 Data::Integers(numbers.into_iter().map(|x| x.max(low).min(high)).collect())
             }
         };
-        Ok(Constant::new(x.kind, x.shape.clone(), data))
+        Ok(x.like(x.shape.clone(), data))
     }
 
     pub(super) fn zip(&mut self, op: &str, pair: Binary) -> Result<Constant, String> {
@@ -197,7 +199,6 @@ impl Fold<'_> {
             self.budget.expanded(a, &shape)?,
             self.budget.expanded(b, &shape)?,
         );
-        let kind = if pair.compares { Kind::Bool } else { a.kind };
         let data = match (self.budget.data(&a)?, self.budget.data(&b)?) {
             (Data::Floats(a), Data::Floats(b)) => {
                 let made = a.into_iter().zip(b).map(|(a, b)| (pair.floats)(a, b));
@@ -216,13 +217,16 @@ impl Fold<'_> {
                 .ok_or_else(|| format!("{op} of these integers has no result"))?,
             _ => return Err("mixes floats and integers".to_owned()),
         };
-        Ok(Constant::new(kind, shape, data))
+        Ok(if pair.compares {
+            Constant::new(Kind::Bool, shape, data)
+        } else {
+            a.like(shape, data)
+        })
     }
 
     pub(super) fn choose(&mut self) -> Result<Constant, String> {
         let (which, a, b) = (self.at(0)?, self.at(1)?, self.at(2)?);
         let shape = infer::broadcast(&infer::broadcast(&which.shape, &a.shape)?, &b.shape)?;
-        let kind = a.kind;
         let mut wide = |x: &Constant| {
             let x = self.budget.expanded(x, &shape)?;
             self.budget.data(&x)
@@ -236,7 +240,7 @@ impl Fold<'_> {
             }
             _ => return Err("mixes floats and integers".to_owned()),
         };
-        Ok(Constant::new(kind, shape, data))
+        Ok(a.like(shape, data))
     }
 
     pub(super) fn running_sum(&mut self) -> Result<Constant, String> {
@@ -263,11 +267,7 @@ impl Fold<'_> {
                 }
             }
         }
-        Ok(Constant::new(
-            x.kind,
-            x.shape.clone(),
-            Data::Integers(numbers),
-        ))
+        Ok(x.like(x.shape.clone(), Data::Integers(numbers)))
     }
 
     /// Over all axes, as the arithmetic of shapes does.
@@ -278,7 +278,10 @@ impl Fold<'_> {
             return Ok(x.clone());
         }
         let keeps = self.attributes.int("keepdims", 1) != 0;
-        if !(axes.is_empty() || axes.len() == x.shape.len()) {
+        let rank = x.shape.len();
+        let named = axes.iter().map(|&axis| shapes::axis(axis, rank));
+        let named: BTreeSet<usize> = named.collect::<Result<_, _>>()?;
+        if !(axes.is_empty() || named.len() == rank) {
             return Err("reduces some axes of a constant".to_owned());
         }
         let Data::Integers(numbers) = self.budget.data(x)? else {
@@ -291,16 +294,9 @@ impl Fold<'_> {
             "ReduceMax" => numbers.max(),
             _ => numbers.min(),
         };
-        let shape = if keeps {
-            vec![1; x.shape.len()]
-        } else {
-            Vec::new()
-        };
-        Ok(Constant::new(
-            x.kind,
-            shape,
-            Data::Integers(vec![made.ok_or("reduces nothing")?]),
-        ))
+        let shape = if keeps { vec![1; rank] } else { Vec::new() };
+        let made = made.ok_or("reduces nothing")?;
+        Ok(x.like(shape, Data::Integers(vec![made])))
     }
 }
 

@@ -60,7 +60,7 @@ impl Import<'_> {
     }
 
     /// A choice by a known mask: a sum with what masks everything, or a sum of two products. An infinity
-    /// that is not chosen would make either no number.
+    /// that is not chosen would make either no number, and so would what is none.
     pub(super) fn choose(
         &mut self,
         here: Here<'_>,
@@ -91,18 +91,26 @@ impl Import<'_> {
         let [(a_part, a_largest), (b_part, b_largest)] = parts.as_slice() else {
             return Err("chooses between two values".to_owned());
         };
-        let is_infinite =
-            |value: &Value| matches!(value, Value::Made(made) if self.infinite.contains(made));
+        // What is not chosen is taken times zero, or a mask is added to it.
+        if [a, b]
+            .into_iter()
+            .any(|value| self.numbers_of(value).is_wild)
+        {
+            return Err(
+                "chooses, by a fixed mask, from what may be infinite or no number".to_owned(),
+            );
+        }
+        let is_infinite = |value: &Value| self.numbers_of(value).is_infinite;
         // Negative infinities may meet: what was masked before may be masked again.
         let masks = |largest: f32, value: &Value| {
             largest <= MASKED && (largest == f32::NEG_INFINITY || !is_infinite(value))
         };
         match (a, b) {
             (Value::Made(_), Value::Known(_)) if masks(*b_largest, a) => {
-                self.op(here, Op::Add, &[Some(a.clone()), Some(b_part.clone())])
+                self.masked_out(here, a, b_part)
             }
             (Value::Known(_), Value::Made(_)) if masks(*a_largest, b) => {
-                self.op(here, Op::Add, &[Some(b.clone()), Some(a_part.clone())])
+                self.masked_out(here, b, a_part)
             }
             _ if [a, b].into_iter().any(is_infinite) => {
                 Err("chooses, by a fixed mask, from what may be infinite".to_owned())
@@ -119,6 +127,15 @@ impl Import<'_> {
                 self.op(here, Op::Add, &[Some(a), Some(b)])
             }
         }
+    }
+
+    /// The sum with a mask. Another like it would make an infinity of two large numbers.
+    fn masked_out(&mut self, here: Here<'_>, x: &Value, mask: &Value) -> Result<(), String> {
+        self.op(here, Op::Add, &[Some(x.clone()), Some(mask.clone())])?;
+        if let Some(made) = here.node.output.first() {
+            self.masks(made);
+        }
+        Ok(())
     }
 
     /// A constant where a mask is 1, 0 elsewhere; and the largest number there.

@@ -1,154 +1,18 @@
 //! What can be computed while reading: the arithmetic of shapes, positions and masks that exporters
 //! leave in a model.
 
+mod budget;
+mod made;
+
+pub(super) use budget::Budget;
+
 use super::{
     arithmetic::{binary, unary},
     attributes::Attributes,
     shapes,
     tensor::{self, Constant, Data, Kind},
 };
-use crate::infer::{self, MAX_RANK};
-
-/// Elements that may be computed whatever the file holds.
-const GIVEN: u64 = 16 << 20;
-
-/// How often a mask over pairs of positions may be computed anew.
-const STEPS: u64 = 32;
-
-/// Most elements that sizes of inputs may ask for: a gigabyte of integers.
-const MOST_FED: u64 = 128 << 20;
-
-/// What is left of the elements that may be computed.
-#[derive(Debug)]
-pub(super) struct Budget {
-    left: u64,
-    /// Most elements at once that file and inputs explain.
-    explained: u64,
-    /// Whether something asked for more than that.
-    is_absurd: bool,
-}
-
-impl Budget {
-    /// For a model of this many bytes, wherever they lie, and inputs from which masks of so many
-    /// elements follow. Weights are computed from weights, and masks from inputs, in a few steps.
-    pub(super) fn new(bytes: u64, masks: u64) -> Self {
-        let masks = masks.saturating_mul(STEPS);
-        let given = GIVEN.saturating_add(bytes);
-        Self {
-            left: given.saturating_add(masks.min(MOST_FED)),
-            explained: given.saturating_add(masks),
-            is_absurd: false,
-        }
-    }
-
-    pub(super) fn take(&mut self, elements: u64) -> Result<(), String> {
-        if let Some(left) = self.left.checked_sub(elements) {
-            self.left = left;
-            return Ok(());
-        }
-        if elements > self.explained {
-            self.is_absurd = true;
-            Err("its constants are absurdly larger than the file".to_owned())
-        } else {
-            Err("its constants are more than is computed while reading".to_owned())
-        }
-    }
-
-    /// Elements of a shape, within what any value may have.
-    pub(super) fn count(&mut self, shape: &[u64]) -> Result<u64, String> {
-        let count = tensor::count(shape);
-        self.is_absurd |= count.is_err();
-        count
-    }
-
-    /// Refuses axes beyond those that any value may have: there can be twice as many after each step.
-    fn check_rank(&mut self, constant: &Constant) -> Result<(), String> {
-        let rank = constant.shape.len();
-        if rank <= MAX_RANK {
-            return Ok(());
-        }
-        self.is_absurd = true;
-        Err(format!(
-            "makes {rank} axes, at most {MAX_RANK} are possible"
-        ))
-    }
-
-    /// Whether more was asked for than anything explains.
-    pub(super) const fn is_absurd(&self) -> bool {
-        self.is_absurd
-    }
-
-    /// A list of one number, repeated.
-    pub(super) fn filled(&mut self, size: u64, number: f32) -> Result<Vec<f32>, String> {
-        self.take(size)?;
-        let count = usize::try_from(size).map_err(|_| format!("a list of {size} numbers"))?;
-        Ok(vec![number; count])
-    }
-
-    /// The numbers of a constant, in memory.
-    pub(super) fn data(&mut self, constant: &Constant) -> Result<Data, String> {
-        self.take(constant.elements())?;
-        constant.data()
-    }
-
-    /// A list of integers, which every shape and axis is.
-    pub(super) fn list(&mut self, constant: &Constant) -> Result<Vec<i64>, String> {
-        match self.data(constant)? {
-            Data::Integers(numbers) => Ok(numbers),
-            Data::Floats(_) => Err("reads a list of floats where integers belong".to_owned()),
-        }
-    }
-
-    /// The elements at these places, in a new shape.
-    fn pick(
-        &mut self,
-        x: &Constant,
-        shape: Vec<u64>,
-        place: impl Fn(u64) -> u64,
-    ) -> Result<Constant, String> {
-        let count = self.count(&shape)?;
-        self.take(count)?;
-        let data = self.data(x)?;
-        fn picked<T: Copy>(
-            numbers: &[T],
-            count: u64,
-            place: impl Fn(u64) -> u64,
-        ) -> Result<Vec<T>, String> {
-            (0..count)
-                .map(|at| numbers.get(place(at) as usize).copied())
-                .collect::<Option<_>>()
-                .ok_or_else(|| "reads beyond a tensor".to_owned())
-        }
-        let data = match &data {
-            Data::Floats(numbers) => Data::Floats(picked(numbers, count, place)?),
-            Data::Integers(numbers) => Data::Integers(picked(numbers, count, place)?),
-        };
-        Ok(Constant::new(x.kind, shape, data))
-    }
-
-    /// A constant repeated along its axes of one element, and along new ones before them.
-    pub(super) fn expanded(&mut self, x: &Constant, shape: &[u64]) -> Result<Constant, String> {
-        if x.shape == shape {
-            return Ok(x.clone());
-        }
-        let missing = shape.len().saturating_sub(x.shape.len());
-        let padded = [vec![1; missing], x.shape.clone()].concat();
-        let (from, to) = (shapes::strides(&padded), shapes::strides(shape));
-        let place = |at: u64| {
-            let mut rest = at;
-            let mut place = 0;
-            for ((to, from), size) in to.iter().zip(&from).zip(&padded) {
-                let index = rest / to.max(&1);
-                rest %= to.max(&1);
-                if *size != 1 {
-                    place += index * from;
-                }
-            }
-            place
-        };
-        self.pick(x, shape.to_vec(), place)
-    }
-}
+use crate::infer;
 
 /// The values that a node makes of constants; `None` where it is not known how.
 pub(super) fn fold(
@@ -337,6 +201,7 @@ impl<'a> Fold<'a> {
             Some(_) => self.list(4)?,
             None => vec![1; starts.len()],
         };
+        shapes::check_cuts(&[&starts, &ends, &axes, &steps])?;
         for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
             let axis = shapes::axis(axis, x.shape.len())?;
             let size = x.shape.get(axis).copied().unwrap_or(1);
@@ -424,122 +289,7 @@ impl<'a> Fold<'a> {
             Kind::Float => Data::Floats(floats),
             Kind::Integer | Kind::Bool => Data::Integers(integers),
         };
-        Ok(Constant::new(first.kind, shape, data))
-    }
-
-    fn tile(&mut self) -> Result<Constant, String> {
-        let mut x = self.at(0)?.clone();
-        let times = self.list(1)?;
-        if times.len() != x.shape.len() {
-            return Err(format!("repeats {:?} by {times:?}", x.shape));
-        }
-        for (axis, times) in times.into_iter().enumerate() {
-            let size = x.shape.get(axis).copied().unwrap_or(1);
-            let times = u64::try_from(times).map_err(|_| "repeats less than never")?;
-            self.budget.take(size.saturating_mul(times))?;
-            // Repeating nothing would never end.
-            let times = if size == 0 { 0 } else { times };
-            let indices: Vec<u64> = (0..times).flat_map(|_| 0..size).collect();
-            x = self.along(&x, axis, &indices)?;
-        }
-        Ok(x)
-    }
-
-    fn range(&mut self) -> Result<Constant, String> {
-        let data: Vec<Data> = (0..3)
-            .map(|at| self.at(at).and_then(|x| self.budget.data(x)))
-            .collect::<Result<_, _>>()?;
-        match data.as_slice() {
-            [
-                Data::Integers(start),
-                Data::Integers(limit),
-                Data::Integers(step),
-            ] => {
-                let (&[start], &[limit], &[step]) = (&**start, &**limit, &**step) else {
-                    return Err("reads lists where numbers belong".to_owned());
-                };
-                let span = i128::from(limit) - i128::from(start);
-                let step_wide = i128::from(step);
-                if step == 0 {
-                    return Err("counts by steps of 0".to_owned());
-                }
-                // Rounded up, away from the start.
-                let count = (span + step_wide - step_wide.signum()) / step_wide;
-                let count = u64::try_from(count.max(0)).unwrap_or(u64::MAX);
-                self.budget.take(count)?;
-                let numbers = (0..count as i64).map(|at| start.wrapping_add(at.wrapping_mul(step)));
-                Ok(Constant::integers(vec![count], numbers.collect()))
-            }
-            [Data::Floats(start), Data::Floats(limit), Data::Floats(step)] => {
-                let (&[start], &[limit], &[step]) = (&**start, &**limit, &**step) else {
-                    return Err("reads lists where numbers belong".to_owned());
-                };
-                let count = ((limit - start) / step).ceil().max(0.0);
-                if !count.is_finite() {
-                    return Err("counts without end".to_owned());
-                }
-                let count = count as u64;
-                self.budget.take(count)?;
-                let numbers = (0..count).map(|at| start + at as f32 * step);
-                Ok(Constant::floats(vec![count], numbers.collect()))
-            }
-            _ => Err("mixes floats and integers".to_owned()),
-        }
-    }
-
-    fn constant_of_shape(&mut self) -> Result<Constant, String> {
-        let shape = shapes::sizes_of(&self.list(0)?)?;
-        let count = self.budget.count(&shape)?;
-        self.budget.take(count)?;
-        let value = match self.attributes.tensor("value") {
-            Some(value) => {
-                let nowhere = &mut |_: &str| Err("its value lies beside the model".to_owned());
-                Constant::read(value, nowhere)?
-            }
-            None => Constant::floats(vec![1], vec![0.0]),
-        };
-        let data = match self.budget.data(&value)? {
-            Data::Floats(numbers) => match *numbers {
-                [number] => Data::Floats(vec![number; count as usize]),
-                _ => return Err("repeats more than one number".to_owned()),
-            },
-            Data::Integers(numbers) => match *numbers {
-                [number] => Data::Integers(vec![number; count as usize]),
-                _ => return Err("repeats more than one number".to_owned()),
-            },
-        };
-        Ok(Constant::new(value.kind, shape, data))
-    }
-
-    /// The upper or lower triangle of each matrix, the rest zero.
-    fn trilu(&mut self) -> Result<Constant, String> {
-        let x = self.at(0)?;
-        let &[.., rows, columns] = &*x.shape else {
-            return Err(format!("takes a triangle of {:?}", x.shape));
-        };
-        let shift = match self.optional(1) {
-            Some(_) => self.list(1)?.first().copied().unwrap_or(0),
-            None => 0,
-        };
-        let upper = self.attributes.int("upper", 1) != 0;
-        let kept = |at: usize| {
-            let at = at as u64 % rows.saturating_mul(columns).max(1);
-            let distance = (at % columns) as i64 - (at / columns) as i64;
-            if upper {
-                distance >= shift
-            } else {
-                distance <= shift
-            }
-        };
-        fn masked<T: Default>(numbers: Vec<T>, kept: impl Fn(usize) -> bool) -> Vec<T> {
-            let mask = |(at, number)| if kept(at) { number } else { T::default() };
-            numbers.into_iter().enumerate().map(mask).collect()
-        }
-        let data = match self.budget.data(x)? {
-            Data::Floats(numbers) => Data::Floats(masked(numbers, kept)),
-            Data::Integers(numbers) => Data::Integers(masked(numbers, kept)),
-        };
-        Ok(Constant::new(x.kind, x.shape.clone(), data))
+        Ok(first.like(shape, data))
     }
 
     fn split(&mut self) -> Result<Vec<Constant>, String> {

@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::graph::{Approximation, Node, Op, Role};
+use schema::{
+    Precision,
+    graph::{Approximation, Node, Op, Role},
+};
 
 use super::{
     ReadError,
@@ -11,8 +14,15 @@ use super::{
     tensor::{Constant, Data},
 };
 
-/// How far a constant may be from the number that it stands for: it was rounded to binary16 at worst.
-const NEAR: f64 = 1e-3;
+/// How far a constant may be from the number that it stands for, as a share of it: it was rounded to
+/// binary32, or to as few digits as that tells apart, and to bfloat16 or binary16 in a model of those.
+const fn nearness(precision: Precision) -> f64 {
+    match precision {
+        Precision::Bf16 => 4e-3,
+        Precision::Fp16 => 6e-4,
+        _ => 1e-6,
+    }
+}
 
 /// How deep products are looked into, and how many factors they may have.
 const DEEP: usize = 8;
@@ -59,6 +69,10 @@ struct Product {
 }
 
 impl Look<'_, '_> {
+    fn near(&self, a: f64, b: f64) -> bool {
+        (a - b).abs() <= nearness(self.import.file.precision()) * b.abs()
+    }
+
     fn step(&self, value: &str) -> Option<&Step> {
         self.import.steps.get(*self.wiring.made_by.get(value)?)
     }
@@ -141,7 +155,7 @@ impl Look<'_, '_> {
     }
 
     fn activation_of(&self, product: &Product) -> Option<(Op, String)> {
-        let is = |factor| near(product.factor, factor);
+        let is = |factor| self.near(product.factor, factor);
         let both = match product.of.as_slice() {
             [gate] => {
                 let x = self.hard_gate(gate).filter(|_| is(1.0 / 6.0))?;
@@ -174,29 +188,30 @@ impl Look<'_, '_> {
             return None;
         };
         let (x, three) = self.sum(shifted)?;
-        near(three, 3.0).then_some(x)
+        self.near(three, 3.0).then_some(x)
     }
 
     /// Whether a value is `1 + erf(x/√2)`, or `1 + tanh(√(2/π)·(x + 0.044715·x³))`.
     fn gelu_gate(&self, x: &str, gate: &str) -> Option<Approximation> {
         let (inner, one) = self.sum(gate)?;
-        if !near(one, 1.0) {
+        if !self.near(one, 1.0) {
             return None;
         }
         if let Some([scaled]) = self.operands(inner, &Work::Erf) {
             let scaled = self.product(scaled);
-            let fits = near(scaled.factor, std::f64::consts::FRAC_1_SQRT_2) && scaled.of == [x];
+            let fits =
+                self.near(scaled.factor, std::f64::consts::FRAC_1_SQRT_2) && scaled.of == [x];
             return fits.then_some(Approximation::None);
         }
         let [scaled] = self.operands(inner, &Work::Op(Op::Tanh))? else {
             return None;
         };
         let scaled = self.product(scaled);
-        if !near(scaled.factor, std::f64::consts::FRAC_2_PI.sqrt()) {
+        if !self.near(scaled.factor, std::f64::consts::FRAC_2_PI.sqrt()) {
             return None;
         }
         let cubic = |product: &Product, power: usize| {
-            near(product.factor, 0.044_715)
+            self.near(product.factor, 0.044_715)
                 && product.of.len() == power
                 && product.of.iter().all(|factor| factor == x)
         };
@@ -212,7 +227,7 @@ impl Look<'_, '_> {
             [a, b] => {
                 let other = if a == x { b } else { a };
                 let (square, one) = self.sum(other)?;
-                (a == x || b == x) && near(one, 1.0) && cubic(&self.product(square), 2)
+                (a == x || b == x) && self.near(one, 1.0) && cubic(&self.product(square), 2)
             }
             _ => false,
         };
@@ -263,10 +278,6 @@ impl Look<'_, '_> {
         let held = self.import.parameters.get(other)?;
         (held.constant.shape == [width]).then(|| (reader.output.clone(), other.clone()))
     }
-}
-
-fn near(a: f64, b: f64) -> bool {
-    (a - b).abs() <= NEAR * b.abs()
 }
 
 /// Replaces what is recognised. The steps that nothing reads any more go when the graph is built.

@@ -48,7 +48,7 @@ impl Import<'_> {
             let value = if is_known {
                 // Ones, here as for every engine; truths where the file has those.
                 let ones = Data::Integers(vec![1]);
-                let one = Constant::new(fed.element.kind, vec![1; shape.len()], ones);
+                let one = Constant::of(fed.element, vec![1; shape.len()], ones);
                 let ones = self
                     .budget
                     .expanded(&one, &shape)

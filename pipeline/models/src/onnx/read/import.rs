@@ -11,7 +11,7 @@ use super::{
     File, ReadError, Reading,
     attributes::Attributes,
     fold::{self, Budget},
-    fuse, linear, moves, recurrent, reduce, resize, shapes,
+    fuse, linear, moves, recurrent, reduce, resize, shapes, signature,
     tensor::{Constant, Element},
     tidy, whole, windows,
 };
@@ -20,7 +20,10 @@ use crate::{
     onnx::proto::{AttributeProto, GraphProto, NodeProto},
 };
 
+mod numbers;
 mod steps;
+
+use numbers::Numbers;
 
 /// What a step computes: an operator of the graph, or a part of one that `fuse` looks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,29 +36,6 @@ pub(super) enum Work {
     Erf,
     /// Of the last axis, which stays with size 1.
     Mean,
-}
-
-impl Work {
-    /// Whether it takes numbers one by one, so that an infinity of a mask is one of what it makes.
-    const fn is_by_element(&self) -> bool {
-        matches!(
-            self,
-            Self::Sub
-                | Self::Div
-                | Self::Op(Op::Add | Op::Mul | Op::Max | Op::Min | Op::Concat { .. })
-        )
-    }
-
-    /// Whether what it makes is finite whatever it reads.
-    const fn is_bounded(&self) -> bool {
-        matches!(
-            self,
-            Self::Erf
-                | Self::Op(
-                    Op::Softmax { .. } | Op::Sigmoid | Op::HardSigmoid | Op::Tanh | Op::Clip { .. }
-                )
-        )
-    }
 }
 
 /// An operator application under construction.
@@ -106,10 +86,10 @@ pub(super) struct Import<'a> {
     pub(super) inputs: Vec<Input>,
     /// Rows that exist for the inputs that are used as indices.
     pub(super) rows: HashMap<String, u64>,
-    /// Values that may hold infinities, as a mask of them does and what it is added to.
-    pub(super) infinite: HashSet<String>,
-    /// Whether tensors hold infinities, by their origin, as far as that was asked.
-    searched: HashMap<usize, bool>,
+    /// What is known of the numbers of values.
+    numbers: HashMap<String, Numbers>,
+    /// What is known of the numbers of tensors, by their origin, as far as that was asked.
+    searched: HashMap<usize, Numbers>,
     /// Values that are inputs, perhaps in another shape, and which.
     pub(super) as_fed: HashMap<String, String>,
     /// Inputs whose floats are not those of the model, and ONNX's number of their element type.
@@ -145,14 +125,17 @@ impl<'a> Import<'a> {
             parameters: BTreeMap::new(),
             known: BTreeMap::new(),
             names: HashMap::new(),
-            read: read.map(String::as_str).collect(),
+            read: read
+                .map(String::as_str)
+                .filter(|name| !name.is_empty())
+                .collect(),
             leave: leave.map(String::as_str).collect(),
             taken: names.cloned().collect(),
             numbered: HashMap::new(),
             budget: Budget::new(file.bytes, masks(file, dims)),
             inputs: Vec::new(),
             rows: HashMap::new(),
-            infinite: HashSet::new(),
+            numbers: HashMap::new(),
             searched: HashMap::new(),
             as_fed: HashMap::new(),
             otherwise_fed: HashMap::new(),
@@ -255,6 +238,12 @@ impl<'a> Import<'a> {
             if !(node.domain.is_empty() || node.domain == "ai.onnx") {
                 let reason = format!("operators of `{}` are not read", node.domain);
                 return Err(self.refused(here, reason));
+            }
+            if let Err(reason) = signature::check(node, self.file.opset) {
+                let (name, op) = (whole::name_of(node), &node.op_type);
+                return Err(ReadError::Malformed(format!(
+                    "its node `{name}` ({op}) {reason}"
+                )));
             }
             if let Some(name) = node
                 .input
@@ -423,8 +412,9 @@ impl<'a> Import<'a> {
             }
             "Gelu" => {
                 let approximate = match here.attributes.text("approximate", "none") {
+                    "none" => Approximation::None,
                     "tanh" => Approximation::Tanh,
-                    _ => Approximation::None,
+                    other => return Err(format!("approximates by the rule `{other}`")),
                 };
                 self.op(here, Op::Gelu { approximate }, inputs)
             }

@@ -124,6 +124,7 @@ fn slice(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> R
     let ends = list(import, inputs, 2)?.ok_or("has no ends")?;
     let axes = list(import, inputs, 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = list(import, inputs, 4)?.unwrap_or_else(|| vec![1; starts.len()]);
+    shapes::check_cuts(&[&starts, &ends, &axes, &steps])?;
     for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
         let shape = import.shape_of(&x)?;
         let axis = shapes::axis(axis, shape.len())?;
@@ -311,11 +312,12 @@ fn blocks(import: &mut Import<'_>, here: Here<'_>, x: &Value, shape: &[u64]) -> 
             [0, 1, 4, 2, 5, 3],
             [n, c / square, of(h, b)?, of(w, b)?],
         ),
-        _ if spreads => (
+        "DCR" if spreads => (
             [n, b, b, c / square, h, w],
             [0, 3, 4, 1, 5, 2],
             [n, c / square, of(h, b)?, of(w, b)?],
         ),
+        other if spreads => return Err(format!("takes squares apart by the rule `{other}`")),
         _ => (
             [n, c, h / b, b, w / b, b],
             [0, 3, 5, 1, 2, 4],

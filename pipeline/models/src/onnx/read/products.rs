@@ -117,6 +117,6 @@ impl Fold<'_> {
             }
             _ => return Err(wrong()),
         };
-        Ok(Constant::new(data.kind, data.shape.clone(), made))
+        Ok(data.like(data.shape.clone(), made))
     }
 }

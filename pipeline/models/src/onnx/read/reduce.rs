@@ -172,14 +172,18 @@ fn sum(
             false => shaped(import, here, x, vec![before, reduced])?,
         };
         let factors = [Some(rows), factor(vec![reduced, 1])];
-        return import.between(here, "sum", Work::Op(Op::Gemm), &factors);
+        let made = import.between(here, "sum", Work::Op(Op::Gemm), &factors)?;
+        import.sums_up(&made, x);
+        return Ok(made);
     }
     let rows = match fits(2) {
         true => x.clone(),
         false => shaped(import, here, x, vec![before, reduced, behind])?,
     };
     let factors = [factor(vec![1, reduced]), Some(rows)];
-    import.between(here, "sum", Work::Op(Op::MatMul), &factors)
+    let made = import.between(here, "sum", Work::Op(Op::MatMul), &factors)?;
+    import.sums_up(&made, x);
+    Ok(made)
 }
 
 /// The largest number of a window over all of the axes.

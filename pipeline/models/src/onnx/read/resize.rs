@@ -12,6 +12,9 @@ use super::{
 /// How far the scale that a file names may be from that of whole sizes, as a share of it.
 const NEAR: f64 = 1e-6;
 
+/// Most pixels along an axis.
+const MOST_PIXELS: u64 = 1 << 20;
+
 /// Another height and width; of one axis, which becomes the second of two, another length.
 pub(super) fn resize(
     import: &mut Import<'_>,
@@ -142,6 +145,11 @@ fn interpolation(
         .zip(&to)
         .all(|(from, to)| to.is_multiple_of(*from));
     let made_single = from.iter().zip(&to).any(|(&from, &to)| to == 1 && from > 1);
+    if mode == "nearest" && !from.iter().zip(&to).all(|(&from, &to)| is_sharp(from, to)) {
+        return Err(format!(
+            "makes {to:?} pixels of {from:?}, and which is nearest is decided by rounding"
+        ));
+    }
     match (mode, transformation, nearest) {
         ("nearest", "asymmetric", "floor") => Ok(Interpolation::Nearest),
         // Of a whole multiple, the nearest middle is that of the pixel it was cut from.
@@ -161,9 +169,33 @@ fn interpolation(
     }
 }
 
+/// Whether every pixel is made of the same one by exact arithmetic and by either way that engines
+/// compute it in binary32: the place times `from / to`, and the place over `to / from`.
+fn is_sharp(from: u64, to: u64) -> bool {
+    if from == to || to > MOST_PIXELS {
+        return from == to;
+    }
+    let (down, up) = (from as f32 / to as f32, to as f32 / from as f32);
+    (0..to).all(|place| {
+        let exact = (place * from / to) as f32;
+        [place as f32 * down, place as f32 / up].map(f32::floor) == [exact, exact]
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pixels_that_rounding_decides_are_told() {
+        for factor in 1..=8 {
+            assert!(is_sharp(56, 56 * factor), "{factor}");
+        }
+        // 41 · (1 / 41) is below 1 in binary32.
+        assert!(!is_sharp(2, 82));
+        assert!(!is_sharp(1, u64::MAX));
+        assert!(is_sharp(u64::MAX, u64::MAX));
+    }
 
     #[test]
     fn scales_make_whole_sizes() {

@@ -118,6 +118,16 @@ pub(super) fn unsqueezed(from: &[u64], axes: &[i64]) -> Result<Vec<u64>, String>
     Ok(is_new.into_iter().map(size).collect())
 }
 
+/// Whether a slice says as much of each of its axes: where it starts and ends, which it is, its steps.
+pub(super) fn check_cuts(lists: &[&[i64]]) -> Result<(), String> {
+    let lengths: Vec<usize> = lists.iter().map(|list| list.len()).collect();
+    if lengths.windows(2).all(|two| two.first() == two.last()) {
+        Ok(())
+    } else {
+        Err(format!("slices by lists of {lengths:?} numbers"))
+    }
+}
+
 /// Indices that a slice of an axis takes.
 pub(super) fn sliced(size: u64, start: i64, end: i64, step: i64) -> Result<Vec<u64>, String> {
     if step == 0 {

@@ -68,6 +68,11 @@ impl Element {
         matches!(self.code, 2..=5)
     }
 
+    /// Itself, if it is of integers that have fewer than 64 bits.
+    fn narrow(self) -> Option<Self> {
+        (self.kind == Kind::Integer && self.width < 8).then_some(self)
+    }
+
     /// How many numbers it holds from 0 on, one after another.
     pub(super) const fn reach(self) -> u64 {
         let bits = match self.code {
@@ -166,6 +171,8 @@ enum Source {
 #[derive(Clone)]
 pub(crate) struct Constant {
     pub(super) kind: Kind,
+    /// What its integers are in the file, where they have fewer than 64 bits.
+    narrow: Option<Element>,
     pub(super) shape: Vec<u64>,
     /// Tells where it came from: views of one tensor share it.
     source: Rc<Source>,
@@ -188,8 +195,34 @@ impl Constant {
         let source = Rc::new(Source::Data(data));
         Self {
             kind,
+            narrow: None,
             shape,
             source,
+        }
+    }
+
+    /// Numbers of this element type, which are in its reach.
+    pub(super) fn of(element: Element, shape: Vec<u64>, data: Data) -> Self {
+        Self {
+            narrow: element.narrow(),
+            ..Self::new(element.kind, shape, data)
+        }
+    }
+
+    /// Numbers of the same type that were computed from these: of integers, what their width holds.
+    pub(super) fn like(&self, shape: Vec<u64>, data: Data) -> Self {
+        let data = match (data, self.narrow) {
+            (Data::Integers(mut numbers), Some(element)) => {
+                for number in &mut numbers {
+                    *number = element.integer(*number);
+                }
+                Data::Integers(numbers)
+            }
+            (data, _) => data,
+        };
+        Self {
+            narrow: self.narrow,
+            ..Self::new(self.kind, shape, data)
         }
     }
 
@@ -205,6 +238,7 @@ impl Constant {
         count(&shape)?;
         Ok(Self {
             kind: element.kind,
+            narrow: element.narrow(),
             shape,
             source: Rc::new(Source::External(element, file, offset)),
         })
@@ -287,9 +321,21 @@ impl Constant {
         }
         Ok(Self {
             kind: element.kind,
+            narrow: element.narrow(),
             shape,
             source: Rc::new(source),
         })
+    }
+
+    /// Bytes that the file takes for it.
+    pub(super) fn file_bytes(&self) -> u64 {
+        let width = match &*self.source {
+            Source::Raw(element, _)
+            | Source::External(element, ..)
+            | Source::Varints(element, _) => element.width,
+            Source::Data(_) => 0,
+        };
+        self.elements().saturating_mul(width)
     }
 
     /// The same numbers in another shape of as many elements.

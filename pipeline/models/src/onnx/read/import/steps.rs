@@ -3,7 +3,7 @@
 use schema::graph::{ElementType, Op, Role};
 
 use super::{
-    super::tensor::{Constant, Data, Kind},
+    super::tensor::{Constant, Kind},
     Held, Here, Import, Step, Value, Work,
 };
 use crate::infer::{self, ValueType};
@@ -122,23 +122,6 @@ impl Import<'_> {
         })
     }
 
-    /// Notes whether a parameter holds an infinity.
-    fn search(&mut self, name: &str, constant: &Constant) -> Result<(), String> {
-        let origin = constant.origin();
-        let is_infinite = match self.searched.get(&origin) {
-            Some(&known) => known,
-            None => match self.budget.data(constant)? {
-                Data::Floats(numbers) => numbers.iter().any(|number| number.is_infinite()),
-                Data::Integers(_) => false,
-            },
-        };
-        self.searched.insert(origin, is_infinite);
-        if is_infinite {
-            self.infinite.insert(name.to_owned());
-        }
-        Ok(())
-    }
-
     /// Appends a step and works out what it makes.
     pub(in crate::onnx::read) fn push(&mut self, step: Step) -> Result<Value, String> {
         let types: Vec<&ValueType> = step
@@ -149,10 +132,7 @@ impl Import<'_> {
         let made = made(&step.work, &types)?;
         let name = step.output.clone();
         self.types.insert(name.clone(), made);
-        let is_infinite = |name: &String| self.infinite.contains(name);
-        if !step.work.is_bounded() && step.inputs.iter().any(is_infinite) {
-            self.infinite.insert(name.clone());
-        }
+        self.follow(&step.work, &step.inputs, &name);
         self.steps.push(step);
         Ok(Value::Made(name))
     }
