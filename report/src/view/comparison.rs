@@ -6,7 +6,7 @@ use schema::{
 };
 use serde::Serialize;
 
-use super::setting::Settings;
+use super::{parity::share_of_bound, setting::Settings};
 use crate::{
     ids::Index,
     interval::{self, Estimate},
@@ -67,7 +67,8 @@ pub(crate) struct Row {
     pub(crate) glyph: Option<Glyph>,
     pub(crate) reason: String,
     pub(crate) parity: String,
-    pub(crate) baseline_parity: String,
+    /// The errors of the contender and of the baseline, each beside its bound.
+    pub(crate) agreement: Option<String>,
     pub(crate) parity_value: Option<f64>,
     pub(crate) floor: String,
     /// Names of the cells' pages, below the folder of the job's cells; absent where there are none.
@@ -113,11 +114,18 @@ impl Family {
                     index
                         .cell(&job.id, id)
                         .and_then(|cell| cell.parity.as_ref())
-                        .map(|parity| parity.error)
                 };
                 let page =
                     |id: &schema::CellId| index.cell(&job.id, id).map(|cell| cell.id.0.clone());
                 let (own, base) = (parity(&row.contender), parity(&row.baseline));
+                let error = own.map(|own| own.error);
+                let told = |found: &schema::record::Parity| {
+                    format!(
+                        "{}, {}",
+                        units::error(found.error),
+                        share_of_bound(found.worst_share)
+                    )
+                };
                 let held = row
                     .ratio
                     .as_ref()
@@ -137,9 +145,12 @@ impl Family {
                         .filter(|centre| centre.is_finite()),
                     glyph: row.ratio.as_ref().and_then(|ratio| scale.place(ratio)),
                     reason: row.reason.clone(),
-                    parity: own.map_or_else(|| units::NOTHING.to_owned(), units::error),
-                    baseline_parity: base.map_or_else(|| units::NOTHING.to_owned(), units::error),
-                    parity_value: own.filter(|error| error.is_finite()),
+                    parity: error.map_or_else(|| units::NOTHING.to_owned(), units::error),
+                    agreement: own.map(|own| {
+                        let base = base.map(|base| format!("; baseline {}", told(base)));
+                        told(own) + &base.unwrap_or_default()
+                    }),
+                    parity_value: error.filter(|error| error.is_finite()),
                     floor: floor.unwrap_or_else(|| units::NOTHING.to_owned()),
                     cell: page(&row.contender),
                     baseline_cell: page(&row.baseline),

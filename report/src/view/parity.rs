@@ -212,7 +212,7 @@ fn note(all: usize, compared: usize) -> String {
 }
 
 /// How an error stands to its bound: a share of it, or how many times as large.
-fn share_of_bound(share: f64) -> String {
+pub(super) fn share_of_bound(share: f64) -> String {
     match share {
         2.0..1e6 => format!("{} times the bound", units::count(share.round() as u64)),
         1e6.. => "over a million times the bound".to_owned(),

@@ -137,7 +137,11 @@ fn attribute(name: &str, kind: i32, values: &[i64]) -> Vec<u8> {
 /// Values: the input `v0`, constants `v1` to `v7`, of which the last is a matrix, what the nodes make from `v8` on.
 pub(crate) fn model(nodes: &[Node], size: i64, input: &[i64]) -> Vec<u8> {
     // In the one, axes of reductions are attributes, in the other inputs.
-    let opset = if nodes.len().is_multiple_of(2) { 17 } else { 21 };
+    let opset = if nodes.len().is_multiple_of(2) {
+        17
+    } else {
+        21
+    };
     let mut graph = Vec::new();
     for (at, node) in nodes.iter().enumerate() {
         let mut body = Vec::new();
