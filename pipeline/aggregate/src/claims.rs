@@ -124,6 +124,9 @@ pub(crate) fn extra_pairs<'a>(job: &PlannedJob, groups: &[&'a Group<'a>]) -> usi
 /// there is one; contradicted when a pair has the opposite verdict: `slower` for `<`, `faster`
 /// for `>`, either of them for `=`. A pair that is the `same` where a difference is claimed
 /// leaves the claim unclear: the difference may be there, and too small to matter.
+///
+/// A claim about most pairs is confirmed when more than half of those that could be measured have that
+/// verdict, and contradicted when half of them have the opposite one.
 pub(crate) fn judge(claim: &Claim, pairs: &[ClaimPair<'_>], judge: &Judge<'_>) -> ClaimRow {
     let judged: Vec<_> = pairs
         .iter()
@@ -173,6 +176,9 @@ fn weigh(expect: &Expectation, margin: f64, judged: &[JudgedPair<'_>]) -> (Judge
         return (Judgement::NotMeasurableHere, reason);
     }
     let count = counted(measured.len(), judged.len());
+    if expect.mostly {
+        return weigh_most(expect, margin, &measured, (expected, opposite), &count);
+    }
     if let Some(pair) = measured
         .iter()
         .find(|(_, judged)| opposite.contains(&judged.verdict))
@@ -197,9 +203,45 @@ fn weigh(expect: &Expectation, margin: f64, judged: &[JudgedPair<'_>]) -> (Judge
         ),
         _ => (
             Judgement::Confirmed,
-            range(expect, margin, &measured, &count),
+            format!(
+                "{}, and all agree{count}",
+                range(expect, margin, &measured, &format!("all {} pairs", measured.len()))
+            ),
         ),
     }
+}
+
+/// The same of a claim about most pairs.
+fn weigh_most(
+    expect: &Expectation,
+    margin: f64,
+    measured: &[&JudgedPair<'_>],
+    (expected, opposite): (Verdict, &[Verdict]),
+    count: &str,
+) -> (Judgement, String) {
+    let with = |verdicts: &[Verdict]| -> Vec<_> {
+        let pairs = measured.iter().copied();
+        pairs
+            .filter(|(_, judged)| verdicts.contains(&judged.verdict))
+            .collect()
+    };
+    let (agree, opposed) = (with(&[expected]), with(opposite));
+    let (judgement, pairs, what) = if 2 * agree.len() > measured.len() {
+        (Judgement::Confirmed, agree, "which agree")
+    } else if 2 * opposed.len() >= measured.len() {
+        (Judgement::Contradicted, opposed, "which say the opposite")
+    } else {
+        let reason = format!(
+            "of {} pairs, those that agree: {}; those that say the opposite: {}{count}",
+            measured.len(),
+            agree.len(),
+            opposed.len()
+        );
+        return (Judgement::Unclear, reason);
+    };
+    let which = format!("{} of {} pairs", pairs.len(), measured.len());
+    let extent = range(expect, margin, &pairs, &which);
+    (judgement, format!("{extent}, {what}{count}"))
 }
 
 /// `a ÷ b is 0.53 [0.51, 0.55] at model=resnet18`.
@@ -220,9 +262,9 @@ fn sentence(expect: &Expectation, margin: f64, (pair, judged): &JudgedPair<'_>) 
     )
 }
 
-/// The least and the greatest end of all intervals: they hold together.
-fn range(expect: &Expectation, margin: f64, measured: &[&JudgedPair<'_>], count: &str) -> String {
-    let ratios = measured.iter().filter_map(|(_, judged)| {
+/// The least and the greatest end of the intervals of some pairs: they hold together.
+fn range(expect: &Expectation, margin: f64, pairs: &[&JudgedPair<'_>], which: &str) -> String {
+    let ratios = pairs.iter().filter_map(|(_, judged)| {
         let floor = judged.floor;
         Some((judged.ratio.as_ref()?, Bounds { margin, floor }))
     });
@@ -231,10 +273,9 @@ fn range(expect: &Expectation, margin: f64, measured: &[&JudgedPair<'_>], count:
         |(low, high)| format!("lies between {low} and {high}"),
     );
     format!(
-        "the time of {} over {} {extent} in all {} pairs (the hull of their intervals), and all agree{count}",
+        "the time of {} over {} {extent} in {which} (the hull of their intervals)",
         expect.left,
-        that_of_right(expect),
-        measured.len()
+        that_of_right(expect)
     )
 }
 

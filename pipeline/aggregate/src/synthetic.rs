@@ -151,6 +151,7 @@ fn job(heats: &[PlannedHeat], size: Size) -> PlannedJob {
             source: "Nobody 2026".to_owned(),
             states: "the contender is faster at batch 1".to_owned(),
             expect: Expectation {
+                mostly: false,
                 times: 1.0,
                 text: format!("{CONTENDER} < {BASELINE} at batch 1"),
                 axis: "engine".to_owned(),

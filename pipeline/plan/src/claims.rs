@@ -1,5 +1,6 @@
 //! What claims expect, read from their short language:
-//! `LEFT < [TIMES *] RIGHT [at AXIS VALUE, AXIS VALUE …]`, with `<`, `>` or `=` between step times.
+//! `[mostly] LEFT < [TIMES *] RIGHT [at AXIS VALUE, AXIS VALUE …]`, with `<`, `>` or `=` between step
+//! times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use crate::{
     tree::Step,
 };
 
-const FORM: &str = "write it like `onnxruntime/cpu < pytorch/eager at batch 1, model resnet18`: `<` takes less time, `>` more, `=` the same; `8 < 8 * 1` holds a step of 8 samples against 8 steps of one";
+const FORM: &str = "write it like `onnxruntime/cpu < pytorch/eager at batch 1, model resnet18`: `<` takes less time, `>` more, `=` the same; `8 < 8 * 1` holds a step of 8 samples against 8 steps of one; `mostly` before it asks for most pairs, not for all";
 
 /// The claims of the job, each checked.
 pub(crate) fn resolve(
@@ -51,7 +52,11 @@ fn expectation(text: &str, axes: &[Axis], compared: &[Compared]) -> Result<Expec
     let malformed = |what: &str| (format!("the expectation {what}"), FORM.to_owned());
     let spaced = text.replace(',', " , ").replace(['\n', '\t'], " ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
-    let (left, relation, factor, rest) = match words.as_slice() {
+    let (mostly, relation) = match words.as_slice() {
+        ["mostly", relation @ ..] => (true, relation),
+        relation => (false, relation),
+    };
+    let (left, relation, factor, rest) = match relation {
         [left, relation, right, rest @ ..] => (*left, *relation, *right, rest),
         _ => return Err(malformed("is not a relation between two values")),
     };
@@ -94,6 +99,7 @@ fn expectation(text: &str, axes: &[Axis], compared: &[Compared]) -> Result<Expec
     let canonical = |value: &str| points::canonical(axis.kind, value);
     Ok(Expectation {
         text: words.join(" ").replace(" ,", ","),
+        mostly,
         axis: axis.name.clone(),
         left: canonical(left),
         relation,

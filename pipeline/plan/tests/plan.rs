@@ -398,6 +398,25 @@ fn claims_and_rules_are_resolved() {
 }
 
 #[test]
+fn a_claim_may_speak_of_most_pairs() {
+    let claimed = |expect: &str| {
+        let jobs = format!(
+            "  - id: a
+    matrix: {{ model: [resnet18, mobilenet_v2], engine: [pytorch/eager, onnxruntime/cpu] }}
+    compare: {{ axis: engine }}
+    claims: {{ id: c, source: s, states: t, expect: '{expect}' }}
+"
+        );
+        planned(&jobs, &support::world()).jobs[0].claims[0].expect.clone()
+    };
+    let most = claimed("mostly  onnxruntime/cpu < pytorch/eager");
+    assert!(most.mostly);
+    assert_eq!(most.text, "mostly onnxruntime/cpu < pytorch/eager");
+    assert_eq!((most.left.as_str(), most.times), ("onnxruntime/cpu", 1.0));
+    assert!(!claimed("onnxruntime/cpu < pytorch/eager").mostly);
+}
+
+#[test]
 fn a_claim_may_speak_of_a_time_per_sample() {
     let plan = planned(
         "  - id: a

@@ -270,7 +270,8 @@ pub struct Claim {
     pub states: Prose,
     /// What must hold of the step times, for example
     /// `onnxruntime/cpu < pytorch/eager at batch 1`; the relation is `<`, `>` or `=`. A number of times
-    /// may stand before the second: `8 < 8 * 1` holds a step of 8 samples against 8 steps of one.
+    /// may stand before the second: `8 < 8 * 1` holds a step of 8 samples against 8 steps of one. It must
+    /// hold of every pair that it speaks of; with `mostly` before it, of more than half of them.
     pub expect: String,
 }
 

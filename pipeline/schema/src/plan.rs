@@ -177,6 +177,9 @@ pub struct Claim {
 pub struct Expectation {
     /// The manifest's text, for example `onnxruntime/cpu < pytorch/eager at batch 1`.
     pub text: String,
+    /// Whether it is to hold for most pairs, and not for all.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub mostly: bool,
     /// Axis that holds both values.
     pub axis: String,
     /// The value on the left.
@@ -190,6 +193,11 @@ pub struct Expectation {
     pub right: String,
     /// Coordinates to which the claim is restricted.
     pub at: BTreeMap<String, String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_no(said: &bool) -> bool {
+    !*said
 }
 
 fn once() -> f64 {

@@ -70,9 +70,12 @@ impl MethodPage {
             judgements: vec![
                 judgement(
                     Judgement::Confirmed,
-                    "Every pair that the claim speaks of and that could be measured agrees with it; the reason counts those that could not.",
+                    "Every pair that the claim speaks of and that could be measured agrees with it, or more than half of them where it is about most pairs; the reason counts those that could not.",
                 ),
-                judgement(Judgement::Contradicted, "A pair says the opposite."),
+                judgement(
+                    Judgement::Contradicted,
+                    "A pair says the opposite; where the claim is about most pairs, half of them do.",
+                ),
                 judgement(
                     Judgement::Unclear,
                     "The pairs neither agree with it nor say the opposite.",

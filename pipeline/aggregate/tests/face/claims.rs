@@ -121,6 +121,48 @@ fn every_measured_pair_must_agree() {
     assert!(one.reason.contains("mobilenet_v2"), "{}", one.reason);
 }
 
+/// Four pairs, one verdict after the other.
+#[test]
+fn most_pairs_may_decide() {
+    let judged = |times: [u64; 4]| {
+        let mut run = run(4, 6);
+        for (group, contender) in times.into_iter().enumerate() {
+            set_times(&mut run, group, 0, &EVEN);
+            set_times(&mut run, group, 1, &[contender; 6]);
+        }
+        run.record.plan.jobs[0].claims[0].expect.mostly = true;
+        claim(&run)
+    };
+    const FASTER: u64 = 500_000;
+    const SAME: u64 = 1_000_000;
+    const SLOWER: u64 = 2_000_000;
+    let cases = [
+        [FASTER, FASTER, FASTER, SLOWER],
+        [FASTER, FASTER, SLOWER, SAME],
+        [FASTER, FASTER, SLOWER, SLOWER],
+        [FASTER, SAME, SAME, SLOWER],
+    ];
+    let told = cases.map(judged).map(|row| format!("{:?}: {}", row.judgement, row.reason));
+    insta::assert_snapshot!(told.join("\n"), @r#"
+    Confirmed: the time of onnxruntime/cpu over that of pytorch/eager lies between 0.4999 and 0.5001 in 3 of 4 pairs (the hull of their intervals), which agree
+    Unclear: of 4 pairs, those that agree: 2; those that say the opposite: 1
+    Contradicted: the time of onnxruntime/cpu over that of pytorch/eager lies between 1.9999 and 2.0001 in 2 of 4 pairs (the hull of their intervals), which say the opposite
+    Unclear: of 4 pairs, those that agree: 1; those that say the opposite: 1
+    "#);
+    let mut lost = run(4, 6);
+    lost.record.plan.jobs[0].claims[0].expect.mostly = true;
+    for group in 0..4 {
+        set_times(&mut lost, group, 0, &EVEN);
+        set_times(&mut lost, group, 1, &[FASTER; 6]);
+    }
+    heat(&mut lost, 2).footer.outcomes[1] = Outcome::new(OutcomeKind::TimedOut, "60 s");
+    let reason = claim(&lost).reason;
+    assert!(
+        reason.ends_with("in 3 of 3 pairs (the hull of their intervals), which agree; 1 more pair could not be measured"),
+        "{reason}"
+    );
+}
+
 #[test]
 fn pairs_without_a_baseline_are_compared_and_share_the_error() {
     // The same cells, with the comparison dropped: the claim's own pairs make the family.
