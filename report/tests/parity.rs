@@ -92,6 +92,32 @@ fn a_cell_that_disagrees_speaks_before_all_others() {
     }
 }
 
+/// In a deep network in bf16 rounding decides most gradients: what is left to judge is no agreement of all.
+#[test]
+fn what_was_not_judged_is_counted() {
+    let mut tables = three();
+    tables.cells.truncate(1);
+    let told = |judged: u64, unjudged: u64| {
+        let mut tables = tables.clone();
+        let parity = tables.cells[0]
+            .parity
+            .as_mut()
+            .expect("a cell with an error");
+        (parity.judged, parity.unjudged) = (judged, unjudged);
+        entry(&tables)
+    };
+    assert!(!told(167, 0).contains("judged"));
+    let most = told(139, 28);
+    assert!(
+        most.contains("139 of 167 tensors and losses judged"),
+        "{most}"
+    );
+    assert!(!most.contains("in part"), "{most}");
+    let few = told(28, 139);
+    assert!(few.contains("agrees in part"), "{few}");
+    assert!(few.contains("28 of 167 tensors and losses judged"), "{few}");
+}
+
 #[test]
 fn cells_that_were_not_compared_say_how_they_ended() {
     let mut tables = three();

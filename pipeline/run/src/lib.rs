@@ -36,7 +36,7 @@ mod workers;
 
 /// Version of the procedure by which a heat is measured: what is warmed up, discarded, interleaved
 /// and judged, and how. Part of the key of every heat; to be raised when any of it changes.
-pub const PROCEDURE: u32 = 9;
+pub const PROCEDURE: u32 = 10;
 
 pub use error::RunError;
 pub use observer::{Event, Observer, Phase};

@@ -163,6 +163,8 @@ struct Standards {
     reference: Cell,
     /// Tells what rounding makes of right outputs.
     eager: Cell,
+    /// By how much less rounding moves the cell.
+    eager_scale: f64,
     least_roundoffs: f64,
     /// Runs the user's own file, where the reference runs what was read from it.
     own_file: Option<Cell>,
@@ -185,6 +187,7 @@ impl Standards {
                             ..own_file.clone()
                         }),
                         eager: own_file,
+                        eager_scale: 1.0,
                         least_roundoffs: ROUNDED,
                         own_file: None,
                         summands: BTreeMap::new(),
@@ -194,9 +197,11 @@ impl Standards {
             }
             _ => None,
         };
+        let telling = telling(cell);
         Self {
             reference: exact(context, setting, cell),
-            eager: eager(context, cell),
+            eager_scale: cell.precision.unit_roundoff() / telling.precision.unit_roundoff(),
+            eager: eager(context, &telling),
             least_roundoffs: least_roundoffs(cell),
             own_file,
             summands: summands(setting, cell),
@@ -238,6 +243,19 @@ impl Standards {
     }
 }
 
+/// The cell whose roundings tell how far rounding moves this one. In training roundings grow, and PyTorch
+/// eager in fp64 is the reference itself: there eager in fp32 tells how.
+fn telling(cell: &Cell) -> Cell {
+    let precision = match (cell.optimizer, cell.precision) {
+        (Some(_), Precision::Fp64) => Precision::Fp32,
+        (_, precision) => precision,
+    };
+    Cell {
+        precision,
+        ..cell.clone()
+    }
+}
+
 /// What a reference in fp64 is off by, for this cell. One in fp64 is held against its like.
 fn least_roundoffs(cell: &Cell) -> f64 {
     match cell.precision {
@@ -255,10 +273,15 @@ fn compare(
     let Standards {
         reference,
         eager,
+        eager_scale,
         least_roundoffs,
         summands,
         ..
     } = standards;
+    let eager_name = match *eager_scale == 1.0 {
+        true => name(eager),
+        false => format!("{}, scaled to {},", name(eager), cell.precision),
+    };
     match (
         gallery.get(reference),
         gallery.get(eager),
@@ -270,7 +293,8 @@ fn compare(
                 reference_name: &name(reference),
                 least_roundoffs: *least_roundoffs,
                 eager: eager_outputs,
-                eager_name: &name(eager),
+                eager_name: &eager_name,
+                eager_scale: *eager_scale,
                 cell: cell_outputs,
                 optimizer: cell.optimizer,
                 summands,
@@ -308,14 +332,21 @@ fn testify(
     let standards = Standards {
         reference: reference.clone(),
         eager,
+        eager_scale: 1.0,
         least_roundoffs: least_roundoffs(own_file),
         own_file: None,
         summands: BTreeMap::new(),
     };
     let (_, obstacle) = compare(gallery, &standards, own_file);
     Ok(obstacle.map(|outcome| {
+        // Without a reference nothing is said of the reading: generated inputs may be none that the network
+        // makes numbers of.
+        let what = match outcome.kind {
+            OutcomeKind::ParityFailed => "our reading of the file comes to something else",
+            _ => "what it makes of generated inputs tells nothing",
+        };
         let reason = format!(
-            "{} runs the file itself, and our reading of the file comes to something else: {}",
+            "{} runs the file itself, and {what}: {}",
             name(own_file),
             outcome.reason
         );
@@ -408,6 +439,8 @@ pub(crate) fn name(cell: &Cell) -> String {
 
 #[cfg(test)]
 mod tests {
+    use schema::Optimizer;
+
     use super::*;
 
     #[test]
@@ -421,6 +454,17 @@ mod tests {
             };
             let is_like = precision == Precision::Fp64;
             assert_eq!(least_roundoffs(&cell) > 0.0, is_like, "{precision}");
+            assert_eq!(telling(&cell).precision, precision);
+            let trained = Cell {
+                optimizer: Some(Optimizer::Sgd {
+                    learning_rate: 0.01,
+                    momentum: 0.9,
+                    weight_decay: 0.0,
+                }),
+                ..cell
+            };
+            let tells = if is_like { Precision::Fp32 } else { precision };
+            assert_eq!(telling(&trained).precision, tells);
         }
     }
 }

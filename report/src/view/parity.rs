@@ -5,7 +5,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use schema::{EngineVariant, Mode, OutcomeKind, Precision, Tables, tables::CellRow};
+use schema::{
+    EngineVariant, Mode, OutcomeKind, Precision, Tables, record::Parity, tables::CellRow,
+};
 use serde::Serialize;
 
 use super::chrome::{Chrome, link};
@@ -57,6 +59,8 @@ struct Entry {
     error: Option<String>,
     /// Its error beside the largest that passes, in words.
     share: Option<String>,
+    /// Training: how much of it was judged, where that is not all.
+    judged: Option<String>,
     /// Precisions of integers: how many rows choose as the reference's.
     top1: Option<String>,
     badge: Badge,
@@ -68,6 +72,12 @@ struct Entry {
 const AGREES: Badge = Badge {
     word: "agrees",
     tone: "good",
+};
+
+/// What could be judged agrees, and most could not.
+const AGREES_IN_PART: Badge = Badge {
+    word: "agrees in part",
+    tone: "unclear",
 };
 
 /// Outputs that do not.
@@ -190,13 +200,35 @@ fn entry(rows: &[&CellRow]) -> Option<Entry> {
         href: format!("cells/{}/{}.html", worst.job, worst.id),
         error: parity.map(|parity| units::error(parity.error)),
         share: parity.map(|parity| share_of_bound(parity.worst_share)),
+        judged: parity.and_then(judged),
         top1: parity.and_then(|parity| parity.top1).map(words::top1),
         badge: match standing(worst) {
             Standing::Disagrees => DISAGREES,
+            Standing::Agrees if is_mostly_unjudged(parity) => AGREES_IN_PART,
             Standing::Agrees => AGREES,
             Standing::Unknown => words::outcome(worst.outcome.kind),
         },
         note: note(rows.len(), compared),
+    })
+}
+
+/// Whether rounding alone moves most of a training too far to tell right from wrong.
+fn is_mostly_unjudged(parity: Option<&Parity>) -> bool {
+    parity.is_some_and(|parity| parity.unjudged > parity.judged)
+}
+
+/// `28 of 167 tensors and losses judged`, where not all are.
+fn judged(parity: &Parity) -> Option<String> {
+    let Parity {
+        judged, unjudged, ..
+    } = parity;
+    let all = judged.saturating_add(*unjudged);
+    (*unjudged > 0).then(|| {
+        format!(
+            "{} of {} tensors and losses judged",
+            units::count(*judged),
+            units::count(all)
+        )
     })
 }
 

@@ -110,6 +110,7 @@ fn exhibits<'a>([reference, eager, cell]: [&'a Outputs; 3]) -> Exhibits<'a> {
         least_roundoffs: EXACT,
         eager,
         eager_name: "eager",
+        eager_scale: 1.0,
         cell,
         optimizer: None,
         summands: &NO_SUMMANDS,
@@ -310,6 +311,21 @@ fn what_is_not_a_number_never_passes() {
             "{reason}"
         );
     }
+}
+
+/// Adam's epsilon is nothing in fp16: PyTorch's own users get no numbers either.
+#[test]
+fn where_eager_itself_overflows_there_is_no_measure() {
+    let overflown = || exact().losses(&[2.0, f64::NAN]);
+    let finite = || exact().losses(&[2.0, 1.0]);
+    let (kind, reason) = refusal(judged(finite(), overflown(), overflown()));
+    assert_eq!(kind, OutcomeKind::ParityUnverified);
+    assert!(
+        reason.contains("eager cannot serve as a measure"),
+        "{reason}"
+    );
+    let (kind, _) = refusal(judged(finite(), finite(), overflown()));
+    assert_eq!(kind, OutcomeKind::ParityFailed);
 }
 
 #[test]

@@ -252,6 +252,46 @@ fn a_gradient_that_is_zero_by_mathematics_is_measured_by_the_others() {
     assert_eq!(off(2e-4).1.unwrap().kind, OutcomeKind::ParityFailed);
 }
 
+/// In fp64 eager is the reference, and is off by nothing: eager in fp32 tells how roundings grow, and what
+/// cannot be judged. Here it is off by a millionth, 17 roundoffs, and in an update of noise by all of it.
+#[test]
+fn training_in_fp64_is_measured_by_how_roundings_grow_in_fp32() {
+    let scale = Precision::Fp64.unit_roundoff() / Precision::Fp32.unit_roundoff();
+    let with = |update: f64, noise: f64| {
+        trained(0.0, update)
+            .f64("noise", &wave(1e-3 * noise))
+            .told_as(Quantity::Update)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let judged = |eager: Made, cell: Made| {
+        let made = [with(0.0, 1.0), eager, cell];
+        let [reference, eager, cell] = made.map(|made| made.try_write(folder.path()).unwrap());
+        let exhibits = Exhibits {
+            eager_scale: scale,
+            least_roundoffs: ROUNDED,
+            ..exhibits([&reference, &eager, &cell])
+        };
+        let (parity, outcome) = judge(&exhibits, Precision::Fp64);
+        (parity.unwrap(), outcome.is_none())
+    };
+    let exact = || with(0.0, 1.0);
+    let roundoff = Precision::Fp64.unit_roundoff();
+    for (eager, update, passes) in [
+        // Rounding hardly grows: what is allowed for is that of the reference itself.
+        (with(1e-6, 1.0), 1_200.0, true),
+        (with(1e-6, 1.0), 1_400.0, false),
+        // It grows to 168,000 roundoffs.
+        (with(1e-2, 1.0), 1_500_000.0, true),
+        (with(1e-2, 1.0), 1_800_000.0, false),
+    ] {
+        let (parity, passed) = judged(eager, with(update * roundoff, 1.0));
+        assert_eq!((passed, parity.unjudged), (passes, 0), "{parity:?}");
+    }
+    let (parity, passed) = judged(with(1e-6, -1.0), with(0.0, -1.0));
+    assert_eq!((passed, parity.unjudged), (true, 1), "{parity:?}");
+    assert!(judged(with(1e-6, 1.0), exact()).1);
+}
+
 /// An update of a quarter of the elements, off by `dense` in all of them and by `sparse` in so many;
 /// the others are to stay where they are, and move by `unmoved`.
 fn divided(dense: f64, sparse: (usize, f64), unmoved: f64) -> Made {
