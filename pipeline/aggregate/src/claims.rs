@@ -1,10 +1,10 @@
 //! What sources assert, held against what was measured.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use schema::{
     CellId,
-    plan::{Claim, Expectation, PlannedCell, PlannedJob, Relation},
+    plan::{Claim, Expectation, PlannedJob, Relation},
     printed::{self, Bounds},
     tables::{ClaimRow, Judgement, Verdict},
 };
@@ -20,70 +20,20 @@ pub(crate) struct ClaimPair<'a> {
     right: Entry<'a>,
 }
 
-/// The pairs that an expectation speaks of: cells of one heat that differ in its axis, and in no other
-/// that both know. A factor that one engine or precision alone has keeps no pair apart.
+/// The pairs that an expectation speaks of in some heats.
 pub(crate) fn pairs<'a>(
     expect: &Expectation,
     groups: impl IntoIterator<Item = &'a Group<'a>>,
 ) -> Vec<ClaimPair<'a>> {
-    let mut pairs = Vec::new();
-    for group in groups {
-        let on_side = |side: &str| -> Vec<_> {
-            let cells = group.originals();
-            cells
-                .filter(|(cell, _)| coordinate(cell, &expect.axis).as_deref() == Some(side))
-                .map(|(cell, slot)| Entry { cell, slot })
-                .collect()
-        };
-        let (lefts, rights) = (on_side(&expect.left), on_side(&expect.right));
-        // Cells that agree have the same values on the axes that all of them know.
-        let known = |axis: &&String| {
-            let mut all = lefts.iter().chain(&rights);
-            **axis != expect.axis && all.all(|entry| entry.cell.coordinates.contains_key(*axis))
-        };
-        let first = lefts.first().into_iter();
-        let axes: Vec<_> = first
-            .flat_map(|entry| entry.cell.coordinates.keys())
-            .filter(known)
-            .collect();
-        let shared = |entry: &Entry<'a>| -> Vec<_> {
-            let values = axes.iter();
-            values
-                .map(|axis| entry.cell.coordinates.get(*axis))
-                .collect()
-        };
-        let mut by_shared: BTreeMap<_, Vec<Entry<'a>>> = BTreeMap::new();
-        for right in &rights {
-            by_shared.entry(shared(right)).or_default().push(*right);
-        }
-        for left in &lefts {
-            let rights = by_shared.get(&shared(left)).into_iter().flatten();
-            let rights = rights.filter(|right| is_pair(expect, left.cell, right.cell));
-            pairs.extend(rights.map(|right| ClaimPair {
-                left: *left,
-                right: *right,
-            }));
-        }
-    }
+    let groups = groups.into_iter();
+    let pairs = groups.flat_map(|group| expect.pairs(group.originals()));
+    let entry = |(cell, slot)| Entry { cell, slot };
     pairs
-}
-
-/// Whether two cells agree on every other axis that both know, and are where the claim is made: a
-/// condition holds where one of them meets it and the other does not know its axis, too.
-fn is_pair(expect: &Expectation, left: &PlannedCell, right: &PlannedCell) -> bool {
-    let agree = |(axis, value): (&String, &String)| {
-        *axis == expect.axis
-            || right
-                .coordinates
-                .get(axis)
-                .is_none_or(|other| other == value)
-    };
-    let holds = |(axis, value): (&String, &String)| {
-        let known = [coordinate(left, axis), coordinate(right, axis)];
-        let mut known = known.iter().flatten().peekable();
-        known.peek().is_some() && known.all(|found| found == value)
-    };
-    left.coordinates.iter().all(agree) && expect.at.iter().all(holds)
+        .map(|[left, right]| ClaimPair {
+            left: entry(left),
+            right: entry(right),
+        })
+        .collect()
 }
 
 /// Number of pairs that only claims speak of. Their intervals share the job's error like those
@@ -205,7 +155,12 @@ fn weigh(expect: &Expectation, margin: f64, judged: &[JudgedPair<'_>]) -> (Judge
             Judgement::Confirmed,
             format!(
                 "{}, and all agree{count}",
-                range(expect, margin, &measured, &format!("all {} pairs", measured.len()))
+                range(
+                    expect,
+                    margin,
+                    &measured,
+                    &format!("all {} pairs", measured.len())
+                )
             ),
         ),
     }
@@ -330,25 +285,4 @@ fn prefixed(prefix: &str, text: &str) -> String {
     } else {
         format!("{prefix}{text}")
     }
-}
-
-/// The value of an axis: of the matrix, or what the cell resolved it to.
-fn coordinate(cell: &PlannedCell, axis: &str) -> Option<String> {
-    let resolved = || {
-        let cell = &cell.cell;
-        match axis {
-            "model" => Some(cell.model.title().into_owned()),
-            "precision" => Some(cell.precision.to_string()),
-            "mode" => Some(cell.mode.to_string()),
-            "engine" => Some(cell.engine.to_string()),
-            "device" => Some(cell.device.to_string()),
-            "threads" => Some(cell.threads.to_string()),
-            _ => cell
-                .dims
-                .get(axis)
-                .map(u64::to_string)
-                .or_else(|| cell.factors.get(axis).cloned()),
-        }
-    };
-    cell.coordinates.get(axis).cloned().or_else(resolved)
 }

@@ -1,4 +1,4 @@
-//! Comparisons whose cells differ in more than the compared axis.
+//! Comparisons, and claims, whose cells differ in more than the compared axis.
 //!
 //! Settings are held against each other by what they come to: `auto` by what it is in the cell's
 //! mode, and where an engine has no choice, by what its description says that it does
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use models::rewrite;
 use schema::{
     AUTO, Cell, CellId, VariantDescription,
-    plan::{Comparison, PlannedCell},
+    plan::{Claim, Comparison, Expectation, PlannedCell, PlannedHeat},
 };
 
 use crate::World;
@@ -21,24 +21,58 @@ pub(crate) fn unfair(
     world: &World,
 ) -> Vec<String> {
     let mut found: BTreeSet<String> = BTreeSet::new();
+    let axis = &comparison.axis;
     for pair in &comparison.pairs {
         let (Some(first), Some(second)) = (cells.get(&pair.baseline), cells.get(&pair.contender))
         else {
             continue;
         };
-        for (what, a, b) in differences(first, second, world) {
-            if what != comparison.axis {
-                found.insert(format!(
-                    "{what} differs between {} ({a}) and {} ({b})",
-                    comparison.baseline, pair.value
-                ));
-            }
-        }
+        let names = [comparison.baseline.as_str(), pair.value.as_str()];
+        found.extend(told(axis, names, [first, second], world));
     }
-    let axis = &comparison.axis;
     found
         .into_iter()
         .map(|what| format!("the comparison over {axis} is not fair: {what}"))
+        .collect()
+}
+
+/// What of a claim is not fair to judge. What it shares with a comparison is told of that.
+pub(crate) fn unfair_claim(
+    claim: &Claim,
+    comparisons: &[Comparison],
+    heats: &[PlannedHeat],
+    world: &World,
+) -> Vec<String> {
+    let Expectation {
+        axis, left, right, ..
+    } = &claim.expect;
+    let names = [left.as_str(), right.as_str()];
+    let is_compared = |comparison: &Comparison| {
+        comparison.axis == *axis && names.contains(&comparison.baseline.as_str())
+    };
+    if comparisons.iter().any(is_compared) {
+        return Vec::new();
+    }
+    let mut found: BTreeSet<String> = BTreeSet::new();
+    for heat in heats {
+        let cells = heat.cells.iter().filter(|cell| cell.twin_of.is_none());
+        for [(first, ()), (second, ())] in claim.expect.pairs(cells.map(|cell| (cell, ()))) {
+            found.extend(told(axis, names, [first, second], world));
+        }
+    }
+    found
+        .into_iter()
+        .map(|what| format!("the claim `{}` is not judged fairly: {what}", claim.id))
+        .collect()
+}
+
+/// In what besides the axis two cells differ, in words.
+fn told(axis: &str, names: [&str; 2], cells: [&PlannedCell; 2], world: &World) -> Vec<String> {
+    let [first, second] = names;
+    differences(cells[0], cells[1], world)
+        .into_iter()
+        .filter(|(what, ..)| *what != axis)
+        .map(|(what, a, b)| format!("{what} differs between {first} ({a}) and {second} ({b})"))
         .collect()
 }
 

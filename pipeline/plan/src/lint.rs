@@ -33,6 +33,14 @@ pub(crate) fn lint<'a>(
         for comparison in &job.comparisons {
             notes.extend(fairness::unfair(comparison, &by_id, world));
         }
+        for claim in &job.claims {
+            notes.extend(fairness::unfair_claim(
+                claim,
+                &job.comparisons,
+                heats,
+                world,
+            ));
+        }
     }
     notes.extend(too_few_blocks(job));
     notes.extend(too_short(job));
@@ -40,7 +48,7 @@ pub(crate) fn lint<'a>(
         notes.extend(left_out(comparison, family));
     }
     notes.extend(resources(&cells, &world.fingerprint));
-    notes.extend(idle_rules(job, &cells));
+    notes.extend(idle_rules(job, heats, &cells));
     notes
         .into_iter()
         .map(|message| Warning {
@@ -159,7 +167,7 @@ fn resources(cells: &[&PlannedCell], machine: &Fingerprint) -> Vec<String> {
 }
 
 /// Rules and claims that speak of no cell.
-fn idle_rules(job: &PlannedJob, cells: &[&PlannedCell]) -> Vec<String> {
+fn idle_rules(job: &PlannedJob, heats: &[PlannedHeat], cells: &[&PlannedCell]) -> Vec<String> {
     let mut notes = Vec::new();
     for allow in &job.allow {
         if !cells.iter().any(|cell| allow.covers(&cell.coordinates)) {
@@ -176,27 +184,11 @@ fn idle_rules(job: &PlannedJob, cells: &[&PlannedCell]) -> Vec<String> {
         }
     }
     for claim in &job.claims {
-        let expect = &claim.expect;
-        // A cell that does not know the axis of a condition may stand beside one that meets it.
-        let may_be_there = |cell: &PlannedCell| {
-            let mut conditions = expect.at.iter();
-            conditions.all(|(axis, wanted)| {
-                let found = cell.coordinates.get(axis);
-                found.is_none_or(|found| found == wanted)
-            })
+        let speaks_of = |heat: &PlannedHeat| {
+            let cells = heat.cells.iter().map(|cell| (cell, ()));
+            !claim.expect.pairs(cells).is_empty()
         };
-        let on_side = |side: &String| -> Vec<&PlannedCell> {
-            let cells = cells.iter().copied().filter(|cell| may_be_there(cell));
-            cells
-                .filter(|cell| cell.coordinates.get(&expect.axis) == Some(side))
-                .collect()
-        };
-        let sides = [&expect.left, &expect.right].map(on_side);
-        let is_known = |axis: &String| {
-            let mut all = sides.iter().flatten();
-            all.any(|cell| cell.coordinates.contains_key(axis))
-        };
-        if sides.iter().any(Vec::is_empty) || !expect.at.keys().all(is_known) {
+        if !heats.iter().any(speaks_of) {
             notes.push(format!(
                 "the claim `{}` speaks of no pair of cells",
                 claim.id

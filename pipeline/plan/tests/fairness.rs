@@ -311,3 +311,26 @@ fn what_is_compared_differs() {
     );
     assert_eq!(found, NOTHING);
 }
+
+/// A claim about two that are each held against a third is judged on pairs that no comparison has.
+#[test]
+fn a_claim_is_told_of_what_its_own_pairs_differ_in() {
+    let told = |expect: &str| -> Vec<String> {
+        let job = format!(
+            "  - id: a
+    matrix: {{ model: resnet18, engine: [pytorch/eager, tensorflow/graph, tensorflow/xla] }}
+    compare: {{ axis: engine, baseline: pytorch/eager }}
+    claims: {{ id: c, source: s, states: t, expect: '{expect}' }}
+"
+        );
+        let warnings = planned(&job, &world()).warnings.into_iter();
+        warnings.map(|warning| warning.message).collect()
+    };
+    assert_eq!(
+        told("tensorflow/xla < tensorflow/graph"),
+        [
+            "the claim `c` is not judged fairly: weights differs between tensorflow/xla (variables) and tensorflow/graph (frozen)"
+        ]
+    );
+    assert_eq!(told("tensorflow/xla < pytorch/eager"), NOTHING);
+}

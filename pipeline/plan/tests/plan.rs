@@ -407,7 +407,9 @@ fn a_claim_may_speak_of_most_pairs() {
     claims: {{ id: c, source: s, states: t, expect: '{expect}' }}
 "
         );
-        planned(&jobs, &support::world()).jobs[0].claims[0].expect.clone()
+        planned(&jobs, &support::world()).jobs[0].claims[0]
+            .expect
+            .clone()
     };
     let most = claimed("mostly  onnxruntime/cpu < pytorch/eager");
     assert!(most.mostly);

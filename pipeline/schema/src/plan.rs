@@ -1,5 +1,7 @@
 //! The plan: everything that a run will do, decided beforehand. Execution makes no decisions.
 
+mod expectation;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,

@@ -142,7 +142,9 @@ fn most_pairs_may_decide() {
         [FASTER, FASTER, SLOWER, SLOWER],
         [FASTER, SAME, SAME, SLOWER],
     ];
-    let told = cases.map(judged).map(|row| format!("{:?}: {}", row.judgement, row.reason));
+    let told = cases
+        .map(judged)
+        .map(|row| format!("{:?}: {}", row.judgement, row.reason));
     insta::assert_snapshot!(told.join("\n"), @r#"
     Confirmed: the time of onnxruntime/cpu over that of pytorch/eager lies between 0.4999 and 0.5001 in 3 of 4 pairs (the hull of their intervals), which agree
     Unclear: of 4 pairs, those that agree: 2; those that say the opposite: 1
