@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs};
 
 use models::{
     quantise::{self, CALIBRATION},
-    rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT},
+    rewrite::RECURRENT,
 };
 use schema::{Cell, Device, Mode, Outcome, Precision};
 
@@ -21,7 +21,7 @@ const PROCESSORS: &str = "/proc/cpuinfo";
 
 /// Every factor. Whether recurrent layers are spelt out, and on which grids, is decided in the graph
 /// that comes.
-const FACTORS: [&str; 3] = [ATTENTION, CALIBRATION, RECURRENT];
+const FACTORS: [&str; 2] = [CALIBRATION, RECURRENT];
 
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +32,6 @@ pub(crate) struct Configuration {
     pub(crate) arithmetic: &'static str,
     /// Whether the network is on grids, to be computed in integers.
     pub(crate) is_quantised: bool,
-    /// Whether attention is one operator, rather than composed.
-    pub(crate) fuses_attention: bool,
 }
 
 impl Configuration {
@@ -49,6 +47,7 @@ impl Configuration {
             return Err(unsupported("OpenVINO does not train"));
         }
         worker::check_drive(cell)?;
+        check_factors(&cell.factors)?;
         if cell.device != Device::Cpu {
             return Err(unsupported(format!(
                 "variant `{VARIANT}` does not run on {}",
@@ -75,7 +74,6 @@ impl Configuration {
             threads: worker::threads(cell)?,
             arithmetic,
             is_quantised: cell.precision.is_int8(),
-            fuses_attention: fuses_attention(&cell.factors)?,
         })
     }
 }
@@ -102,21 +100,13 @@ fn check_processor(precision: Precision, cpuinfo: &str) -> Result<(), Outcome> {
     )))
 }
 
-fn fuses_attention(factors: &BTreeMap<String, String>) -> Result<bool, Outcome> {
-    if let Some(name) = factors
-        .keys()
-        .find(|name| !FACTORS.contains(&name.as_str()))
-    {
-        return Err(unsupported(format!(
+fn check_factors(factors: &BTreeMap<String, String>) -> Result<(), Outcome> {
+    let mut names = factors.keys();
+    match names.find(|name| !FACTORS.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(unsupported(format!(
             "factor `{name}` is not known to {ENGINE}; known: `{}`",
             FACTORS.join("`, `")
-        )));
-    }
-    match factors.get(ATTENTION).map(String::as_str) {
-        None | Some(PLAIN) => Ok(false),
-        Some(FUSED) => Ok(true),
-        Some(other) => Err(unsupported(format!(
-            "{ATTENTION} is `{other}`; known: `{PLAIN}`, `{FUSED}`"
         ))),
     }
 }
@@ -152,13 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn factors_have_defaults_and_known_values() {
-        let factors =
-            |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
-        assert_eq!(fuses_attention(&BTreeMap::new()), Ok(false));
-        assert_eq!(fuses_attention(&factors(RECURRENT, FUSED)), Ok(false));
-        assert_eq!(fuses_attention(&factors(ATTENTION, FUSED)), Ok(true));
-        assert!(fuses_attention(&factors(ATTENTION, "flash")).is_err());
-        assert!(fuses_attention(&factors("layout", "nchw")).is_err());
+    fn other_factors_are_refused() {
+        let checked = |name: &str| check_factors(&BTreeMap::from([(name.into(), "any".into())]));
+        assert!(check_factors(&BTreeMap::new()).is_ok());
+        assert!(checked(RECURRENT).is_ok() && checked(CALIBRATION).is_ok());
+        for name in ["attention", "layout"] {
+            assert!(checked(name).unwrap_err().reason.contains(name));
+        }
     }
 }

@@ -84,10 +84,7 @@ impl Engine for OpenVino {
         self.library()?;
         let start = Instant::now();
         let stored = stored(load);
-        let extensions = Extensions {
-            multi_head_attention: configuration.fuses_attention,
-        };
-        let document = Document::of(load, stored, extensions)?;
+        let document = Document::of(load, stored, Extensions::default())?;
         let mut core = Core::new().map_err(|error| unavailable(error.to_string()))?;
         network::check_plugin(&core)?;
         let model = network::read(&mut core, &document, &load.graph)?;
@@ -134,11 +131,6 @@ fn own_settings(
     own_file: Option<&Path>,
 ) -> BTreeMap<String, String> {
     let stored = stored.to_string();
-    let attention = if configuration.fuses_attention {
-        "MultiHeadAttention (com.microsoft)"
-    } else {
-        "composed of products and a softmax"
-    };
     let model = match own_file {
         Some(_) => ("model".to_owned(), "the user's file as it is".to_owned()),
         None => ("opset".to_owned(), onnx::OPSET.to_string()),
@@ -148,7 +140,10 @@ fn own_settings(
         .is_quantised
         .then_some(("computed in integers", "what the plugin chooses: not asked"));
     let own = [
-        ("attention, where there is any", attention),
+        (
+            "attention, where there is any",
+            "given as products and a softmax, which the plugin fuses",
+        ),
         ("weights, inputs and outputs", stored.as_str()),
         ("inputs", "set once"),
         ("plugin", "CPU"),

@@ -25,6 +25,10 @@ pub(crate) fn sizes(name: &str, shape: &[u64]) -> Result<Vec<i64>, Outcome> {
 /// and floats where the graph has 64 bits and the cell's precision.
 pub(crate) fn input(input: &Input, element: Element) -> Result<Tensor, Outcome> {
     let name = &input.name;
+    if input.shape.is_empty() {
+        let reason = "is a scalar, and OpenVINO's C interface makes no tensor without axes";
+        return Err(unsupported(format!("the input `{name}` {reason}")));
+    }
     let sizes = sizes(name, &input.shape)?;
     let shape = Shape::new(&sizes).map_err(|error| failed(name, &error))?;
     match (input.element, element) {
@@ -106,7 +110,12 @@ fn floats<T: Copy>(
 /// Reads an output; integers and truth values are widened to binary64.
 pub(crate) fn output(name: &str, tensor: &Tensor) -> Result<worker::Tensor, Outcome> {
     let read = || -> Result<_, InferenceError> {
-        let shape = tensor.get_shape()?;
+        let shape: Vec<i64> = match tensor.get_shape() {
+            Ok(shape) => shape.get_dimensions().to_vec(),
+            // OpenVINO's C interface has no shape for what has no axes.
+            Err(_) if tensor.get_size()? == 1 => Vec::new(),
+            Err(error) => return Err(error),
+        };
         let element = tensor.get_element_type()?;
         let values = match element {
             Element::F32 => Some(Values::F32(tensor.get_data::<f32>()?.to_vec())),
@@ -143,11 +152,11 @@ pub(crate) fn output(name: &str, tensor: &Tensor) -> Result<worker::Tensor, Outc
     let (shape, element, values) = read().map_err(|error| failed(name, &error))?;
     let values = values
         .ok_or_else(|| unsupported(format!("{name}: outputs of type {element} are not read")))?;
-    let shape = shape.get_dimensions().iter();
     Ok(worker::Tensor {
         quantity: Quantity::Output,
         name: name.to_owned(),
         shape: shape
+            .iter()
             .map(|&size| u64::try_from(size).unwrap_or(0))
             .collect(),
         values,

@@ -12,7 +12,7 @@ mod outputs;
 mod zoo;
 
 use library::library;
-use models::rewrite::{ATTENTION, FUSED, RECURRENT, Rewriting, UNROLLED};
+use models::rewrite::{RECURRENT, Rewriting, UNROLLED};
 use openvino_library::openvino;
 use outputs::{Array, cell, onnx_outputs, outputs, relative_l2};
 use photofinish_worker_openvino::OpenVino;
@@ -59,16 +59,6 @@ fn recurrent_layers_agree_when_they_are_spelt_out() {
         let factors = [(RECURRENT.to_owned(), UNROLLED.to_owned())];
         let long = Rewriting::asked_by(&factors.into()).apply(graph).unwrap();
         let actual = openvino_outputs(&long, &[(RECURRENT, UNROLLED)]);
-        close(&actual, &expected, name);
-    }
-}
-
-#[test]
-fn fused_attention_agrees() {
-    for name in ["bert_tiny", "gpt2", "transformer_base"] {
-        let graph = small(name);
-        let expected = onnx_outputs(&graph, library());
-        let actual = openvino_outputs(&graph, &[(ATTENTION, FUSED)]);
         close(&actual, &expected, name);
     }
 }

@@ -20,13 +20,27 @@ def overwrite(emit: Emitter, op: Op, x: Value, other: Value | None) -> Value:
         case ops.Relu():
             return emit.call(functional.relu, x, inplace=True)
         case ops.Clip(low, high):
-            return emit.call(functional.hardtanh, x, low, high, inplace=True)
+            return _clipped(emit, x, low, high, in_place=True)
         case ops.Silu():
             return emit.call(functional.silu, x, inplace=True)
         case ops.Add() if other is not None:
             return emit.call(operator.iadd, x, other)
         case _:
             raise unsupported(f"{emit.place}: has no form in place")
+
+
+_OPEN = torch.finfo(torch.float32).max
+"""A bound that keeps nothing out. No narrower type has the number."""
+
+
+def _clipped(emit: Emitter, x: Value, low: float, high: float, *, in_place: bool) -> Value:
+    if high >= _OPEN:
+        return emit.call(torch.clamp_min_ if in_place else torch.clamp_min, x, low)
+    if low <= -_OPEN:
+        return emit.call(torch.clamp_max_ if in_place else torch.clamp_max, x, high)
+    if in_place:
+        return emit.call(functional.hardtanh, x, low, high, inplace=True)
+    return emit.call(functional.hardtanh, x, low, high)
 
 
 def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: Flag) -> Value:
@@ -74,7 +88,7 @@ def apply(emit: Emitter, op: Op, operands: list[Value], trains: bool, dropout: F
         case ops.Softplus():
             return emit.call(functional.softplus, x)
         case ops.Clip(low, high):
-            return emit.call(functional.hardtanh, x, low, high)
+            return _clipped(emit, x, low, high, in_place=False)
         case ops.Sigmoid():
             return emit.call(torch.sigmoid, x)
         case ops.HardSigmoid():

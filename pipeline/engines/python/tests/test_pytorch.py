@@ -291,6 +291,20 @@ class Operators(unittest.TestCase):
             with self.assertRaisesRegex(Failure, reason):
                 lowered(graph(x, [], nodes), Mode.INFERENCE)
 
+    def test_an_open_side_of_a_clip_is_none_in_any_precision(self) -> None:
+        # As JSON has binary32's largest number: a little more than that in binary64.
+        largest = 3.4028235e38
+        for low, high in [(-0.5, largest), (-largest, 0.5)]:
+            clip = {"Clip": {"min": low, "max": high}}
+            for in_place in (False, True):
+                nodes = [node("Tanh", ["x"], "a"), node(clip, ["a"], "y", in_place)]
+                network = graph([value("x", [2, 3])], [], nodes)
+                for element in (torch.float64, torch.float32, torch.float16):
+                    x = number("x", [2, 3]).to(element)
+                    (made,) = lowered(network, Mode.INFERENCE, element).module(x, False)
+                    expected = torch.tanh(x).clamp(max(low, -1.0), min(high, 1.0))
+                    self.assertTrue(torch.equal(made, expected), f"{clip} {element}")
+
     def test_a_failure_while_running_names_its_node(self) -> None:
         network = graph(
             [value("x", [2, 3])], [], [node("Tanh", ["x"], "a"), node("Relu", ["a"], "y")]

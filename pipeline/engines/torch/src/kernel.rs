@@ -264,6 +264,8 @@ impl Kernel {
             Self::PRelu => x.f_prelu(&operands.at(1)?.f_reshape([-1])?),
             Self::Elu { alpha } => return Ok(shim::elu(x, *alpha)?),
             Self::Softplus => x.f_softplus(),
+            Self::Clip { min, max } if *max >= OPEN => x.f_clamp_min(*min),
+            Self::Clip { min, max } if *min <= -OPEN => x.f_clamp_max(*max),
             Self::Clip { min, max } => return Ok(shim::hardtanh(x, *min, *max)?),
             Self::Sigmoid => x.f_sigmoid(),
             Self::HardSigmoid => x.f_hardsigmoid(),
@@ -364,6 +366,8 @@ impl Kernel {
     ) -> Result<(), Fault> {
         match self {
             Self::Relu => drop(target.f_relu_()?),
+            Self::Clip { min, max } if *max >= OPEN => drop(target.f_clamp_min_(*min)?),
+            Self::Clip { min, max } if *min <= -OPEN => drop(target.f_clamp_max_(*max)?),
             Self::Clip { min, max } => shim::hardtanh_in_place(target, *min, *max)?,
             Self::Silu => drop(target.f_silu_()?),
             Self::Add => drop(target.f_add_(other.ok_or(Fault::Missing)?)?),
@@ -372,6 +376,9 @@ impl Kernel {
         Ok(())
     }
 }
+
+/// A bound that keeps nothing out. No narrower type has the number.
+const OPEN: f64 = f32::MAX as f64;
 
 /// `scale · (clamp(round(x / scale) + zero_point) − zero_point)`, in floats: PyTorch rounds halves
 /// to the even integer, as ONNX does.

@@ -310,6 +310,13 @@ fn pointwise_operators() {
         &x(),
         |a| a[0].map(|x| x.clamp(-0.5, 1.5)),
     );
+    let (min, max) = (f32::MIN, f32::MAX);
+    check(Op::Clip { min: -0.5, max }, &x(), |a| {
+        a[0].map(|x| x.max(-0.5))
+    });
+    check(Op::Clip { min, max: 0.5 }, &x(), |a| {
+        a[0].map(|x| x.min(0.5))
+    });
     check(Op::Sigmoid, &x(), |a| a[0].map(sigmoid));
     check(Op::Silu, &x(), |a| a[0].map(|x| x * sigmoid(x)));
     check(Op::Tanh, &x(), |a| a[0].map(f64::tanh));

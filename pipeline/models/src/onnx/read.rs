@@ -323,7 +323,9 @@ impl File {
     /// Of reading and writing; weights that have changed since they were looked at.
     pub fn copy_to(&self, folder: &Path) -> io::Result<PathBuf> {
         let name = Path::new(&self.name).file_name().unwrap_or_default();
-        let model = folder.join(name);
+        let mut model = folder.join(name);
+        // By another ending, as `.ort`, ONNX Runtime takes it for a format of its own.
+        model.set_extension("onnx");
         fs::write(&model, &self.content)?;
         for (location, (file, digest)) in &self.beside {
             // It leads downwards from the folder that the model is in: that was checked.

@@ -14,6 +14,7 @@ import torch.nn.functional as functional
 from torch import nn
 from torchvision import models
 from torchvision.models.convnext import CNBlockConfig, ConvNeXt
+from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
@@ -254,6 +255,40 @@ def pixels(size=64):
     return torch.randn(2, 3, size, size), {0: "batch"}
 
 
+class Published(nn.Module):
+    """A model of Transformers', told to see every position."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, ids):
+        return self.network(input_ids=ids, attention_mask=torch.ones_like(ids))[0]
+
+
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "vocab_size": 50,
+    "max_position_embeddings": 64,
+}
+
+
+def published_bert():
+    return Published(BertModel(BertConfig(**SMALL), add_pooling_layer=False))
+
+
+def published_gpt2():
+    shape = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50, "n_positions": 64}
+    return Published(GPT2LMHeadModel(GPT2Config(use_cache=False, **shape)))
+
+
+def published_llama():
+    return Published(LlamaForCausalLM(LlamaConfig(use_cache=False, num_key_value_heads=2, **SMALL)))
+
+
 def words(count):
     return torch.randint(0, count, (2, 6)), {0: "batch", 1: "seq"}
 
@@ -290,6 +325,7 @@ FEW = {
     "lstm": (lambda: Tagger(nn.LSTM, num_layers=2, bidirectional=True), lambda: words(30)),
     "gru_states": (lambda: Classifier(nn.GRU), wave),
     "unet": (UNet, lambda: pixels(16)),
+    "published_bert": (published_bert, lambda: words(50)),
 }
 MORE = {
     "mobilenet_v2": (lambda: models.mobilenet_v2(num_classes=10), pixels),
@@ -309,6 +345,8 @@ MORE = {
     "attentive": (Attentive, lambda: pixels(16)),
     "voice": (Voice, lambda: (torch.randn(2, 6, 10), {0: "batch"})),
     "t5": (T5, lambda: words(50)),
+    "published_gpt2": (published_gpt2, lambda: words(50)),
+    "published_llama": (published_llama, lambda: words(50)),
     "encoder": (encoder, lambda: (words(30)[0], {})),
     "lstm_one": (lambda: Tagger(nn.LSTM), lambda: words(30)),
     "lstm_states": (lambda: Classifier(nn.LSTM), wave),

@@ -28,6 +28,7 @@ pub(super) fn unary(op: &str) -> Option<Unary> {
         "Tanh" => f32::tanh,
         "Sigmoid" => |x| 1.0 / (1.0 + (-x).exp()),
         "Relu" => |x| x.max(0.0),
+        "Sign" => |x| if x == 0.0 { 0.0 } else { x.signum() },
         "Not" => |x| x,
         _ => return None,
     })
@@ -113,8 +114,12 @@ impl Fold<'_> {
             }
             (Data::Floats(numbers), Kind::Integer) => {
                 let integer = |x: f32| {
+                    // What C++ makes of others is not defined. Of the logarithm of zero, say, which a
+                    // choice behind it passes over, x86 makes this.
+                    if code == Element::INT64 && x.is_infinite() {
+                        return Ok(i64::MIN);
+                    }
                     let found = x as i64;
-                    // What C++ makes of others is not defined.
                     (x.abs() < 2_f32.powi(63) && found == element.integer(found))
                         .then_some(found)
                         .ok_or_else(|| format!("casts {x} to integers that do not reach so far"))
@@ -157,6 +162,16 @@ impl Fold<'_> {
             }
         };
         Ok(x.like(x.shape.clone(), data))
+    }
+
+    pub(super) fn is_no_number(&mut self) -> Result<Constant, String> {
+        let x = self.at(0)?;
+        let Data::Floats(numbers) = self.budget.data(x)? else {
+            return Err("asks for what is no number, of integers".to_owned());
+        };
+        let found = numbers.into_iter().map(|x| i64::from(x.is_nan()));
+        let data = Data::Integers(found.collect());
+        Ok(Constant::new(Kind::Bool, x.shape.clone(), data))
     }
 
     /// Numbers within bounds, either of which may be left open.
@@ -215,6 +230,11 @@ impl Fold<'_> {
                 .collect::<Option<_>>()
                 .map(Data::Integers)
                 .ok_or_else(|| format!("{op} of these integers has no result"))?,
+            (Data::Floats(a), Data::Integers(b)) if op == "Pow" => {
+                let powers = b.into_iter().map(|b| b as f32);
+                let made = a.into_iter().zip(powers);
+                Data::Floats(made.map(|(a, b)| (pair.floats)(a, b)).collect())
+            }
             _ => return Err("mixes floats and integers".to_owned()),
         };
         Ok(if pair.compares {
@@ -250,53 +270,127 @@ impl Fold<'_> {
         if self.attributes.int("exclusive", 0) != 0 || self.attributes.int("reverse", 0) != 0 {
             return Err("an exclusive or reversed running sum is not computed".to_owned());
         }
-        let Data::Integers(mut numbers) = self.budget.data(x)? else {
-            return Err("a running sum of floats is not computed".to_owned());
-        };
         let size = x.shape.get(axis).copied().unwrap_or(1).max(1) as usize;
         let step = shapes::strides(&x.shape)
             .get(axis)
             .copied()
             .unwrap_or(1)
             .max(1) as usize;
-        for at in step..numbers.len() {
-            if !(at / step).is_multiple_of(size) {
-                let before = numbers.get(at - step).copied().unwrap_or(0);
-                if let Some(number) = numbers.get_mut(at) {
-                    *number = number.wrapping_add(before);
+        fn summed<T: Copy>(
+            mut numbers: Vec<T>,
+            size: usize,
+            step: usize,
+            add: fn(T, T) -> T,
+        ) -> Vec<T> {
+            for at in step..numbers.len() {
+                if !(at / step).is_multiple_of(size)
+                    && let Some(&before) = numbers.get(at - step)
+                    && let Some(number) = numbers.get_mut(at)
+                {
+                    *number = add(*number, before);
                 }
             }
+            numbers
         }
-        Ok(x.like(x.shape.clone(), Data::Integers(numbers)))
+        let data = match self.budget.data(x)? {
+            Data::Floats(numbers) => Data::Floats(summed(numbers, size, step, |a, b| a + b)),
+            Data::Integers(numbers) => {
+                Data::Integers(summed(numbers, size, step, i64::wrapping_add))
+            }
+        };
+        Ok(x.like(x.shape.clone(), data))
     }
 
-    /// Over all axes, as the arithmetic of shapes does.
+    /// Over some axes, or all of them where none is named.
     pub(super) fn reduce(&mut self, op: &str) -> Result<Constant, String> {
         let x = self.at(0)?;
         let axes = self.axes(1)?.unwrap_or_default();
         if axes.is_empty() && self.attributes.int("noop_with_empty_axes", 0) != 0 {
             return Ok(x.clone());
         }
-        let keeps = self.attributes.int("keepdims", 1) != 0;
         let rank = x.shape.len();
         let named = axes.iter().map(|&axis| shapes::axis(axis, rank));
-        let named: BTreeSet<usize> = named.collect::<Result<_, _>>()?;
-        if !(axes.is_empty() || named.len() == rank) {
-            return Err("reduces some axes of a constant".to_owned());
+        let mut named: BTreeSet<usize> = named.collect::<Result<_, _>>()?;
+        if named.is_empty() {
+            named = (0..rank).collect();
         }
-        let Data::Integers(numbers) = self.budget.data(x)? else {
-            return Err("reduces floats".to_owned());
+        let sizes = || x.shape.iter().copied().enumerate();
+        let left: Vec<u64> = sizes()
+            .map(|(axis, size)| if named.contains(&axis) { 1 } else { size })
+            .collect();
+        let count = self.budget.count(&left)?;
+        self.budget.take(count)?;
+        let each = x.elements().checked_div(count).unwrap_or(0);
+        if each == 0 && count > 0 && !matches!(op, "ReduceSum" | "ReduceProd") {
+            return Err("reduces nothing".to_owned());
+        }
+        let (from, to) = (shapes::strides(&x.shape), shapes::strides(&left));
+        let place = |at: usize| {
+            let mut rest = at as u64;
+            let mut place = 0;
+            for ((from, to), left) in from.iter().zip(&to).zip(&left) {
+                // The one that is left of a reduced axis is its first.
+                place += (rest / from.max(&1)).min(left.saturating_sub(1)) * to;
+                rest %= from.max(&1);
+            }
+            place as usize
         };
-        let numbers = numbers.into_iter();
-        let made = match op {
-            "ReduceProd" => Some(numbers.fold(1, i64::wrapping_mul)),
-            "ReduceSum" => Some(numbers.fold(0, i64::wrapping_add)),
-            "ReduceMax" => numbers.max(),
-            _ => numbers.min(),
+        fn reduced<T: Copy>(
+            numbers: &[T],
+            count: u64,
+            start: Option<T>,
+            place: impl Fn(usize) -> usize,
+            join: fn(T, T) -> T,
+        ) -> Option<Vec<T>> {
+            let mut made: Vec<Option<T>> = vec![start; usize::try_from(count).ok()?];
+            for (at, &number) in numbers.iter().enumerate() {
+                let slot = made.get_mut(place(at))?;
+                *slot = Some(slot.map_or(number, |before| join(before, number)));
+            }
+            made.into_iter().collect()
+        }
+        let made = match (self.budget.data(x)?, op) {
+            (Data::Integers(numbers), "ReduceProd") => {
+                reduced(&numbers, count, Some(1), place, i64::wrapping_mul).map(Data::Integers)
+            }
+            (Data::Integers(numbers), "ReduceSum") => {
+                reduced(&numbers, count, Some(0), place, i64::wrapping_add).map(Data::Integers)
+            }
+            (Data::Integers(numbers), "ReduceMax") => {
+                reduced(&numbers, count, None, place, i64::max).map(Data::Integers)
+            }
+            (Data::Integers(numbers), "ReduceMin") => {
+                reduced(&numbers, count, None, place, i64::min).map(Data::Integers)
+            }
+            (Data::Integers(_), _) => return Err("takes the mean of integers".to_owned()),
+            (Data::Floats(numbers), "ReduceMax") => {
+                reduced(&numbers, count, None, place, f32::max).map(Data::Floats)
+            }
+            (Data::Floats(numbers), "ReduceMin") => {
+                reduced(&numbers, count, None, place, f32::min).map(Data::Floats)
+            }
+            (Data::Floats(numbers), _) => {
+                // In binary64, rounded once.
+                let wide: Vec<f64> = numbers.into_iter().map(f64::from).collect();
+                let (start, join): (f64, fn(f64, f64) -> f64) = match op {
+                    "ReduceProd" => (1.0, |a, b| a * b),
+                    _ => (0.0, |a, b| a + b),
+                };
+                let share = if op == "ReduceMean" { each as f64 } else { 1.0 };
+                let made = reduced(&wide, count, Some(start), place, join);
+                made.map(|made| {
+                    Data::Floats(made.into_iter().map(|sum| (sum / share) as f32).collect())
+                })
+            }
         };
-        let shape = if keeps { vec![1; rank] } else { Vec::new() };
-        let made = made.ok_or("reduces nothing")?;
-        Ok(x.like(shape, Data::Integers(vec![made])))
+        let shape = match self.attributes.int("keepdims", 1) != 0 {
+            true => left,
+            false => sizes()
+                .filter(|(axis, _)| !named.contains(axis))
+                .map(|(_, size)| size)
+                .collect(),
+        };
+        Ok(x.like(shape, made.ok_or("reduces nothing")?))
     }
 }
 

@@ -4,9 +4,9 @@ use schema::graph::{ElementType, Op};
 
 use super::{
     import::{Here, Import, Value, Work},
-    tensor::{Constant, Data, Element},
+    tensor::{Constant, Data, Element, Kind},
 };
-use crate::infer;
+use crate::{infer, onnx::proto::NodeProto};
 
 /// Largest number of a mask that leaves nothing of what it is added to.
 const MASKED: f32 = -1e30;
@@ -51,12 +51,45 @@ impl Import<'_> {
         };
         let (min, max) = (bound(1, f32::MIN)?, bound(2, f32::MAX)?);
         let (min, max) = (min.max(f32::MIN), max.min(f32::MAX));
+        if (min, max) == (f32::MIN, f32::MAX) {
+            let x = inputs.first().and_then(Option::as_ref);
+            return self.give(here, 0, x.ok_or("reads nothing")?.clone());
+        }
         let op = if min == 0.0 && max == f32::MAX {
             Op::Relu
         } else {
             Op::Clip { min, max }
         };
         self.op(here, op, inputs.get(..1).unwrap_or_default())
+    }
+
+    /// Which elements are no numbers: none are. PyTorch's exporters ask it of the weights of attention, for
+    /// rows that are masked whole: where there are such, nothing can be judged by the reference, which
+    /// has them as they are. Read where it says no more than which of two values to take, the value
+    /// itself among them.
+    pub(super) fn is_no_number(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
+        if self.numbers_of(x).is_wild {
+            return Err("asks for what is no number, of what may be none".to_owned());
+        }
+        let (asked, told) = (here.node.input.first(), here.node.output.first());
+        let chooses = |node: &&NodeProto| {
+            let others = node.input.get(1..).unwrap_or_default();
+            node.op_type == "Where"
+                && node.input.first() == told
+                && others.iter().any(|other| Some(other) == asked)
+        };
+        self.budget.take(self.nodes.node.len() as u64)?;
+        let mut readers = (self.nodes.node.iter())
+            .filter(|node| told.is_some_and(|told| node.input.contains(told)));
+        let leaves = told.is_some_and(|told| self.leaves(told));
+        if leaves || !readers.all(|node| chooses(&node)) {
+            return Err(
+                "asks for what is no number, and more than a choice depends on it".to_owned(),
+            );
+        }
+        let shape = vec![1; self.shape_of(x)?.len()];
+        let none = Constant::new(Kind::Bool, shape, Data::Integers(vec![0]));
+        self.give(here, 0, Value::Known(none))
     }
 
     /// A choice by a known mask: a sum with what masks everything, or a sum of two products. An infinity
@@ -72,6 +105,21 @@ impl Import<'_> {
         let Data::Integers(which_data) = self.budget.data(which)? else {
             return Err("chooses by floats".to_owned());
         };
+        let is_all = |chosen: bool| which_data.iter().all(|&which| (which != 0) == chosen);
+        let only = if is_all(true) {
+            Some(a)
+        } else if is_all(false) {
+            Some(b)
+        } else {
+            None
+        };
+        if let Some(only) = only {
+            let (a, b) = (self.shape_of(a)?, self.shape_of(b)?);
+            let whole = infer::broadcast(&infer::broadcast(&which.shape, &a)?, &b)?;
+            if self.shape_of(only)? == whole {
+                return self.give(here, 0, only.clone());
+            }
+        }
         let mask = |chosen: bool| -> Vec<f32> {
             let is = |&which: &i64| if (which != 0) == chosen { 1.0 } else { 0.0 };
             which_data.iter().map(is).collect()

@@ -71,6 +71,8 @@ fn folded(
         "Concat" => fold.concat()?,
         "Slice" => fold.slice()?,
         "Gather" => fold.gather()?,
+        "GatherND" => fold.gather_places()?,
+        "GatherElements" => fold.gather_elements()?,
         "Expand" => {
             let (x, spec) = (fold.at(0)?, fold.list(1)?);
             let spec = shapes::sizes_of(&spec)?;
@@ -87,7 +89,9 @@ fn folded(
         "ScatterND" => fold.scatter()?,
         "Split" => return fold.split().map(Some),
         "CumSum" => fold.running_sum()?,
-        "ReduceProd" | "ReduceSum" | "ReduceMax" | "ReduceMin" => fold.reduce(op)?,
+        "ReduceProd" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceMean" => fold.reduce(op)?,
+        "IsNaN" => fold.is_no_number()?,
+        "Max" | "Min" | "Sum" if inputs.len() != 2 => fold.chain(op)?,
         "Size" => {
             let count = fold.at(0)?.elements() as i64;
             Constant::integers(Vec::new(), vec![count])
@@ -224,6 +228,83 @@ impl<'a> Fold<'a> {
         Ok(taken.with_shape([before, &indices.shape, after].concat()))
     }
 
+    /// Of places over the first axes what lies behind them.
+    fn gather_places(&mut self) -> Result<Constant, String> {
+        if self.attributes.int("batch_dims", 0) != 0 {
+            return Err("takes what lies at places from each of a batch".to_owned());
+        }
+        let (x, indices) = (self.at(0)?, self.at(1)?);
+        let (&width, rows) = indices.shape.split_last().ok_or("names no places")?;
+        let width = usize::try_from(width).unwrap_or(usize::MAX);
+        let (outer, inner) = x
+            .shape
+            .split_at_checked(width)
+            .filter(|_| width > 0)
+            .ok_or_else(|| format!("names {width} axes of {:?}", x.shape))?;
+        let strides = shapes::strides(&x.shape);
+        let places = self.list(1)?;
+        let starts = places.chunks(width).map(|place| {
+            let axes = place.iter().zip(outer).zip(&strides);
+            axes.map(|((&at, &size), stride)| Ok(shapes::index(at, size)? * stride))
+                .sum()
+        });
+        let starts: Vec<u64> = starts.collect::<Result<_, String>>()?;
+        let within = tensor::count(inner)?.max(1);
+        let place = |at: u64| {
+            let start = starts.get((at / within) as usize).copied();
+            start.unwrap_or(u64::MAX).saturating_add(at % within)
+        };
+        self.budget.pick(x, [rows, inner].concat(), place)
+    }
+
+    /// Elements by their places along one axis, each for itself.
+    fn gather_elements(&mut self) -> Result<Constant, String> {
+        let (x, indices) = (self.at(0)?, self.at(1)?);
+        let axis = shapes::axis(self.attributes.int("axis", 0), x.shape.len())?;
+        let fits = indices.shape.len() == x.shape.len()
+            && (indices.shape.iter().zip(&x.shape).enumerate())
+                .all(|(at, (taken, there))| at == axis || taken <= there);
+        if !fits {
+            return Err(format!("takes {:?} of {:?}", indices.shape, x.shape));
+        }
+        let size = x.shape.get(axis).copied().unwrap_or(1);
+        let along = self.list(1)?.into_iter().map(|at| shapes::index(at, size));
+        let along: Vec<u64> = along.collect::<Result<_, _>>()?;
+        let (from, to) = (shapes::strides(&x.shape), shapes::strides(&indices.shape));
+        let place = |at: u64| {
+            let mut rest = at;
+            let mut place = 0;
+            for (this, (to, from)) in to.iter().zip(&from).enumerate() {
+                let index = rest / to.max(&1);
+                rest %= to.max(&1);
+                let index = match this == axis {
+                    true => along.get(at as usize).copied().unwrap_or(0),
+                    false => index,
+                };
+                place += index * from;
+            }
+            place
+        };
+        self.budget.pick(x, indices.shape.clone(), place)
+    }
+
+    /// An operator of two values over as many as there are.
+    fn chain(&mut self, op: &str) -> Result<Constant, String> {
+        let mut made = self.at(0)?.clone();
+        let pairwise = if op == "Sum" { "Add" } else { op };
+        for next in self.inputs.get(1..).unwrap_or_default() {
+            let pair = binary(pairwise, self.attributes).ok_or("has no such pair")?;
+            let inputs = [Some(made), next.clone()];
+            let mut fold = Fold {
+                attributes: self.attributes,
+                inputs: &inputs,
+                budget: &mut *self.budget,
+            };
+            made = fold.zip(pairwise, pair)?;
+        }
+        Ok(made)
+    }
+
     fn concat(&mut self) -> Result<Constant, String> {
         let first = self.at(0)?;
         let axis = shapes::axis(self.attributes.int("axis", 0), first.shape.len())?;
@@ -259,6 +340,8 @@ impl<'a> Fold<'a> {
         );
         let datas: Vec<(Data, u64)> = parts
             .iter()
+            // Nothing joins nothing, as often as it may stand there.
+            .filter(|part| part.elements() > 0)
             .map(|part| {
                 let row = part
                     .shape
@@ -272,6 +355,7 @@ impl<'a> Fold<'a> {
         let (mut floats, mut integers) = (Vec::new(), Vec::new());
         // Rows of nothing may be without number.
         let outer = if all == 0 { 0 } else { outer };
+        self.budget.take(outer.saturating_mul(datas.len() as u64))?;
         for row in 0..outer {
             for (data, length) in &datas {
                 let range = (row * length) as usize..((row + 1) * length) as usize;

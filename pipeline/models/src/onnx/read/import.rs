@@ -231,32 +231,47 @@ impl<'a> Import<'a> {
     /// Every node, in the file's order.
     pub(super) fn import(&mut self) -> Result<(), ReadError> {
         for node in &self.nodes.node {
-            let here = Here {
-                node,
-                attributes: Attributes(node),
-            };
-            if !(node.domain.is_empty() || node.domain == "ai.onnx") {
-                let reason = format!("operators of `{}` are not read", node.domain);
-                return Err(self.refused(here, reason));
-            }
-            if let Err(reason) = signature::check(node, self.file.opset) {
-                let (name, op) = (whole::name_of(node), &node.op_type);
-                return Err(ReadError::Malformed(format!(
-                    "its node `{name}` ({op}) {reason}"
-                )));
-            }
-            if let Some(name) = node
-                .input
-                .iter()
-                .find(|name| !name.is_empty() && !self.values.contains_key(*name))
-            {
+            let absent = |name: &&String| !name.is_empty() && !self.values.contains_key(*name);
+            if let Some(name) = node.input.iter().find(absent) {
                 return Err(whole::unmade(node, name));
             }
-            if let Err(reason) = self.node(here) {
-                return Err(self.refused(here, reason));
+            self.import_node(node)?;
+        }
+        Ok(())
+    }
+
+    /// Every node as far as it goes: past what no graph has, where constants may be beyond all measure as
+    /// well, and what inputs are rows of is told.
+    pub(super) fn survey(&mut self) -> Result<(), ReadError> {
+        for node in &self.nodes.node {
+            let is_there = |name: &String| name.is_empty() || self.values.contains_key(name);
+            if !node.input.iter().all(is_there) {
+                continue;
+            }
+            match self.import_node(node) {
+                Ok(()) | Err(ReadError::Unsupported { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    fn import_node(&mut self, node: &'a NodeProto) -> Result<(), ReadError> {
+        let here = Here {
+            node,
+            attributes: Attributes(node),
+        };
+        if !(node.domain.is_empty() || node.domain == "ai.onnx") {
+            let reason = format!("operators of `{}` are not read", node.domain);
+            return Err(self.refused(here, reason));
+        }
+        if let Err(reason) = signature::check(node, self.file.opset) {
+            let (name, op) = (whole::name_of(node), &node.op_type);
+            return Err(ReadError::Malformed(format!(
+                "its node `{name}` ({op}) {reason}"
+            )));
+        }
+        self.node(here).map_err(|reason| self.refused(here, reason))
     }
 
     /// What is said of a node that is not read: of a hostile one, or of one that no graph has.
@@ -370,7 +385,7 @@ impl<'a> Import<'a> {
             "Gemm" => linear::gemm(self, here, inputs),
             "MatMul" => linear::matmul(self, here, inputs),
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Concat" | "Slice"
-            | "Gather" | "Expand" | "Split" | "Pad" | "DepthToSpace" | "SpaceToDepth" => {
+            | "Gather" | "Expand" | "Tile" | "Split" | "Pad" | "DepthToSpace" | "SpaceToDepth" => {
                 moves::node(self, here, inputs)
             }
             "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceL2"
@@ -420,6 +435,7 @@ impl<'a> Import<'a> {
             }
             "Clip" => self.clip(here, inputs),
             "Where" => self.choose(here, inputs),
+            "IsNaN" => self.is_no_number(here, x),
             "Sub" => self.work(here, Work::Sub, inputs),
             "Div" => self.work(here, Work::Div, inputs),
             "Sqrt" => self.work(here, Work::Sqrt, inputs),
@@ -449,6 +465,11 @@ impl<'a> Import<'a> {
     pub(super) fn is_used(&self, here: Here<'_>, at: usize) -> bool {
         let output = here.node.output.get(at).map(String::as_str);
         output.is_some_and(|name| self.read.contains(name) || self.leave.contains(name))
+    }
+
+    /// Whether a value of the file leaves the model.
+    pub(super) fn leaves(&self, name: &str) -> bool {
+        self.leave.contains(name)
     }
 
     /// Whether the node's first output leaves the model, and no other node reads it.

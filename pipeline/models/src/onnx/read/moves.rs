@@ -79,6 +79,7 @@ pub(super) fn node(
         }
         "Slice" => slice(import, here, inputs),
         "Gather" => gather(import, here, inputs),
+        "Tile" => tile(import, here, inputs),
         "Split" => split(import, here, inputs),
         "Pad" => pad(import, here, inputs),
         "DepthToSpace" | "SpaceToDepth" => blocks(import, here, x, &shape),
@@ -118,6 +119,74 @@ fn part(
     import.between(here, "part", work, &[Some(x)])
 }
 
+/// Most runs of neighbours that are joined: each is copied by an operator of its own.
+const MOST_RUNS: usize = 64;
+
+/// The elements of an axis at these places: runs of neighbours, joined.
+fn taken(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    x: &Value,
+    axis: usize,
+    places: &[u64],
+) -> Result<Value, String> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &at in places {
+        match runs.last_mut() {
+            Some((_, end)) if *end == at => *end += 1,
+            _ => runs.push((at, at + 1)),
+        }
+    }
+    match runs.as_slice() {
+        [] => Err("takes nothing".to_owned()),
+        &[(start, end)] => part(import, here, x.clone(), axis, start, end),
+        many if many.len() > MOST_RUNS => Err(format!(
+            "takes elements that are not neighbours, of {} places apart",
+            many.len()
+        )),
+        many => {
+            let parts = many
+                .iter()
+                .map(|&(start, end)| part(import, here, x.clone(), axis, start, end).map(Some));
+            let parts: Vec<Option<Value>> = parts.collect::<Result<_, _>>()?;
+            let work = Work::Op(Op::Concat { axis: axis as u64 });
+            import.between(here, "taken", work, &parts)
+        }
+    }
+}
+
+/// A value several times along its axes.
+fn tile(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
+    let mut x = first(inputs)?.clone();
+    let times = list(import, inputs, 1)?.ok_or("has no numbers of times")?;
+    if times.len() != import.shape_of(&x)?.len() {
+        return Err(format!("repeats {} axes", times.len()));
+    }
+    for (axis, times) in times.into_iter().enumerate() {
+        let shape = import.shape_of(&x)?;
+        x = match (usize::try_from(times).unwrap_or(0), shape.get(axis)) {
+            (0, _) => return Err(format!("repeats axis {axis} {times} times")),
+            (1, _) => x,
+            (times, Some(1)) => {
+                let mut shape = shape;
+                if let Some(size) = shape.get_mut(axis) {
+                    *size = times as u64;
+                }
+                import.between(here, "wide", Work::Op(Op::Expand { shape }), &[Some(x)])?
+            }
+            (times, _) if times > MOST_RUNS => {
+                return Err(format!("repeats axis {axis} {times} times"));
+            }
+            (times, _) => {
+                let parts = vec![Some(x); times];
+                let work = Work::Op(Op::Concat { axis: axis as u64 });
+                import.between(here, "wide", work, &parts)?
+            }
+        };
+    }
+    import.give(here, 0, x)
+}
+
 fn slice(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
     let mut x = first(inputs)?.clone();
     let starts = list(import, inputs, 1)?.ok_or("has no starts")?;
@@ -128,15 +197,19 @@ fn slice(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> R
     for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
         let shape = import.shape_of(&x)?;
         let axis = shapes::axis(axis, shape.len())?;
-        let step = u64::try_from(step).ok().filter(|&step| step > 0);
-        let step = step.ok_or("takes elements from behind")?;
         let size = shape.get(axis).copied().unwrap_or(1);
+        let Some(forward) = u64::try_from(step).ok().filter(|&step| step > 0) else {
+            import.budget.take(size)?;
+            let places = shapes::sliced(size, start, end, step)?;
+            x = taken(import, here, &x, axis, &places)?;
+            continue;
+        };
         let at = |place: i64| shapes::from_start(place, size).clamp(0, size as i64) as u64;
-        let (start, end) = (at(start), at(end));
-        x = match end.saturating_sub(start).div_ceil(step) {
-            count @ 2.. if step > 1 => every(import, here, x, axis, start, count, step)?,
-            1 => part(import, here, x, axis, start, start + 1)?,
-            _ => part(import, here, x, axis, start, end)?,
+        let (first, last) = (at(start), at(end));
+        x = match last.saturating_sub(first).div_ceil(forward) {
+            count @ 2.. if forward > 1 => every(import, here, x, axis, first, count, forward)?,
+            1 => part(import, here, x, axis, first, first + 1)?,
+            _ => part(import, here, x, axis, first, last)?,
         };
     }
     import.give(here, 0, x)
@@ -156,8 +229,17 @@ fn every(
     let shape = import.shape_of(&x)?;
     let size = shape.get(axis).copied().unwrap_or(1);
     let span = count.saturating_mul(step);
-    let room = size.checked_sub(span);
-    let room = room.ok_or_else(|| format!("takes every {step}th of {size} elements"))?;
+    // The table of all would have a last row that is not whole: that one's element is joined to the others.
+    let Some(room) = size.checked_sub(span) else {
+        let last = start + (count - 1) * step;
+        let before = match count - 1 {
+            1 => part(import, here, x.clone(), axis, start, start + 1)?,
+            fewer => every(import, here, x.clone(), axis, start, fewer, step)?,
+        };
+        let last = part(import, here, x, axis, last, last + 1)?;
+        let work = Work::Op(Op::Concat { axis: axis as u64 });
+        return import.between(here, "every", work, &[Some(before), Some(last)]);
+    };
     // The last step may reach beyond the axis: then the table begins before the first element.
     let first = start.min(room);
     let x = part(import, here, x, axis, first, first + span)?;
@@ -225,13 +307,7 @@ fn gather(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> 
     let size = shape.get(axis).copied().unwrap_or(1);
     let places = places.into_iter().map(|at| shapes::index(at, size));
     let places: Vec<u64> = places.collect::<Result<_, _>>()?;
-    let (Some(&start), Some(&last)) = (places.first(), places.last()) else {
-        return Err("takes nothing".to_owned());
-    };
-    if !places.iter().copied().eq(start..=last) {
-        return Err("takes elements that are not neighbours".to_owned());
-    }
-    let taken = part(import, here, x.clone(), axis, start, last + 1)?;
+    let taken = taken(import, here, x, axis, &places)?;
     let (before, after) = shape.split_at_checked(axis).ok_or("has no such axis")?;
     let after = after.get(1..).unwrap_or_default();
     let shape = [before, &chosen.shape, after].concat();
@@ -275,7 +351,15 @@ fn pad(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> Res
             Some(Some(Value::Made(_))) => return Err("computes its border".to_owned()),
             _ => Border::Constant { value: 0.0 },
         },
-        "reflect" => Border::Reflect,
+        // PyTorch reflects the last axes of a value, all but the first, or the first two.
+        "reflect" => {
+            let sides = begins.iter().zip(&ends);
+            let padded = sides.take_while(|(begin, end)| (**begin, **end) == (0, 0));
+            if padded.count() == 0 {
+                return Err("reflects the first axis".to_owned());
+            }
+            Border::Reflect
+        }
         other => return Err(format!("makes its border by the rule `{other}`")),
     };
     let op = Op::Pad {

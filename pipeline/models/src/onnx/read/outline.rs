@@ -11,11 +11,7 @@ impl Import<'_> {
         let given = self.values.keys().map(String::as_str);
         whole::check_order(&file.nodes, given)?;
         let names = self.output_names()?;
-        // As far as it goes: that tells of what inputs are rows.
-        match self.import() {
-            Ok(()) | Err(ReadError::Unsupported { .. }) => {}
-            Err(error) => return Err(error),
-        }
+        self.survey()?;
         let graph = Graph {
             name: file.name.clone(),
             inputs: self.take_inputs(),

@@ -43,6 +43,12 @@ impl Import<'_> {
             let value = self.values.get(name).cloned();
             let value = value.ok_or_else(|| wrong("is made by nothing".to_owned()))?;
             let shape = self.shape_of(&value).map_err(wrong)?;
+            let is_fed = self.inputs.iter().any(|input| input.name == *name);
+            if is_fed || self.file.initializers.contains_key(name) {
+                let reason = "it is fed, or one of the file's tensors, and no node makes it";
+                let reason = format!("the output `{name}` leaves as it comes: {reason}");
+                return Err(self.refusal("Identity".to_owned(), name.clone(), reason));
+            }
             if !self.is_made_as(&value, name) {
                 let node = NodeProto {
                     op_type: "Identity".to_owned(),

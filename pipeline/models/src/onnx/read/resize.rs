@@ -40,6 +40,10 @@ pub(super) fn resize(
             ));
         }
     };
+    // Of nearest pixels each is looked at.
+    import
+        .budget
+        .take(to[0].saturating_add(to[1]).min(2 * MOST_PIXELS))?;
     let interpolation = interpolation(here.attributes, from, to)?;
     let op = Op::Resize {
         sizes: to,

@@ -141,6 +141,8 @@ const OPERATORS: &[(&str, &[Attribute])] = &[
         ],
     ),
     ("Gather", AXIS),
+    ("GatherElements", AXIS),
+    ("GatherND", &[has("batch_dims", Int)]),
     ("Gelu", &[since(20, "approximate", Text)]),
     (
         "Gemm",
@@ -249,6 +251,7 @@ const OPERATORS: &[(&str, &[Attribute])] = &[
     ("Selu", &[has("alpha", Float), has("gamma", Float)]),
     ("Shape", &[since(15, "end", Int), since(15, "start", Int)]),
     ("Sigmoid", NONE),
+    ("Sign", NONE),
     ("Sin", NONE),
     ("Size", NONE),
     ("Slice", NONE),

@@ -70,13 +70,13 @@ pub(super) fn conv_transpose(
     let bias = bias.first().cloned().flatten();
     match (size.as_slice(), taps.as_slice()) {
         (&[_, _, height, width], &[_, _, rows, columns]) => {
-            let window = Window::of(attributes, [height, width], [rows, columns])?;
+            let window = Window::of(attributes, [height, width], [rows, columns])?.even()?;
             let more = attributes.list("output_padding", 0, 0)?;
             let op = window.conv_transpose(more, group);
             import.op(here, op, &[Some(x.clone()), Some(weight.clone()), bias])
         }
         (&[batch, channels, length], &[input, part, width]) => {
-            let window = Window::line(attributes, length, width)?;
+            let window = Window::line(attributes, length, width)?.even()?;
             let [more] = attributes.list("output_padding", 0, 0)?;
             let x = image(
                 import,
@@ -134,13 +134,13 @@ pub(super) fn pool(import: &mut Import<'_>, here: Here<'_>, x: &Value) -> Result
         [_, _, height, width] => {
             let kernel = attributes.list("kernel_shape", 1, 1)?;
             let window = Window::of(attributes, [height, width], kernel)?;
-            let op = pooling(here, window, [height, width])?;
+            let op = pooling(here, window, [height, width], import.file.opset)?;
             import.op(here, op, &[Some(x.clone())])
         }
         [batch, channels, length] => {
             let [kernel] = attributes.list("kernel_shape", 1, 1)?;
             let window = Window::line(attributes, length, kernel)?;
-            let op = pooling(here, window, [1, length])?;
+            let op = pooling(here, window, [1, length], import.file.opset)?;
             let x = image(
                 import,
                 here,
@@ -157,8 +157,17 @@ pub(super) fn pool(import: &mut Import<'_>, here: Here<'_>, x: &Value) -> Result
     }
 }
 
+/// The first opset whose last window begins within what is pooled or the padding before it, as
+/// PyTorch's does.
+const WHOLE_WINDOWS: i64 = 22;
+
 /// The operator of a node that pools `height` by `width`.
-fn pooling(here: Here<'_>, window: Window, [height, width]: [u64; 2]) -> Result<Op, String> {
+fn pooling(
+    here: Here<'_>,
+    window: Window,
+    [height, width]: [u64; 2],
+    opset: i64,
+) -> Result<Op, String> {
     let attributes = here.attributes;
     if window.dilations != [1, 1] {
         return Err("spreads its window".to_owned());
@@ -171,6 +180,20 @@ fn pooling(here: Here<'_>, window: Window, [height, width]: [u64; 2]) -> Result<
         ..
     } = window;
     Ok(if here.node.op_type == "MaxPool" {
+        let begins_behind = |size: u64, begin: u64, end: u64, kernel: u64, stride: u64| {
+            let padded = size.saturating_add(begin).saturating_add(end);
+            let steps = padded.saturating_sub(kernel).div_ceil(stride.max(1));
+            steps.saturating_mul(stride) >= size.saturating_add(begin)
+        };
+        let [top, left, bottom, right] = pads;
+        let rows = begins_behind(height, top, bottom, kernel[0], strides[0]);
+        let columns = begins_behind(width, left, right, kernel[1], strides[1]);
+        if ceil_mode && opset < WHOLE_WINDOWS && (rows || columns) {
+            return Err(format!(
+                "has a last window that begins behind what is pooled, which opset {opset} counts \
+                 (`ceil_mode`)"
+            ));
+        }
         Op::MaxPool {
             kernel,
             strides,
@@ -189,6 +212,9 @@ fn pooling(here: Here<'_>, window: Window, [height, width]: [u64; 2]) -> Result<
             return Err("counts a last partial window (`ceil_mode`)".to_owned());
         }
         let count_include_pad = attributes.int("count_include_pad", 0) != 0;
+        if [top, left] != [bottom, right] && !count_include_pad {
+            return Err("pads unevenly, and does not count what it pads".to_owned());
+        }
         Op::AveragePool {
             kernel,
             strides,
@@ -265,6 +291,16 @@ impl Window {
         });
         let pads = [vertical.0, horizontal.0, vertical.1, horizontal.1];
         Ok(Self { pads, ..self })
+    }
+
+    /// The same, where it takes away as much on both sides: PyTorch has no other.
+    fn even(self) -> Result<Self, String> {
+        let [top, left, bottom, right] = self.pads;
+        if [top, left] == [bottom, right] {
+            Ok(self)
+        } else {
+            Err("takes away more on one side than on the other".to_owned())
+        }
     }
 
     const fn conv_transpose(&self, output_padding: [u64; 2], group: u64) -> Op {

@@ -2,7 +2,7 @@
 
 use super::{
     shapes,
-    tensor::{self, Constant, Data},
+    tensor::{self, Constant, Data, Kind},
 };
 use crate::infer::MAX_RANK;
 
@@ -14,6 +14,9 @@ const STEPS: u64 = 32;
 
 /// Most elements that sizes of inputs may ask for: a gigabyte of integers.
 const MOST_FED: u64 = 128 << 20;
+
+/// Most elements that the bytes of a file explain: weights of two gigabytes, each computed from once.
+const MOST_HELD: u64 = 1 << 30;
 
 /// What is left of the elements that may be computed.
 #[derive(Debug)]
@@ -30,7 +33,7 @@ impl Budget {
     /// elements follow. Weights are computed from weights, and masks from inputs, in a few steps.
     pub(in crate::onnx::read) fn new(bytes: u64, masks: u64) -> Self {
         let masks = masks.saturating_mul(STEPS);
-        let given = GIVEN.saturating_add(bytes);
+        let given = GIVEN.saturating_add(bytes.min(MOST_HELD));
         Self {
             left: given.saturating_add(masks.min(MOST_FED)),
             explained: given.saturating_add(masks),
@@ -88,7 +91,12 @@ impl Budget {
 
     /// The numbers of a constant, in memory.
     pub(in crate::onnx::read) fn data(&mut self, constant: &Constant) -> Result<Data, String> {
-        self.take(constant.elements())?;
+        // An integer, of a single bit in the file perhaps, takes twice what a float does.
+        let width = match constant.kind {
+            Kind::Float => 1,
+            Kind::Integer | Kind::Bool => 2,
+        };
+        self.take(constant.elements().saturating_mul(width))?;
         constant.data()
     }
 

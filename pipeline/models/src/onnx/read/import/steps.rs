@@ -8,6 +8,9 @@ use super::{
 };
 use crate::infer::{self, ValueType};
 
+/// Elements of 8 bytes that a step takes in memory, its names aside.
+const STEP: u64 = 64;
+
 impl Import<'_> {
     /// Weights that are made of the file's: a parameter of that name, trained as the file's are.
     pub(in crate::onnx::read) fn weight(
@@ -131,6 +134,13 @@ impl Import<'_> {
             .collect::<Result<_, _>>()?;
         let made = made(&step.work, &types)?;
         let name = step.output.clone();
+        // A node may become a step for each of its inputs, and each keeps the node's name.
+        let bytes = step
+            .origin
+            .1
+            .len()
+            .saturating_add(name.len().saturating_mul(4));
+        self.budget.take(STEP.saturating_add(bytes as u64 / 8))?;
         self.types.insert(name.clone(), made);
         self.follow(&step.work, &step.inputs, &name);
         self.steps.push(step);

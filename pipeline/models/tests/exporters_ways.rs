@@ -1,0 +1,311 @@
+//! What exporters of transformers leave in a file, field by field: questions about attention, places in
+//! constants, reductions of them; and files that cost more to read than they are large.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use photofinish_models::{
+    infer,
+    onnx::{File, ReadError, Reading},
+};
+use schema::{
+    Graph,
+    graph::{Fill, Op},
+};
+use support::{
+    by_hand::{ByHand, FLOAT, INT64, int, list, text},
+    users::count,
+};
+
+fn reading(bytes: &[u8]) -> Result<Reading, ReadError> {
+    File::from_bytes("own", bytes)?.read(&BTreeMap::new())
+}
+
+fn read(bytes: &[u8]) -> Graph {
+    reading(bytes).unwrap().graph
+}
+
+/// What is said of a file that no graph can say; it has an outline.
+fn refused(bytes: &[u8]) -> String {
+    let file = File::from_bytes("own", bytes).unwrap();
+    let error = file.read(&BTreeMap::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Unsupported { .. }), "{error:?}");
+    file.outline(&BTreeMap::new()).unwrap();
+    error.to_string()
+}
+
+/// What a sum of an input and of something made of constants reads: the constant's numbers.
+fn made(file: ByHand, shape: &[i64]) -> Vec<f32> {
+    let file = file.fed("x", FLOAT, shape).node("Add", &["x", "c"], "y");
+    let reading = reading(&file.made("y")).unwrap();
+    let parameter = &reading.graph.parameters[0];
+    let sizes: Vec<i64> = parameter.shape.iter().map(|&size| size as i64).collect();
+    assert_eq!(sizes, shape);
+    assert!(matches!(parameter.fill, Fill::Stored { offset: 0, .. }));
+    let mut bytes = Vec::new();
+    reading.write_weights(&mut bytes).unwrap();
+    let numbers = bytes.chunks_exact(4);
+    numbers
+        .map(|four| f32::from_le_bytes(four.try_into().unwrap()))
+        .collect()
+}
+
+fn counted(count: i64) -> ByHand {
+    let numbers: Vec<f32> = (0..count).map(|at| at as f32).collect();
+    ByHand::default().floats("t", &[2, count / 2], &numbers)
+}
+
+#[test]
+fn places_in_constants_are_looked_up() {
+    let at = counted(6)
+        .integers("places", &[3, 2], &[1, 2, 0, 1, -1, 0])
+        .node("GatherND", &["t", "places"], "c");
+    assert_eq!(made(at, &[3]), [5.0, 1.0, 3.0]);
+    let rows =
+        counted(6)
+            .integers("places", &[2, 1], &[1, 0])
+            .node("GatherND", &["t", "places"], "c");
+    assert_eq!(made(rows, &[2, 3]), [3.0, 4.0, 5.0, 0.0, 1.0, 2.0]);
+    let along = counted(6)
+        .integers("places", &[2, 2], &[2, 0, -1, 1])
+        .node_with("GatherElements", &["t", "places"], "c", &[int("axis", 1)]);
+    assert_eq!(made(along, &[2, 2]), [2.0, 0.0, 5.0, 4.0]);
+    for (op, places) in [("GatherND", &[2, 0][..]), ("GatherElements", &[0, 2])] {
+        let beyond = counted(6)
+            .integers("places", &[1, 2], places)
+            .node(op, &["t", "places"], "c")
+            .fed("x", FLOAT, &[1])
+            .node("Add", &["x", "c"], "y");
+        refused(&beyond.made("y"));
+    }
+}
+
+#[test]
+fn constants_are_reduced_over_any_axes() {
+    let reduced = |op: &str, axes: &[i64], keeps: i64, shape: &[i64]| {
+        let file = counted(6);
+        let file = match op {
+            // Its axes are an input.
+            "ReduceSum" => file.integers("axes", &[axes.len() as i64], axes).node_with(
+                op,
+                &["t", "axes"],
+                "c",
+                &[int("keepdims", keeps)],
+            ),
+            _ => {
+                let attributes = [list("axes", axes), int("keepdims", keeps)];
+                file.node_with(op, &["t"], "c", &attributes)
+            }
+        };
+        made(file, shape)
+    };
+    assert_eq!(reduced("ReduceSum", &[1], 0, &[2]), [3.0, 12.0]);
+    assert_eq!(reduced("ReduceSum", &[0], 1, &[1, 3]), [3.0, 5.0, 7.0]);
+    assert_eq!(reduced("ReduceMean", &[-1], 1, &[2, 1]), [1.0, 4.0]);
+    assert_eq!(reduced("ReduceMax", &[0], 0, &[3]), [3.0, 4.0, 5.0]);
+    assert_eq!(reduced("ReduceMin", &[1], 0, &[2]), [0.0, 3.0]);
+    assert_eq!(reduced("ReduceProd", &[0, 1], 1, &[1, 1]), [0.0]);
+}
+
+#[test]
+fn numbers_are_added_up_and_raised_and_compared_in_constants() {
+    let running = counted(4)
+        .integers("axis", &[], &[1])
+        .node("CumSum", &["t", "axis"], "c");
+    assert_eq!(made(running, &[2, 2]), [0.0, 1.0, 2.0, 5.0]);
+    let raised = counted(4)
+        .integers("two", &[], &[2])
+        .node("Pow", &["t", "two"], "c");
+    assert_eq!(made(raised, &[2, 2]), [0.0, 1.0, 4.0, 9.0]);
+    let largest = counted(4)
+        .floats("one", &[], &[1.0])
+        .floats("row", &[2], &[2.5, 0.0])
+        .node("Max", &["t", "one", "row"], "c");
+    assert_eq!(made(largest, &[2, 2]), [2.5, 1.0, 2.5, 3.0]);
+    let sign = counted(4)
+        .floats("one", &[], &[1.0])
+        .node("Sub", &["t", "one"], "less")
+        .node("Sign", &["less"], "c");
+    assert_eq!(made(sign, &[2, 2]), [-1.0, 0.0, 1.0, 1.0]);
+}
+
+/// Weights of attention as PyTorch 2.11's exporters write them, over four positions.
+fn attention(of: &str) -> ByHand {
+    ByHand::default()
+        .fed("x", FLOAT, &[2, 4, 4])
+        .floats("zero", &[], &[0.0])
+        .node(of, &["x"], "weights")
+        .node("IsNaN", &["weights"], "none")
+}
+
+#[test]
+fn attention_that_is_asked_for_no_numbers_is_attention() {
+    let file = attention("Softmax").node("Where", &["none", "zero", "weights"], "y");
+    let graph = read(&file.made("y"));
+    assert_eq!(graph.nodes.len(), 1);
+    assert_eq!(count(&graph, |op| matches!(op, Op::Softmax { .. })), 1);
+    assert_eq!(infer::shapes(&graph).unwrap()["y"].shape, [2, 4, 4]);
+    // What may be no number is what the file asks for.
+    let wild = attention("Log").node("Where", &["none", "zero", "weights"], "y");
+    assert!(refused(&wild.made("y")).contains("`IsNaN`"));
+    // A mask that something else reads is more than a choice.
+    let counted = attention("Softmax")
+        .node("Where", &["none", "zero", "weights"], "chosen")
+        .node_with("Cast", &["none"], "number", &[int("to", FLOAT as i64)])
+        .node("Add", &["chosen", "number"], "y");
+    assert!(refused(&counted.made("y")).contains("more than a choice"));
+    assert!(refused(&attention("Softmax").made("none")).contains("`IsNaN`"));
+    // Of constants it is known.
+    let known = ByHand::default()
+        .floats("t", &[2], &[f32::NAN, 3.0])
+        .floats("one", &[], &[1.0])
+        .node("IsNaN", &["t"], "none")
+        .node("Where", &["none", "one", "t"], "c");
+    assert_eq!(made(known, &[2]), [1.0, 3.0]);
+}
+
+#[test]
+fn elements_in_any_order_are_joined() {
+    let taken = |file: ByHand| read(&file.made("y"));
+    let x = || ByHand::default().fed("x", FLOAT, &[2, 7]);
+    let chosen = taken(x().integers("at", &[4], &[3, 4, 0, 6]).node_with(
+        "Gather",
+        &["x", "at"],
+        "y",
+        &[int("axis", 1)],
+    ));
+    assert_eq!(infer::shapes(&chosen).unwrap()["y"].shape, [2, 4]);
+    assert_eq!(count(&chosen, |op| matches!(op, Op::Slice { .. })), 3);
+    let cut = |start: i64, end: i64, step: i64| {
+        let file = x()
+            .integers("start", &[1], &[start])
+            .integers("end", &[1], &[end])
+            .integers("axis", &[1], &[1])
+            .integers("step", &[1], &[step]);
+        let graph = taken(file.node("Slice", &["x", "start", "end", "axis", "step"], "y"));
+        infer::shapes(&graph).unwrap()["y"].shape.clone()
+    };
+    assert_eq!(cut(-1, i64::MIN, -1), [2, 7]);
+    assert_eq!(cut(0, 7, 2), [2, 4]);
+    assert_eq!(cut(0, 7, 3), [2, 3]);
+    assert_eq!(cut(1, 7, 5), [2, 2]);
+    let tiled = taken(
+        x().integers("times", &[2], &[1, 3])
+            .node("Tile", &["x", "times"], "y"),
+    );
+    assert_eq!(infer::shapes(&tiled).unwrap()["y"].shape, [2, 21]);
+}
+
+#[test]
+fn what_no_node_makes_leaves_engines_that_read_onnx_to_run_it() {
+    let passed = ByHand::default()
+        .fed("x", FLOAT, &[2])
+        .node("Relu", &["x"], "r")
+        .leaving("r");
+    assert!(refused(&passed.made("x")).contains("`x` leaves as it comes"));
+    let held = ByHand::default()
+        .fed("x", FLOAT, &[2])
+        .floats("t", &[1], &[1.0])
+        .node("Add", &["x", "t"], "r")
+        .leaving("r");
+    assert!(refused(&held.made("t")).contains("`t` leaves as it comes"));
+}
+
+#[test]
+fn windows_that_pytorch_does_not_have_are_no_graph_s() {
+    let pooled = |opset: u64, size: i64| {
+        let attributes = [
+            list("kernel_shape", &[2, 2]),
+            list("strides", &[3, 3]),
+            int("ceil_mode", 1),
+        ];
+        let file = ByHand::default().fed("x", FLOAT, &[1, 1, size, size]);
+        file.node_with("MaxPool", &["x"], "y", &attributes)
+            .made_at(opset, "y")
+    };
+    // Three windows at the places 0, 3 and 6 of six, by the older opsets' count.
+    assert!(refused(&pooled(17, 6)).contains("behind what is pooled"));
+    read(&pooled(22, 6));
+    read(&pooled(17, 7));
+    let uneven = |op: &str, more: &[Vec<u8>]| {
+        let mut attributes = vec![list("pads", &[0, 0, 1, 1])];
+        attributes.extend_from_slice(more);
+        let file =
+            ByHand::default()
+                .fed("x", FLOAT, &[1, 1, 4, 4])
+                .floats("w", &[1, 1, 2, 2], &[0.5; 4]);
+        let inputs: &[&str] = if op == "AveragePool" {
+            &["x"]
+        } else {
+            &["x", "w"]
+        };
+        file.node_with(op, inputs, "y", &attributes).made("y")
+    };
+    let kernel = list("kernel_shape", &[2, 2]);
+    assert!(refused(&uneven("AveragePool", std::slice::from_ref(&kernel))).contains("unevenly"));
+    read(&uneven(
+        "AveragePool",
+        &[kernel, int("count_include_pad", 1)],
+    ));
+    assert!(refused(&uneven("ConvTranspose", &[])).contains("one side"));
+    let reflected = |pads: &[i64]| {
+        let file = ByHand::default()
+            .fed("x", FLOAT, &[4, 4])
+            .integers("pads", &[4], pads);
+        let mode = [text("mode", "reflect")];
+        file.node_with("Pad", &["x", "pads"], "y", &mode).made("y")
+    };
+    assert!(refused(&reflected(&[1, 0, 0, 0])).contains("first axis"));
+    read(&reflected(&[0, 1, 0, 1]));
+}
+
+/// Each input of the sum is a step, and each step keeps the node's name.
+#[test]
+fn long_names_do_not_multiply() {
+    let name = "n".repeat(100_000);
+    let inputs = vec!["x"; 20_000];
+    let file = ByHand::default()
+        .fed("x", FLOAT, &[2])
+        .node("Sum", &inputs, &name)
+        .made(&name);
+    let error = reading(&file).unwrap_err().to_string();
+    assert!(
+        error.len() < 500_000 && error.contains("Sum"),
+        "{}",
+        error.len()
+    );
+}
+
+/// Millions of parts of nothing beside one of something.
+#[test]
+fn nothing_is_joined_as_often_as_it_stands_there() {
+    let rows = 1 << 18;
+    let mut inputs = vec!["nothing"; 2_000];
+    inputs.push("t");
+    let file = ByHand::default()
+        .integers("nothing", &[rows, 0], &[])
+        .held("t", INT64, &[rows, 1], &vec![0; 8 << 18])
+        .fed("x", FLOAT, &[2])
+        .node_with("Concat", &inputs, "all", &[int("axis", 1)])
+        .node("Relu", &["x"], "y");
+    read(&file.made("y"));
+}
+
+/// Behind what no graph has constants may grow as well: engines would be given them.
+#[test]
+fn constants_behind_an_unknown_operator_are_looked_at() {
+    let file = ByHand::default()
+        .fed("x", FLOAT, &[2])
+        .integers("whole", &[3], &[1 << 20, 1 << 20, 1 << 10])
+        .node("Unheard", &["x"], "u")
+        .node("ConstantOfShape", &["whole"], "zeros")
+        .node("Add", &["u", "zeros"], "y");
+    let file = File::from_bytes("own", &file.made("y")).unwrap();
+    let error = file.read(&BTreeMap::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Unsupported { .. }), "{error:?}");
+    let error = file.outline(&BTreeMap::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Excessive { .. }), "{error:?}");
+}
