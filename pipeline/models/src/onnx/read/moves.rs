@@ -1,5 +1,7 @@
 //! Operators that only move numbers.
 
+use std::collections::BTreeSet;
+
 use schema::graph::{Border, Op, Role};
 
 use super::{
@@ -194,9 +196,13 @@ fn slice(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> R
     let axes = list(import, inputs, 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = list(import, inputs, 4)?.unwrap_or_else(|| vec![1; starts.len()]);
     shapes::check_cuts(&[&starts, &ends, &axes, &steps])?;
+    let mut cut = BTreeSet::new();
     for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
         let shape = import.shape_of(&x)?;
         let axis = shapes::axis(axis, shape.len())?;
+        if !cut.insert(axis) {
+            return Err(format!("slices axis {axis} twice"));
+        }
         let size = shape.get(axis).copied().unwrap_or(1);
         let Some(forward) = u64::try_from(step).ok().filter(|&step| step > 0) else {
             import.budget.take(size)?;

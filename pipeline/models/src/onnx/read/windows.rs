@@ -70,13 +70,20 @@ pub(super) fn conv_transpose(
     let bias = bias.first().cloned().flatten();
     match (size.as_slice(), taps.as_slice()) {
         (&[_, _, height, width], &[_, _, rows, columns]) => {
-            let window = Window::of(attributes, [height, width], [rows, columns])?.even()?;
+            let window = Window::of(attributes, [height, width], [rows, columns])?;
+            let (window, rest) = window.even();
             let more = attributes.list("output_padding", 0, 0)?;
             let op = window.conv_transpose(more, group);
-            import.op(here, op, &[Some(x.clone()), Some(weight.clone()), bias])
+            let operands = [Some(x.clone()), Some(weight.clone()), bias];
+            if rest == [0; 4] {
+                return import.op(here, op, &operands);
+            }
+            let made = import.between(here, "image", Work::Op(op), &operands)?;
+            let made = without(import, here, made, rest)?;
+            import.give(here, 0, made)
         }
         (&[batch, channels, length], &[input, part, width]) => {
-            let window = Window::line(attributes, length, width)?.even()?;
+            let (window, rest) = Window::line(attributes, length, width)?.even();
             let [more] = attributes.list("output_padding", 0, 0)?;
             let x = image(
                 import,
@@ -89,12 +96,36 @@ pub(super) fn conv_transpose(
             let weight = image(import, here, weight, taps, "weight_as_image")?;
             let work = Work::Op(window.conv_transpose([0, more], group));
             let made = import.between(here, "image", work, &[Some(x), Some(weight), bias])?;
+            let made = without(import, here, made, rest)?;
             line(import, here, made)
         }
         _ => Err(format!(
             "spreads {taps:?} over {size:?}: one or two axes are read"
         )),
     }
+}
+
+/// An image without so many rows above and columns at the left, rows below and columns at the right.
+fn without(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    mut image: Value,
+    [top, left, bottom, right]: [u64; 4],
+) -> Result<Value, String> {
+    for (axis, front, back) in [(2, top, bottom), (3, left, right)] {
+        if (front, back) == (0, 0) {
+            continue;
+        }
+        let size = import.shape_of(&image)?.get(axis).copied().unwrap_or(0);
+        let end = size.checked_sub(back).filter(|&end| end > front);
+        let op = Op::Slice {
+            axis: axis as u64,
+            start: front,
+            end: end.ok_or("takes all of it away")?,
+        };
+        image = import.between(here, "part", Work::Op(op), &[Some(image)])?;
+    }
+    Ok(image)
 }
 
 /// A value of one axis behind the channels as one of two, fixed numbers as they are.
@@ -293,14 +324,14 @@ impl Window {
         Ok(Self { pads, ..self })
     }
 
-    /// The same, where it takes away as much on both sides: PyTorch has no other.
-    fn even(self) -> Result<Self, String> {
+    /// The same with padding that is as large on both sides, the smaller of the two, which is all that PyTorch
+    /// has for transposed convolutions; and what of the image is to be taken away besides.
+    fn even(self) -> (Self, [u64; 4]) {
         let [top, left, bottom, right] = self.pads;
-        if [top, left] == [bottom, right] {
-            Ok(self)
-        } else {
-            Err("takes away more on one side than on the other".to_owned())
-        }
+        let (rows, columns) = (top.min(bottom), left.min(right));
+        let rest = [top - rows, left - columns, bottom - rows, right - columns];
+        let pads = [rows, columns, rows, columns];
+        (Self { pads, ..self }, rest)
     }
 
     const fn conv_transpose(&self, output_padding: [u64; 2], group: u64) -> Op {
