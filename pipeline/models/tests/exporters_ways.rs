@@ -200,6 +200,16 @@ fn elements_in_any_order_are_joined() {
 }
 
 #[test]
+fn slopes_may_have_an_axis_for_the_batch() {
+    let file = ByHand::default()
+        .fed("x", FLOAT, &[3, 2, 4, 4])
+        .floats("slope", &[1, 2, 1, 1], &[0.5, 0.25])
+        .node("PRelu", &["x", "slope"], "y");
+    let graph = read(&file.made("y"));
+    assert_eq!(graph.parameters[0].shape, [2, 1, 1]);
+}
+
+#[test]
 fn what_no_node_makes_leaves_engines_that_read_onnx_to_run_it() {
     let passed = ByHand::default()
         .fed("x", FLOAT, &[2])

@@ -239,6 +239,25 @@ impl Import<'_> {
         self.op(here, Op::Mul, &[Some(bent), Some(Value::Known(gamma))])
     }
 
+    /// PReLU, whose slopes may have an axis for the batch as well.
+    pub(super) fn bent_by_channel(
+        &mut self,
+        here: Here<'_>,
+        inputs: &[Option<Value>],
+    ) -> Result<(), String> {
+        let [Some(x), Some(slope)] = inputs else {
+            return Err("reads two values".to_owned());
+        };
+        let rank = self.shape_of(x)?.len();
+        let slope = match (slope, self.shape_of(slope)?.as_slice()) {
+            (Value::Known(slopes), [1, behind @ ..]) if rank > 1 && behind.len() + 1 == rank => {
+                Value::Known(slopes.with_shape(behind.to_vec()))
+            }
+            _ => slope.clone(),
+        };
+        self.op(here, Op::PRelu, &[Some(x.clone()), Some(slope)])
+    }
+
     /// `x · tanh(ln(1 + e^x))`.
     pub(super) fn mish(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
         let bent = Work::Op(Op::Softplus);

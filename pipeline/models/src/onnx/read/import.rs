@@ -395,7 +395,7 @@ impl<'a> Import<'a> {
                 let alpha = here.attributes.float("alpha", 0.01);
                 self.op(here, Op::LeakyRelu { alpha }, inputs)
             }
-            "PRelu" => self.op(here, Op::PRelu, inputs),
+            "PRelu" => self.bent_by_channel(here, inputs),
             "Elu" => {
                 let alpha = here.attributes.float("alpha", 1.0);
                 self.op(here, Op::Elu { alpha }, inputs)
