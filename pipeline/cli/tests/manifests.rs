@@ -13,48 +13,84 @@ use common::text;
 use schema::plan::PlannedCell;
 use serde_json::Value;
 
+/// The folder of the manifests.
+fn jobs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs")
+}
+
+/// Files of a folder with an ending.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|found| found == ending))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// The time of a seed for a CPU, by prediction: within the hour that its head promises.
+const HOUR_NS: u64 = 3_600_000_000_000;
+
 #[test]
 fn every_manifest_that_ships_is_planned() {
-    let jobs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs");
     let folder = tempfile::tempdir().unwrap();
-    let mut planned = 0;
-    for place in [jobs.clone(), jobs.join("seeds")] {
-        for entry in fs::read_dir(place).unwrap() {
-            let manifest = entry.unwrap().path();
-            if manifest.extension().is_none_or(|ending| ending != "yaml") {
-                continue;
-            }
-            let output = Command::new(env!("CARGO_BIN_EXE_photofinish"))
-                .arg("plan")
-                .arg(&manifest)
-                .arg("--store")
-                .arg(folder.path().join("store"))
-                .env("PHOTOFINISH_CONFIG", folder.path())
-                .output()
-                .unwrap();
-            let said = text(&output);
-            assert!(output.status.success(), "{}: {said}", manifest.display());
-            assert!(said.contains(" cells in "), "{said}");
-            planned += 1;
+    let plan = |manifest: &Path| -> schema::Plan {
+        let output = Command::new(env!("CARGO_BIN_EXE_photofinish"))
+            .args(["plan", "--output-format", "json"])
+            .arg(manifest)
+            .arg("--store")
+            .arg(folder.path().join("store"))
+            .env("PHOTOFINISH_CONFIG", folder.path())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}: {}",
+            manifest.display(),
+            text(&output)
+        );
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (own, seeds) = (files(&jobs(), "yaml"), files(&jobs().join("seeds"), "yaml"));
+    assert_eq!((own.len(), seeds.len()), (5, 11));
+    for manifest in own {
+        assert!(!plan(&manifest).heats.is_empty(), "{}", manifest.display());
+    }
+    for manifest in seeds {
+        let name = manifest.display();
+        let plan = plan(&manifest);
+        let told: Vec<&str> = plan.warnings.iter().map(|known| &*known.message).collect();
+        let unfair: Vec<&&str> = told.iter().filter(|told| told.contains("fair")).collect();
+        assert!(unfair.is_empty(), "{name}: {unfair:?}");
+        let claims = plan.jobs.iter().map(|job| job.claims.len());
+        assert!(claims.sum::<usize>() > 0, "{name}");
+        let predicted = plan.heats.iter().map(|heat| heat.predicted_ns).sum::<u64>();
+        if name.to_string().ends_with("-cpu.yaml") {
+            assert!(predicted < HOUR_NS, "{name}: {predicted} ns");
         }
     }
-    assert!(planned >= 13, "{planned}");
 }
 
 /// What was recorded somewhere gives its site here, and no cell of it failed.
 #[test]
 fn every_recorded_run_gives_its_site() {
-    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs/recorded");
     let folder = tempfile::tempdir().unwrap();
-    let bundles = fs::read_dir(recorded)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let is_bundle = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "zst");
-    let mut rendered = 0;
-    for bundle in bundles.filter(is_bundle) {
+    let bundles = files(&jobs().join("recorded"), "zst");
+    let name = |path: &Path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.split('.').next().unwrap_or_default().to_owned()
+    };
+    let names: Vec<String> = bundles.iter().map(|path| name(path)).collect();
+    let seeds = files(&jobs().join("seeds"), "yaml");
+    for seed in seeds.iter().map(|path| name(path)) {
+        let is_due = seed.ends_with("-cpu");
+        assert!(!is_due || names.contains(&seed), "{seed} is not recorded");
+    }
+    for (rendered, bundle) in bundles.iter().enumerate() {
         let output = Command::new(env!("CARGO_BIN_EXE_photofinish"))
             .args(["report", "--output-format", "json", "--bundle"])
-            .arg(&bundle)
+            .arg(bundle)
             .arg("--out")
             .arg(folder.path().join(format!("site-{rendered}")))
             .env("PHOTOFINISH_CONFIG", folder.path())
@@ -79,9 +115,7 @@ fn every_recorded_run_gives_its_site() {
             "{}",
             bundle.display()
         );
-        rendered += 1;
     }
-    assert!(rendered >= 1, "{rendered}");
 }
 
 /// A precision that TensorFlow mixes stands beside one that it does not.

@@ -38,7 +38,7 @@ pub use drawing::{Drawings, Summary};
 /// A network's name, its dimensions and where they stand in the graph, and how to build it.
 struct Entry {
     name: &'static str,
-    /// The factors of [`crate::rewrite`] that decide about operators that the network has.
+    /// Of the factors that are about some networks alone, those that are about this one.
     factors: &'static [&'static str],
     dims: &'static [dims::Dim],
     sized: &'static [drawing::Sized],
@@ -63,56 +63,56 @@ impl Sizes<'_> {
 const ENTRIES: &[Entry] = &[
     Entry {
         name: "resnet18",
-        factors: &[],
+        factors: &[LAYOUT],
         dims: dims::IMAGE_224,
         sized: drawing::IMAGES,
         build: resnet::resnet18,
     },
     Entry {
         name: "resnet50",
-        factors: &[],
+        factors: &[LAYOUT],
         dims: dims::IMAGE_224,
         sized: drawing::IMAGES,
         build: resnet::resnet50,
     },
     Entry {
         name: "resnet152",
-        factors: &[],
+        factors: &[LAYOUT],
         dims: dims::IMAGE_224,
         sized: drawing::IMAGES,
         build: resnet::resnet152,
     },
     Entry {
         name: "vgg16",
-        factors: &[rewrite::DROPOUT],
+        factors: &[LAYOUT, rewrite::DROPOUT],
         dims: dims::IMAGE_VGG,
         sized: drawing::IMAGES,
         build: vgg::vgg16,
     },
     Entry {
         name: "mobilenet_v2",
-        factors: &[rewrite::DROPOUT],
+        factors: &[LAYOUT, rewrite::DROPOUT],
         dims: dims::IMAGE_224,
         sized: drawing::IMAGES,
         build: mobilenet::mobilenet_v2,
     },
     Entry {
         name: "efficientnet_b4",
-        factors: &[rewrite::DROPOUT],
+        factors: &[LAYOUT, rewrite::DROPOUT],
         dims: dims::IMAGE_380,
         sized: drawing::IMAGES,
         build: efficientnet::efficientnet_b4,
     },
     Entry {
         name: "inception_v3",
-        factors: &[rewrite::DROPOUT],
+        factors: &[LAYOUT, rewrite::DROPOUT],
         dims: dims::IMAGE_299,
         sized: drawing::IMAGES,
         build: inception::inception_v3,
     },
     Entry {
         name: "vit_b16",
-        factors: &[rewrite::ATTENTION],
+        factors: &[LAYOUT, rewrite::ATTENTION],
         dims: dims::IMAGE_VIT,
         sized: drawing::VIT,
         build: vit::vit_b16,
@@ -161,7 +161,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "deepspeech2",
-        factors: &[rewrite::RECURRENT],
+        factors: &[LAYOUT, rewrite::RECURRENT],
         dims: dims::SPEECH,
         sized: drawing::SPEECH,
         build: deepspeech2::deepspeech2,
@@ -174,13 +174,21 @@ pub fn names() -> Vec<&'static str> {
     ENTRIES.iter().map(|entry| entry.name).collect()
 }
 
+/// The factor that decides how values with four axes lie in memory: images, and sounds with a channel.
+pub const LAYOUT: &str = "layout";
+
+/// Whether a factor is about what only some networks have.
+#[must_use]
+pub fn is_about_some(factor: &str) -> bool {
+    factor == LAYOUT || rewrite::is_about_operators(factor)
+}
+
 /// Whether a factor says anything about the network `name`: one that decides about an operator says
 /// nothing about a network without it. Of names that are not in the zoo nothing is known, and so
 /// any factor may.
 #[must_use]
 pub fn is_concerned(name: &str, factor: &str) -> bool {
-    !rewrite::is_about_operators(factor)
-        || entry(name).map_or(true, |entry| entry.factors.contains(&factor))
+    !is_about_some(factor) || entry(name).map_or(true, |entry| entry.factors.contains(&factor))
 }
 
 /// The network `name` for inference. Missing dimensions take their defaults.

@@ -693,6 +693,12 @@ fn a_file_is_named_once() {
     assert!(external(&["./one.bin"]).is_ok());
     let error = external(&["./model.onnx"]).unwrap_err().to_string();
     assert!(error.contains("in the model itself"), "{error}");
+    // A place in memory to ONNX Runtime, and to a file system a place like others.
+    let address = folder.path().join("*/_ORT_MEM_ADDR_");
+    fs::create_dir_all(&address).unwrap();
+    fs::write(address.join("*"), [0; 8]).unwrap();
+    let error = external(&["*/_ORT_MEM_ADDR_/*"]).unwrap_err().to_string();
+    assert!(error.contains("lies in memory"), "{error}");
     let error = external(&["one.bin", "two.bin"]).unwrap_err().to_string();
     assert!(error.contains("says `location` twice"), "{error}");
 }

@@ -167,6 +167,69 @@ fn attention_that_is_asked_for_no_numbers_is_attention() {
     assert_eq!(made(known, &[2]), [1.0, 3.0]);
 }
 
+/// PyTorch's `softplus` as its newer exporter writes it, `beta` and the threshold written out.
+fn softplus(beta: f32, over: f32, threshold: f32) -> ByHand {
+    ByHand::default()
+        .fed("x", FLOAT, &[2, 3])
+        .floats("beta", &[], &[beta])
+        .floats("over", &[], &[over])
+        .floats("threshold", &[], &[threshold])
+        .node("Mul", &["x", "beta"], "scaled")
+        .node("Softplus", &["scaled"], "softened")
+        .node("Div", &["softened", "over"], "below")
+        .node("Greater", &["scaled", "threshold"], "past")
+}
+
+#[test]
+fn softplus_with_its_threshold_is_softplus() {
+    for (beta, over) in [(1.0, 1.0), (2.0, 2.0), (-0.5, -0.5)] {
+        let file = softplus(beta, over, 20.0).node("Where", &["past", "x", "below"], "y");
+        let graph = read(&file.made("y"));
+        assert_eq!(count(&graph, |op| *op == Op::Softplus), 1);
+        assert_eq!(infer::shapes(&graph).unwrap()["y"].shape, [2, 3]);
+    }
+    // With a factor of one left out.
+    let plain = ByHand::default()
+        .fed("x", FLOAT, &[2, 3])
+        .floats("threshold", &[], &[20.0])
+        .node("Softplus", &["x"], "softened")
+        .node("Greater", &["x", "threshold"], "past")
+        .node("Where", &["past", "x", "softened"], "y");
+    let graph = read(&plain.made("y"));
+    assert_eq!(graph.nodes.len(), 1);
+    let others = [
+        // Below 15 the two differ in binary32.
+        softplus(1.0, 1.0, 14.0).node("Where", &["past", "x", "below"], "y"),
+        softplus(1.0, 1.0, f32::NAN).node("Where", &["past", "x", "below"], "y"),
+        // Another function.
+        softplus(2.0, 3.0, 20.0).node("Where", &["past", "x", "below"], "y"),
+        softplus(2.0, 2.0, 20.0).node("Where", &["past", "scaled", "below"], "y"),
+        softplus(2.0, 2.0, 20.0).node("Where", &["past", "x", "softened"], "y"),
+        softplus(1.0, 1.0, 20.0).node("Where", &["past", "below", "x"], "y"),
+        softplus(1.0, 1.0, 20.0).node("Where", &["past", "x", "beta"], "y"),
+        // More than the choice depends on it.
+        softplus(1.0, 1.0, 20.0)
+            .node("Where", &["past", "x", "below"], "chosen")
+            .node_with("Cast", &["past"], "number", &[int("to", FLOAT as i64)])
+            .node("Add", &["chosen", "number"], "y"),
+        softplus(1.0, 1.0, 20.0)
+            .node("Where", &["past", "x", "below"], "chosen")
+            .node("Greater", &["chosen", "threshold"], "y"),
+    ];
+    for other in others {
+        assert!(refused(&other.made("y")).contains("threshold of a Softplus"));
+    }
+    assert!(refused(&softplus(1.0, 1.0, 20.0).made("past")).contains("`Greater`"));
+    // A threshold with more axes than what it is a threshold of gives them to what comes of it.
+    let wide = ByHand::default()
+        .fed("x", FLOAT, &[2, 3])
+        .floats("threshold", &[1, 1, 1], &[20.0])
+        .node("Softplus", &["x"], "softened")
+        .node("Greater", &["x", "threshold"], "past")
+        .node("Where", &["past", "x", "softened"], "y");
+    assert!(refused(&wide.made("y")).contains("threshold of a Softplus"));
+}
+
 #[test]
 fn elements_in_any_order_are_joined() {
     let taken = |file: ByHand| read(&file.made("y"));

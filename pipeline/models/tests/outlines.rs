@@ -7,7 +7,6 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use photofinish_models::onnx::{self, Document, Extensions, File, ReadError, own_file};
 use proptest::{prelude::*, test_runner::TestRunner};
 use schema::{Outcome, OutcomeKind, Precision, graph::Fill, protocol::Load};
@@ -15,6 +14,7 @@ use support::{
     by_hand::{ByHand, FLOAT, INT64, tensor, value},
     hostile,
     judge::options,
+    limits,
     networks::small,
     wire::{self, field, number_field},
 };
@@ -277,15 +277,8 @@ fn axes_do_not_double_without_end() {
 /// allocation fails, and ends the test.
 #[test]
 fn what_a_small_file_says_costs_no_more_than_a_bounded_memory() {
-    let held = |status: &str| -> u64 {
-        let line = status.lines().find(|line| line.starts_with("VmSize"));
-        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
-            .unwrap()
-    };
-    let now = held(&std::fs::read_to_string("/proc/self/status").unwrap()) << 10;
-    let (_, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
     // Threads of other tests have their arenas of 64 MiB each.
-    setrlimit(Resource::RLIMIT_AS, (now + (3 << 30)).min(hard), hard).unwrap();
+    limits::bound_memory(3 << 30);
     let sizes = prop::sample::select(vec![1_i64 << 12, 1 << 15, 1 << 20, 1 << 24, 1 << 31, -1, 0]);
     let strategy = (prop::collection::vec(hostile::node(), 1..12), sizes);
     let mut runner = TestRunner::default();

@@ -107,7 +107,15 @@ fn factors_concern_the_networks_that_have_their_operators() {
             let decides = nodes.any(|node| rewrite::decides(factor, &node.op));
             assert_eq!(zoo::is_concerned(name, factor), decides, "{name} {factor}");
         }
-        assert!(zoo::is_concerned(name, "layout"));
+        let has_images = graph.inputs.iter().any(|input| input.shape.len() == 4);
+        assert_eq!(zoo::is_concerned(name, zoo::LAYOUT), has_images, "{name}");
+        let mut parameters = graph.parameters.iter();
+        assert_eq!(
+            parameters.any(|own| own.shape.len() == 4),
+            has_images,
+            "{name}"
+        );
+        assert!(zoo::is_concerned(name, "autotune"));
     }
     assert!(zoo::is_concerned(
         "a file of the user's",

@@ -5,7 +5,7 @@ use std::{
     rc::Rc,
 };
 
-use models::rewrite;
+use models::{rewrite, zoo};
 use schema::{
     Boundary, Cell, Device, EngineVariant, FactorDescription, HostLanguage, Mode, Optimizer,
     Outcome, OutcomeKind, Precision, Preparation, Strategy, TF32_OVERRIDE, VariantDescription,
@@ -178,7 +178,7 @@ fn whose(world: &World, factor: &str, mode: Mode) -> String {
         let modes: Vec<String> = modes.iter().map(|mode| format!("`{mode}`")).collect();
         return format!("the mode {}, and an engine", modes.join(" or "));
     }
-    if rewrite::is_about_operators(factor) {
+    if zoo::is_about_some(factor) {
         return "a model whose engine has it, too,".to_owned();
     }
     if knowing.iter().any(|known| known.precisions.is_empty()) {

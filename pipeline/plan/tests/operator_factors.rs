@@ -73,9 +73,9 @@ fn a_factor_of_an_operator_multiplies_only_the_networks_that_have_it() {
     assert_eq!(
         told,
         [
-            ("bert_tiny", factors(&[("attention", "fused"), layout])),
-            ("lstm_lm", factors(&[layout, ("recurrent", "fused")])),
-            ("lstm_lm", factors(&[layout, ("recurrent", "unrolled")])),
+            ("bert_tiny", factors(&[("attention", "fused")])),
+            ("lstm_lm", factors(&[("recurrent", "fused")])),
+            ("lstm_lm", factors(&[("recurrent", "unrolled")])),
             ("resnet18", factors(&[layout])),
         ]
     );
@@ -88,6 +88,28 @@ fn a_factor_of_an_operator_multiplies_only_the_networks_that_have_it() {
         .map(|cell| cell.cell.model.graph)
         .collect();
     assert_eq!(graphs.len(), 1);
+}
+
+/// Layouts of images are no two cells of a network of words.
+#[test]
+fn a_layout_varies_nothing_without_images() {
+    let plan = planned(
+        "  - id: a
+    matrix: { model: [resnet18, bert_tiny], layout: [nchw, channels_last], engine: pytorch/eager }
+",
+        &world_of_forms(),
+    );
+    let cells: Vec<_> = plan.heats.iter().flat_map(|heat| &heat.cells).collect();
+    let of = |name: &str| {
+        let cells = cells.iter().filter(|cell| cell.twin_of.is_none());
+        cells.filter(|cell| cell.cell.model.name == name).count()
+    };
+    assert_eq!((of("resnet18"), of("bert_tiny")), (2, 1));
+    let job = "  - id: a
+    matrix: { model: bert_tiny, layout: [nchw, channels_last], engine: pytorch/eager }
+";
+    let complaint = refusal(job, &world_of_forms());
+    assert!(complaint.contains("lacks a model"), "{complaint}");
 }
 
 #[test]

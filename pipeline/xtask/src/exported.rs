@@ -18,8 +18,23 @@ const ENGINES: [&str; 6] = [
     "tensorflow/eager",
 ];
 
-/// Of each network one file of each exporter, with all of its sizes closed and with those open that can be.
-const KINDS: [&str; 2] = ["dynamo-static", "torchscript-dynamic"];
+/// Of each network one file of each exporter, with all of its sizes closed or those open that can be.
+const KINDS: [&str; 4] = [
+    "dynamo-static",
+    "dynamo-dynamic",
+    "dynamo-untidied-dynamic",
+    "torchscript-dynamic",
+];
+
+/// Engines that compile, on a network of each kind.
+const COMPILERS: [&str; 5] = [
+    "pytorch/aot",
+    "pytorch/compiled",
+    "tensorflow/function",
+    "tensorflow/keras",
+    "tensorflow/xla",
+];
+const COMPILED: [&str; 3] = ["resnet18", "vit", "lstm"];
 
 /// A file.
 #[derive(Deserialize)]
@@ -72,6 +87,13 @@ fn bench_of(exported: &[Exported]) -> Value {
             files.push(json!({ "onnx": path }));
         }
     }
+    let compiled = COMPILED.map(|name| json!({ "onnx": format!("{name}-dynamo-static.onnx") }));
+    let compiled = json!({
+        "id": "exported-compiled",
+        "question": "Do engines that compile run what PyTorch exports?",
+        "device": "cpu",
+        "matrix": { "model": compiled, "engine": COMPILERS },
+    });
     let jobs = by_sizes.into_iter().map(|(sizes, files)| {
         let mut matrix = json!({ "model": files, "engine": ENGINES });
         for size in sizes {
@@ -96,6 +118,6 @@ fn bench_of(exported: &[Exported]) -> Value {
             "blocks": 1, "rounds": 1, "round": "1ms", "round_steps": 1, "warm_up": "1ms",
             "budget": "2h", "timeout": "10m",
         },
-        "jobs": jobs.collect::<Vec<_>>(),
+        "jobs": jobs.chain([compiled]).collect::<Vec<_>>(),
     })
 }

@@ -119,11 +119,14 @@ fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
         }
         entries.entry((model, place(row))).or_default().push(row);
     }
-    let agree = rows.iter().filter(|row| standing(row) == Standing::Agrees);
+    let agree = rows.iter().copied();
+    let agree = agree.filter(|row| standing(row) == Standing::Agrees);
+    let (in_part, agree): (Vec<&CellRow>, Vec<&CellRow>) =
+        agree.partition(|row| is_mostly_unjudged(row.parity.as_ref()));
     Some(Matrix {
         mode: mode.word(),
         has_int8: columns.iter().any(|(_, precision)| precision.is_int8()),
-        summary: summary(agree.count(), rows.len()),
+        summary: summary(mode, agree.len(), in_part.len(), rows.len()),
         rows: models
             .into_iter()
             .map(|model| Row {
@@ -151,16 +154,31 @@ fn place(row: &CellRow) -> Place<'_> {
     (&row.cell.engine, row.cell.precision)
 }
 
-fn summary(agree: usize, all: usize) -> String {
+/// Says how many of `all` cells agree, and how many more as far as they could be judged.
+fn summary(mode: Mode, agree: usize, in_part: usize, all: usize) -> String {
+    let what = match mode {
+        Mode::Inference => "outputs",
+        Mode::Training => "gradients, updates and losses",
+    };
     let agree_text = units::count(agree as u64);
     let all_text = units::count(all as u64);
-    match (agree, all) {
-        (1, 1) => String::from("The outputs of the only cell agree with the reference's."),
+    let whole = match (agree, all) {
+        (1, 1) => format!("The {what} of the only cell agree with the reference's."),
         _ if agree == all => {
-            format!("The outputs of all {all_text} cells agree with the reference's.")
+            format!("The {what} of all {all_text} cells agree with the reference's.")
         }
-        (1, _) => format!("The outputs of one of {all_text} cells agree with the reference's."),
-        _ => format!("The outputs of {agree_text} of {all_text} cells agree with the reference's."),
+        (1, _) => format!("The {what} of one of {all_text} cells agree with the reference's."),
+        _ => format!("The {what} of {agree_text} of {all_text} cells agree with the reference's."),
+    };
+    match in_part {
+        0 => whole,
+        1 => format!(
+            "{whole} Those of one more do as far as they could be judged, which is less than half."
+        ),
+        _ => format!(
+            "{whole} Those of {} more do as far as they could be judged, which is less than half.",
+            units::count(in_part as u64)
+        ),
     }
 }
 

@@ -20,7 +20,8 @@ COMPILE_MODE = "compile_mode"
 LAYOUTS = ("nchw", "channels_last")
 FORMS = ("recurrent", "attention", "dropout")
 """Factors that decided which graph this worker is sent; there is nothing left to do about them."""
-COMPILE_MODES = ("default", "reduce-overhead", "max-autotune")
+CUDA_GRAPHS = "reduce-overhead"
+COMPILE_MODES = ("default", CUDA_GRAPHS, "max-autotune")
 
 _ELEMENTS = {
     Precision.FP64: torch.float64,
@@ -61,9 +62,14 @@ def understand(cell: Cell) -> Configuration:
     compiles = cell.engine == f"{ENGINE}/{COMPILED}"
     known_factors = (LAYOUT, *FORMS, *((COMPILE_MODE,) if compiles else ()))
     common = understand_common(cell, ENGINE, VARIANTS, known_factors)
-    return _configuration(
-        cell, common, ask.factor(cell, COMPILE_MODE, COMPILE_MODES) if compiles else None
-    )
+    if not compiles:
+        return _configuration(cell, common, None)
+    compile_mode = ask.factor(cell, COMPILE_MODE, COMPILE_MODES)
+    if compile_mode == CUDA_GRAPHS and cell.device == "cpu":
+        raise unsupported(
+            f"{COMPILE_MODE} `{CUDA_GRAPHS}` replays CUDA graphs; for a CPU it compiles as `default`"
+        )
+    return _configuration(cell, common, compile_mode)
 
 
 def understand_packaged(cell: Cell) -> Configuration:

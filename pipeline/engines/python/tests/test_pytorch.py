@@ -446,6 +446,7 @@ class Cells(unittest.TestCase):
             ({"mode": "training"}, "needs an optimizer"),
             ({"factors": {"spin": "off"}}, "factor `spin` is not known"),
             ({"factors": {"compile_mode": "fast"}}, "compile_mode is `fast`"),
+            ({"factors": {"compile_mode": "reduce-overhead"}}, "replays CUDA graphs"),
         ]
         for changes, reason in refused:
             with self.assertRaisesRegex(Failure, reason) as raised:

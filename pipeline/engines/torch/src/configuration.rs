@@ -1,6 +1,6 @@
 //! What a cell asks of PyTorch, checked and in its words.
 
-use models::{quantise, rewrite};
+use models::{quantise, rewrite, zoo::LAYOUT};
 use schema::{Cell, Mode, Optimizer, Outcome, Precision};
 use tch::Kind;
 
@@ -17,9 +17,6 @@ const AOT: &str = "aot";
 
 /// The variants of this worker.
 pub(crate) const VARIANTS: [&str; 2] = [EAGER, AOT];
-
-/// The factor that decides how images lie in memory.
-const LAYOUT: &str = "layout";
 
 /// Every factor. What is fused, what is spelt out, what drops and what is rounded is decided in the
 /// graph that comes.

@@ -65,9 +65,9 @@ pub(super) struct ModelProto {
     /// How to train it; not looked into.
     #[prost(bytes = "bytes", repeated, tag = "20")]
     pub(super) training_info: Vec<Bytes>,
-    /// Operators of its own; not looked into.
-    #[prost(bytes = "bytes", repeated, tag = "25")]
-    pub(super) functions: Vec<Bytes>,
+    /// Operators of its own.
+    #[prost(message, repeated, tag = "25")]
+    pub(super) functions: Vec<FunctionProto>,
 }
 
 impl ModelProto {
@@ -105,6 +105,29 @@ impl ModelProto {
             ..Self::default()
         }
     }
+}
+
+/// An operator that is made of others.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct FunctionProto {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, repeated, tag = "4")]
+    pub(super) input: Vec<String>,
+    #[prost(string, repeated, tag = "5")]
+    pub(super) output: Vec<String>,
+    #[prost(message, repeated, tag = "7")]
+    pub(super) node: Vec<NodeProto>,
+    #[prost(message, repeated, tag = "9")]
+    pub(super) opset_import: Vec<OperatorSetIdProto>,
+    #[prost(string, tag = "10")]
+    pub(super) domain: String,
+    /// Attributes that a call may leave out, with what they are then.
+    #[prost(message, repeated, tag = "11")]
+    pub(super) attribute_proto: Vec<AttributeProto>,
+    /// Tells functions of one name apart.
+    #[prost(string, tag = "13")]
+    pub(super) overload: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -163,6 +186,9 @@ pub(super) struct NodeProto {
     pub(super) attribute: Vec<AttributeProto>,
     #[prost(string, tag = "7")]
     pub(super) domain: String,
+    /// Which of the functions of this name it is.
+    #[prost(string, tag = "8")]
+    pub(super) overload: String,
 }
 
 impl NodeProto {
@@ -174,6 +200,7 @@ impl NodeProto {
             op_type: op.to_owned(),
             attribute: Vec::new(),
             domain: String::new(),
+            overload: String::new(),
         }
     }
 
@@ -266,6 +293,9 @@ pub(super) struct AttributeProto {
     pub(super) graphs: Vec<Bytes>,
     #[prost(int32, tag = "20")]
     pub(super) r#type: i32,
+    /// In a function: the attribute of its call that it is.
+    #[prost(string, tag = "21")]
+    pub(super) ref_attr_name: String,
     /// A sparse tensor; not looked into.
     #[prost(bytes = "bytes", optional, tag = "22")]
     pub(super) sparse_tensor: Option<Bytes>,

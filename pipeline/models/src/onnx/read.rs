@@ -21,6 +21,9 @@
 //! `Where` with a fixed mask is a sum of two products, or with a mask. What is not chosen has to be finite
 //! for that, whatever is fed (`import::numbers`); otherwise engines that read ONNX run the file.
 //!
+//! # Functions
+//! A call of one of the file's functions is read as the nodes that the function is made of (`functions`).
+//!
 //! # Hostile files
 //! Nothing is read outside the folder (`open`), no link is followed; the number of fields is counted
 //! before they are unpacked (`census`), numbers are slices of the file until they are needed
@@ -32,6 +35,7 @@ mod attributes;
 mod census;
 mod elements;
 mod fold;
+mod functions;
 mod fuse;
 mod given;
 mod import;
@@ -173,7 +177,7 @@ impl Shelf {
         self.end = offset.saturating_add(stored_bytes(&constant));
         let element = match constant.kind {
             Kind::Float => ElementType::Float,
-            Kind::Integer | Kind::Bool => ElementType::Int64,
+            _ => ElementType::Int64,
         };
         self.held.push((offset, constant));
         Fill::Stored { element, offset }
@@ -234,6 +238,7 @@ impl File {
             .take()
             .ok_or_else(|| malformed("it is no ONNX file: it has no graph".to_owned()))?;
         whole::check(&model.training_info, &model.functions, &graph)?;
+        functions::inline(&mut graph, &model.functions, opset)?;
         let inputs = Inputs::of(&graph)?;
         let mut initializers = BTreeMap::new();
         for tensor in std::mem::take(&mut graph.initializer) {
@@ -500,14 +505,16 @@ fn stored_bytes(constant: &Constant) -> u64 {
     let width = match constant.kind {
         Kind::Float => 4,
         Kind::Integer | Kind::Bool => 8,
+        // They are no parameters, and stay in the file.
+        Kind::Other => return constant.file_bytes(),
     };
     constant.elements().saturating_mul(width)
 }
 
 /// The version of ONNX's operators.
 fn opset(model: &ModelProto) -> Result<i64, ReadError> {
-    let own = |domain: &str| domain.is_empty() || domain == "ai.onnx";
-    let mut imported = model.opset_import.iter().filter(|set| own(&set.domain));
+    let imported = model.opset_import.iter();
+    let mut imported = imported.filter(|set| whole::is_onnx(&set.domain));
     let (Some(set), None) = (imported.next(), imported.next()) else {
         return Err(ReadError::Malformed(
             "it is no ONNX file: it does not name one version of ONNX's operators".to_owned(),

@@ -65,24 +65,18 @@ impl ByHand {
 
     /// A node with several outputs.
     pub(crate) fn node_of(
-        mut self,
+        self,
         op: &str,
         inputs: &[&str],
         outputs: &[&str],
         attributes: &[Vec<u8>],
     ) -> Self {
-        let mut node = Vec::new();
-        for input in inputs {
-            field(1, input.as_bytes(), &mut node);
-        }
-        for output in outputs {
-            field(2, output.as_bytes(), &mut node);
-        }
-        field(4, op.as_bytes(), &mut node);
-        for attribute in attributes {
-            field(5, attribute, &mut node);
-        }
-        field(1, &node, &mut self.graph);
+        self.message(&node("", op, inputs, outputs, attributes))
+    }
+
+    /// A node as its message.
+    pub(crate) fn message(mut self, node: &[u8]) -> Self {
+        field(1, node, &mut self.graph);
         self
     }
 
@@ -111,6 +105,31 @@ impl ByHand {
         field(8, &opset, &mut model);
         model
     }
+}
+
+/// A node as a message.
+pub(crate) fn node(
+    domain: &str,
+    op: &str,
+    inputs: &[&str],
+    outputs: &[&str],
+    attributes: &[Vec<u8>],
+) -> Vec<u8> {
+    let mut node = Vec::new();
+    for input in inputs {
+        field(1, input.as_bytes(), &mut node);
+    }
+    for output in outputs {
+        field(2, output.as_bytes(), &mut node);
+    }
+    field(4, op.as_bytes(), &mut node);
+    for attribute in attributes {
+        field(5, attribute, &mut node);
+    }
+    if !domain.is_empty() {
+        field(7, domain.as_bytes(), &mut node);
+    }
+    node
 }
 
 /// A tensor as a message.

@@ -5,6 +5,7 @@
 pub(crate) mod by_hand;
 pub(crate) mod hostile;
 pub(crate) mod judge;
+pub(crate) mod limits;
 pub(crate) mod networks;
 pub(crate) mod python;
 pub(crate) mod users;

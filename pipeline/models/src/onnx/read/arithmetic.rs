@@ -141,6 +141,7 @@ impl Fold<'_> {
                 let numbers = numbers.into_iter().map(|x| element.integer(x));
                 Data::Integers(numbers.collect())
             }
+            (_, Kind::Other) => return Err(format!("casts to element type {code}")),
         };
         Ok(Constant::of(element, x.shape.clone(), data))
     }

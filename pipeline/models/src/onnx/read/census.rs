@@ -17,6 +17,7 @@ const MOST_PACKED: u64 = 16 << 20;
 pub(super) enum Message {
     Model,
     Graph,
+    Function,
     Node,
     Attribute,
     Tensor,
@@ -45,11 +46,12 @@ impl Message {
     const fn field(self, tag: u64) -> Field {
         match (self, tag) {
             (Self::Model, 7) => Field::Message(Self::Graph),
-            (Self::Model, 8 | 14) => Field::Message(Self::Leaf),
-            (Self::Graph, 1) => Field::Message(Self::Node),
+            (Self::Model, 25) => Field::Message(Self::Function),
+            (Self::Model, 8 | 14) | (Self::Function, 9) => Field::Message(Self::Leaf),
+            (Self::Graph, 1) | (Self::Function, 7) => Field::Message(Self::Node),
             (Self::Graph, 5) => Field::Message(Self::Tensor),
             (Self::Graph, 11 | 12) => Field::Message(Self::Value),
-            (Self::Node, 5) => Field::Message(Self::Attribute),
+            (Self::Node, 5) | (Self::Function, 11) => Field::Message(Self::Attribute),
             (Self::Attribute, 5) => Field::Message(Self::Tensor),
             (Self::Attribute, 7 | 8) | (Self::Tensor, 1) => Field::Numbers,
             (Self::Tensor, 13) => Field::Message(Self::Leaf),
@@ -57,10 +59,11 @@ impl Message {
             (Self::Type, 1) => Field::Message(Self::TensorType),
             (Self::TensorType, 2) => Field::Message(Self::Shape),
             (Self::Shape, 1) => Field::Message(Self::Leaf),
-            (Self::Model, 1..=3 | 20 | 25)
+            (Self::Model, 1..=3 | 20)
             | (Self::Graph, 2 | 15)
-            | (Self::Node, 1..=4 | 7)
-            | (Self::Attribute, 1..=4 | 6 | 9..=11 | 20 | 22 | 23)
+            | (Self::Function, 1 | 4 | 5 | 10 | 13)
+            | (Self::Node, 1..=4 | 7 | 8)
+            | (Self::Attribute, 1..=4 | 6 | 9..=11 | 20..=23)
             | (Self::Tensor, 2 | 4..=10 | 14)
             | (Self::Value | Self::TensorType, 1)
             | (Self::Leaf, _) => Field::Plain,

@@ -1,5 +1,7 @@
 //! Operators that take numbers one by one.
 
+use std::collections::HashMap;
+
 use schema::graph::{ElementType, Op};
 
 use super::{
@@ -10,6 +12,9 @@ use crate::{infer, onnx::proto::NodeProto};
 
 /// Largest number of a mask that leaves nothing of what it is added to.
 const MASKED: f32 = -1e30;
+
+const COMPARES: &str = "compares what is computed, which a graph has for no more than the threshold of a \
+                        Softplus";
 
 impl Import<'_> {
     pub(super) fn cast(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
@@ -71,22 +76,94 @@ impl Import<'_> {
         if self.numbers_of(x).is_wild {
             return Err("asks for what is no number, of what may be none".to_owned());
         }
-        let (asked, told) = (here.node.input.first(), here.node.output.first());
-        let chooses = |node: &&NodeProto| {
+        let asked = here.node.input.first();
+        let others = |node: &NodeProto| {
             let others = node.input.get(1..).unwrap_or_default();
-            node.op_type == "Where"
-                && node.input.first() == told
-                && others.iter().any(|other| Some(other) == asked)
+            others.iter().any(|other| Some(other) == asked)
         };
         self.budget.take(self.nodes.node.len() as u64)?;
-        let mut readers = (self.nodes.node.iter())
-            .filter(|node| told.is_some_and(|told| node.input.contains(told)));
-        let leaves = told.is_some_and(|told| self.leaves(told));
-        if leaves || !readers.all(|node| chooses(&node)) {
+        if !self.only_chooses(here, others) {
             return Err(
                 "asks for what is no number, and more than a choice depends on it".to_owned(),
             );
         }
+        self.never(here, x)
+    }
+
+    /// Which elements are past the threshold of PyTorch's `softplus`, which gives these as they are: its
+    /// newer exporter writes that out. `ln(1 + e^x)` is `x` in binary32 from where `ln(1 + e^-x) < x/2^25`,
+    /// so that what `Softplus` gives is the choice already.
+    pub(super) fn is_past(
+        &mut self,
+        here: Here<'_>,
+        inputs: &[Option<Value>],
+    ) -> Result<(), String> {
+        let [Some(x @ Value::Made(asked)), Some(Value::Known(threshold))] = inputs else {
+            return Err(COMPARES.to_owned());
+        };
+        let nodes = self.steps.len().saturating_add(self.nodes.node.len());
+        self.budget.take(nodes as u64)?;
+        let is_past = threshold.scalar().is_some_and(|number| number >= 15.0)
+            && threshold.shape.len() <= self.shape_of(x)?.len();
+        let (wholes, softened) = self.softened(asked);
+        let scale =
+            |scales: &HashMap<String, f64>, name: Option<&String>| match self.values.get(name?) {
+                Some(Value::Made(name)) => scales.get(name).copied(),
+                _ => None,
+            };
+        let chooses = |node: &NodeProto| {
+            let below = scale(&softened, node.input.get(2));
+            below.is_some() && scale(&wholes, node.input.get(1)) == below
+        };
+        if !is_past || !self.only_chooses(here, chooses) {
+            return Err(COMPARES.to_owned());
+        }
+        self.never(here, x)
+    }
+
+    /// What `asked` is a number times of, and what its `Softplus` is over a number, with these numbers.
+    fn softened(&self, asked: &String) -> (HashMap<String, f64>, HashMap<String, f64>) {
+        let fixed = |name: &String| {
+            let number = self.parameters.get(name)?.constant.scalar();
+            number.filter(|number| number.is_finite())
+        };
+        let mut wholes = HashMap::from([(asked.clone(), 1.0)]);
+        let mut softened = HashMap::new();
+        for step in &self.steps {
+            match (&step.work, step.inputs.as_slice()) {
+                (Work::Op(Op::Mul), [a, b]) if step.output == *asked => {
+                    let times = [(a, fixed(b)), (b, fixed(a))];
+                    let times = times
+                        .into_iter()
+                        .filter_map(|(of, by)| Some((of.clone(), by?)));
+                    wholes.extend(times);
+                }
+                (Work::Op(Op::Softplus), [of]) if of == asked => {
+                    softened.insert(step.output.clone(), 1.0);
+                }
+                (Work::Div, [of, by]) if softened.get(of) == Some(&1.0) => {
+                    softened.extend(fixed(by).map(|by| (step.output.clone(), by)));
+                }
+                _ => {}
+            }
+        }
+        (wholes, softened)
+    }
+
+    /// Whether all that depends on what a node tells are choices by it, such as these.
+    fn only_chooses(&self, here: Here<'_>, chosen: impl Fn(&NodeProto) -> bool) -> bool {
+        let Some(told) = here.node.output.first() else {
+            return false;
+        };
+        let mut readers = (self.nodes.node.iter()).filter(|node| node.input.contains(told));
+        let chooses = |node: &NodeProto| {
+            node.op_type == "Where" && node.input.first() == Some(told) && chosen(node)
+        };
+        !self.leaves(told) && readers.all(chooses)
+    }
+
+    /// Tells of every element of `x` that it is not so.
+    fn never(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
         let shape = vec![1; self.shape_of(x)?.len()];
         let none = Constant::new(Kind::Bool, shape, Data::Integers(vec![0]));
         self.give(here, 0, Value::Known(none))

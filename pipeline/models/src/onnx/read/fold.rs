@@ -21,6 +21,11 @@ pub(super) fn fold(
     inputs: &[Option<Constant>],
     budget: &mut Budget,
 ) -> Result<Option<Vec<Constant>>, String> {
+    let is_unread = |known: &Constant| known.kind == Kind::Other;
+    let keeps = ["Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"].contains(&op);
+    if !keeps && inputs.iter().flatten().any(is_unread) {
+        return Err("reads a tensor of a type that is not read".to_owned());
+    }
     let made = folded(op, attributes, inputs, budget)?;
     for constant in made.iter().flatten() {
         budget.check_rank(constant)?;
@@ -371,7 +376,7 @@ impl<'a> Fold<'a> {
         }
         let data = match first.kind {
             Kind::Float => Data::Floats(floats),
-            Kind::Integer | Kind::Bool => Data::Integers(integers),
+            _ => Data::Integers(integers),
         };
         Ok(first.like(shape, data))
     }

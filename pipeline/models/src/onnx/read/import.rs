@@ -261,7 +261,7 @@ impl<'a> Import<'a> {
             node,
             attributes: Attributes(node),
         };
-        if !(node.domain.is_empty() || node.domain == "ai.onnx") {
+        if !whole::is_onnx(&node.domain) {
             let reason = format!("operators of `{}` are not read", node.domain);
             return Err(self.refused(here, reason));
         }
@@ -436,6 +436,7 @@ impl<'a> Import<'a> {
             "Clip" => self.clip(here, inputs),
             "Where" => self.choose(here, inputs),
             "IsNaN" => self.is_no_number(here, x),
+            "Greater" => self.is_past(here, inputs),
             "Sub" => self.work(here, Work::Sub, inputs),
             "Div" => self.work(here, Work::Div, inputs),
             "Sqrt" => self.work(here, Work::Sqrt, inputs),

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Integer,
     /// Held as 0 and 1.
     Bool,
+    /// Not read: floats of 8 bits, numbers of 4, complex ones and texts.
+    Other,
 }
 
 /// An element type as the file has it.
@@ -61,6 +63,31 @@ impl Element {
             }
         };
         Ok(Self { kind, code, width })
+    }
+
+    /// The same, and those of tensors whose numbers are not read.
+    fn of_tensor(code: i32) -> Result<Self, String> {
+        match code {
+            8 | 14 | 15 | 17..=23 => Ok(Self {
+                kind: Kind::Other,
+                code,
+                width: 0,
+            }),
+            _ => Self::of(code),
+        }
+    }
+
+    /// Bytes of so many, one after another; `None` of texts, which differ.
+    fn bytes(self, elements: u64) -> Option<u64> {
+        let bits = match self.code {
+            8 => return None,
+            14 => 64,
+            15 => 128,
+            17..=20 => 8,
+            21..=23 => 4,
+            _ => 8 * self.width,
+        };
+        Some(elements.saturating_mul(bits).div_ceil(8))
     }
 
     /// Whether images come in it: integers of 8 or 16 bits.
@@ -165,6 +192,8 @@ enum Source {
     Varints(Element, Bytes),
     /// In a file beside the model, each in its own width.
     External(Element, Rc<File>, u64),
+    /// In so many bytes of the model or beside it, and not read.
+    Unread(Element, u64),
 }
 
 /// A tensor whose numbers are fixed.
@@ -255,7 +284,7 @@ impl Constant {
     /// A tensor of the file. Everything about it is checked but the numbers themselves, which are
     /// not looked at.
     pub(super) fn read(tensor: &TensorProto, open: OpenBeside<'_>) -> Result<Self, String> {
-        let element = Element::of(tensor.data_type)?;
+        let element = Element::of_tensor(tensor.data_type)?;
         let rank = tensor.dims.len();
         if rank > MAX_RANK {
             return Err(format!("has {rank} axes, at most {MAX_RANK} are possible"));
@@ -263,20 +292,18 @@ impl Constant {
         let size = |&size: &i64| u64::try_from(size).map_err(|_| format!("size {size}"));
         let shape: Vec<u64> = tensor.dims.iter().map(size).collect::<Result<_, _>>()?;
         let elements = count(&shape)?;
-        let bytes = elements.saturating_mul(element.width);
-        let fits = |got: u64| {
-            if got == bytes {
-                Ok(())
-            } else {
-                Err(format!(
-                    "shape {shape:?} takes {bytes} bytes, and {got} are there"
-                ))
-            }
+        let bytes = element.bytes(elements);
+        let fits = |got: u64| match bytes {
+            Some(bytes) if got != bytes => Err(format!(
+                "shape {shape:?} takes {bytes} bytes, and {got} are there"
+            )),
+            Some(_) => Ok(()),
+            None => Err("is a text outside of its place".to_owned()),
         };
         let source = if tensor.data_location == Some(EXTERNAL) {
             let place = Place::of(tensor)?;
             let file = open(&place.location)?;
-            let length = place.length.unwrap_or(bytes);
+            let length = place.length.or(bytes).unwrap_or(0);
             fits(length)?;
             let held = file.metadata().map_err(|error| error.to_string())?.len();
             if place
@@ -295,6 +322,10 @@ impl Constant {
             Source::Raw(element, raw.clone())
         } else {
             match element.code {
+                17..=20 => Source::Varints(element, tensor.int32_data.clone()),
+                _ if element.kind == Kind::Other => {
+                    Source::Unread(element, tensor.int32_data.len() as u64)
+                }
                 Element::FLOAT => {
                     fits(tensor.float_data.len() as u64)?;
                     Source::Raw(element, tensor.float_data.clone())
@@ -319,6 +350,11 @@ impl Constant {
                 ));
             }
         }
+        let source = match source {
+            Source::Unread(..) => source,
+            _ if element.kind == Kind::Other => Source::Unread(element, bytes.unwrap_or(0)),
+            _ => source,
+        };
         Ok(Self {
             kind: element.kind,
             narrow: element.narrow(),
@@ -329,13 +365,13 @@ impl Constant {
 
     /// Bytes that the file takes for it.
     pub(super) fn file_bytes(&self) -> u64 {
-        let width = match &*self.source {
+        match &*self.source {
             Source::Raw(element, _)
             | Source::External(element, ..)
-            | Source::Varints(element, _) => element.width,
+            | Source::Varints(element, _) => self.elements().saturating_mul(element.width),
+            Source::Unread(_, bytes) => *bytes,
             Source::Data(_) => 0,
-        };
-        self.elements().saturating_mul(width)
+        }
     }
 
     /// The same numbers in another shape of as many elements.
@@ -364,16 +400,22 @@ impl Constant {
             Source::Raw(element, _)
             | Source::External(element, ..)
             | Source::Varints(element, _) => (element.kind == Kind::Float).then_some(element.code),
-            Source::Data(_) => None,
+            Source::Data(_) | Source::Unread(..) => None,
         }
     }
 
     /// The numbers in memory. The caller has seen to it that there is room for them.
     pub(super) fn data(&self) -> Result<Data, String> {
+        if let Source::Unread(element, _) = &*self.source {
+            return Err(format!(
+                "numbers of element type {} are not read",
+                element.code
+            ));
+        }
         let room = usize::try_from(self.elements()).unwrap_or(0);
         let (mut floats, mut integers) = match self.kind {
             Kind::Float => (Vec::with_capacity(room), Vec::new()),
-            Kind::Integer | Kind::Bool => (Vec::new(), Vec::with_capacity(room)),
+            _ => (Vec::new(), Vec::with_capacity(room)),
         };
         self.each(&mut |number| {
             match number {
@@ -385,7 +427,7 @@ impl Constant {
         .map_err(|error| format!("its numbers cannot be read: {error}"))?;
         let data = match self.kind {
             Kind::Float => Data::Floats(floats),
-            Kind::Integer | Kind::Bool => Data::Integers(integers),
+            _ => Data::Integers(integers),
         };
         if data.len() as u64 == self.elements() {
             Ok(data)
@@ -452,6 +494,7 @@ impl Constant {
                 let length = self.elements().saturating_mul(element.width);
                 open::pieces(file, *offset, length, |piece| raw(*element, piece))
             }
+            Source::Unread(..) => Err(io::ErrorKind::Unsupported.into()),
             Source::Varints(element, packed) => {
                 let mut rest: &[u8] = packed;
                 while !rest.is_empty() {
@@ -481,6 +524,10 @@ impl Place {
             }
         }
         let entry = |key: &str| entries.get(key).copied();
+        // ONNX Runtime takes a place that begins so for one in memory.
+        if entry("location").is_some_and(|place| place.starts_with("*/")) {
+            return Err("its external data lies in memory".to_owned());
+        }
         let number = |key: &str| {
             entry(key)
                 .map(|text| text.parse::<u64>())

@@ -7,7 +7,10 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::{ReadError, census, tensor::EXTERNAL};
-use crate::onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
+use crate::onnx::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto};
+
+/// What domains of engines' own operators begin with.
+const TAKEN: [&str; 4] = ["ai.onnx", "com.microsoft", "com.ms.", "org.pytorch.aten"];
 
 /// How deep graphs may lie in nodes of graphs: a branch in a loop in a branch.
 const DEEPEST: usize = 8;
@@ -16,16 +19,31 @@ const DEEPEST: usize = 8;
 /// the file as it is, would read.
 pub(super) fn check(
     training: &[Bytes],
-    functions: &[Bytes],
+    functions: &[FunctionProto],
     graph: &GraphProto,
 ) -> Result<(), ReadError> {
     if !training.is_empty() {
         return refused("instructions for training");
     }
-    if !functions.is_empty() {
-        return refused("functions of its own");
+    for function in functions {
+        // Engines differ in whether such stand for their own operators.
+        if function.domain.is_empty() || TAKEN.iter().any(|own| function.domain.starts_with(own)) {
+            return refused("functions by names of operators that engines have");
+        }
+        let nodes = function.node.iter().flat_map(|node| &node.attribute);
+        for attribute in nodes.chain(&function.attribute_proto) {
+            if !attribute.g.is_empty() || !attribute.graphs.is_empty() {
+                return refused("functions that hold graphs");
+            }
+            check_attribute(attribute, 0)?;
+        }
     }
     check_graph(graph, 0)
+}
+
+/// Whether a domain is that of ONNX's own operators.
+pub(super) fn is_onnx(domain: &str) -> bool {
+    domain.is_empty() || domain == "ai.onnx"
 }
 
 fn refused<T>(what: &str) -> Result<T, ReadError> {

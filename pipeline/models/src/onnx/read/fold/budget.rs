@@ -94,7 +94,7 @@ impl Budget {
         // An integer, of a single bit in the file perhaps, takes twice what a float does.
         let width = match constant.kind {
             Kind::Float => 1,
-            Kind::Integer | Kind::Bool => 2,
+            _ => 2,
         };
         self.take(constant.elements().saturating_mul(width))?;
         constant.data()

@@ -171,6 +171,7 @@ impl Import<'_> {
             Kind::Float => ElementType::Float,
             Kind::Integer => ElementType::Int64,
             Kind::Bool => return Err("computes with truth values".to_owned()),
+            Kind::Other => return Err("reads a tensor of a type that is not read".to_owned()),
         };
         let value = ValueType {
             element,
