@@ -230,6 +230,28 @@ fn softplus_with_its_threshold_is_softplus() {
     assert!(refused(&wide.made("y")).contains("threshold of a Softplus"));
 }
 
+/// What the newer exporter writes before it tidies up: constants as what they are computed with.
+#[test]
+fn constants_are_cast_to_what_they_are_computed_with() {
+    let cast = counted(4)
+        .integers("like", &[1], &[0])
+        .node("CastLike", &["t", "like"], "whole")
+        .floats("real", &[], &[0.0])
+        .node("CastLike", &["whole", "real"], "c");
+    assert_eq!(made(cast, &[2, 2]), [0.0, 1.0, 2.0, 3.0]);
+    let fed = || ByHand::default().fed("x", FLOAT, &[2, 3]);
+    let made = fed()
+        .integers("two", &[], &[2])
+        .node("CastLike", &["two", "x"], "real")
+        .node("Mul", &["x", "real"], "scaled")
+        .node("CastLike", &["scaled", "x"], "y");
+    assert_eq!(count(&read(&made.made("y")), |op| *op == Op::Mul), 1);
+    let to_integers = fed()
+        .integers("two", &[], &[2])
+        .node("CastLike", &["x", "two"], "y");
+    assert!(refused(&to_integers.made("y")).contains("casts what is computed"));
+}
+
 #[test]
 fn elements_in_any_order_are_joined() {
     let taken = |file: ByHand| read(&file.made("y"));

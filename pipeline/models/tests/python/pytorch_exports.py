@@ -353,8 +353,8 @@ MORE = {
     "gru": (lambda: Tagger(nn.GRU, bidirectional=True), lambda: words(30)),
 }
 
-# Exported once more by the newer exporter, as it writes them before it tidies up: with functions, and with
-# constants and casts that say nothing.
+# Exported once more by the newer exporter, as it writes them before it tidies up: with constants and casts
+# that say nothing.
 UNTIDIED = ("attentive", "voice", "published_bert")
 
 # What `torch.export` of PyTorch 2.11 fails on by itself, with open sizes and without: it takes the last states

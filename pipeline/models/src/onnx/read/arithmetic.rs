@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     attributes::Attributes,
-    fold::Fold,
+    fold::{Budget, Fold},
     shapes,
     tensor::{Constant, Data, Element, Kind},
 };
@@ -98,52 +98,56 @@ const fn only<T: Copy>(numbers: &[T]) -> Option<T> {
     }
 }
 
+/// A constant as numbers of the element type of this number.
+pub(super) fn cast(x: &Constant, code: i32, budget: &mut Budget) -> Result<Constant, String> {
+    let element = Element::of(code)?;
+    let is_wide = element.kind == Kind::Bool || code == Element::INT64;
+    if x.kind == element.kind && is_wide {
+        return Ok(x.clone());
+    }
+    let data = budget.data(x)?;
+    let data = match (data, element.kind) {
+        (Data::Floats(numbers), Kind::Float) => {
+            Data::Floats(numbers.into_iter().map(|x| narrowed(x, code)).collect())
+        }
+        (Data::Floats(numbers), Kind::Integer) => {
+            let integer = |x: f32| {
+                // What C++ makes of others is not defined. Of the logarithm of zero, say, which a
+                // choice behind it passes over, x86 makes this.
+                if code == Element::INT64 && x.is_infinite() {
+                    return Ok(i64::MIN);
+                }
+                let found = x as i64;
+                (x.abs() < 2_f32.powi(63) && found == element.integer(found))
+                    .then_some(found)
+                    .ok_or_else(|| format!("casts {x} to integers that do not reach so far"))
+            };
+            let numbers = numbers.into_iter().map(integer);
+            Data::Integers(numbers.collect::<Result<_, _>>()?)
+        }
+        (Data::Floats(numbers), Kind::Bool) => {
+            Data::Integers(numbers.into_iter().map(|x| i64::from(x != 0.0)).collect())
+        }
+        (Data::Integers(numbers), Kind::Float) => {
+            let float = |x: i64| narrowed(x as f32, code);
+            Data::Floats(numbers.into_iter().map(float).collect())
+        }
+        (Data::Integers(numbers), Kind::Bool) => {
+            Data::Integers(numbers.into_iter().map(|x| i64::from(x != 0)).collect())
+        }
+        (Data::Integers(numbers), Kind::Integer) => {
+            let numbers = numbers.into_iter().map(|x| element.integer(x));
+            Data::Integers(numbers.collect())
+        }
+        (_, Kind::Other) => return Err(format!("casts to element type {code}")),
+    };
+    Ok(Constant::of(element, x.shape.clone(), data))
+}
+
 impl Fold<'_> {
     pub(super) fn cast(&mut self) -> Result<Constant, String> {
-        let x = self.at(0)?;
         let code = i32::try_from(self.attributes.int("to", 0)).unwrap_or(0);
-        let element = Element::of(code)?;
-        let is_wide = element.kind == Kind::Bool || code == Element::INT64;
-        if x.kind == element.kind && is_wide {
-            return Ok(x.clone());
-        }
-        let data = self.budget.data(x)?;
-        let data = match (data, element.kind) {
-            (Data::Floats(numbers), Kind::Float) => {
-                Data::Floats(numbers.into_iter().map(|x| narrowed(x, code)).collect())
-            }
-            (Data::Floats(numbers), Kind::Integer) => {
-                let integer = |x: f32| {
-                    // What C++ makes of others is not defined. Of the logarithm of zero, say, which a
-                    // choice behind it passes over, x86 makes this.
-                    if code == Element::INT64 && x.is_infinite() {
-                        return Ok(i64::MIN);
-                    }
-                    let found = x as i64;
-                    (x.abs() < 2_f32.powi(63) && found == element.integer(found))
-                        .then_some(found)
-                        .ok_or_else(|| format!("casts {x} to integers that do not reach so far"))
-                };
-                let numbers = numbers.into_iter().map(integer);
-                Data::Integers(numbers.collect::<Result<_, _>>()?)
-            }
-            (Data::Floats(numbers), Kind::Bool) => {
-                Data::Integers(numbers.into_iter().map(|x| i64::from(x != 0.0)).collect())
-            }
-            (Data::Integers(numbers), Kind::Float) => {
-                let float = |x: i64| narrowed(x as f32, code);
-                Data::Floats(numbers.into_iter().map(float).collect())
-            }
-            (Data::Integers(numbers), Kind::Bool) => {
-                Data::Integers(numbers.into_iter().map(|x| i64::from(x != 0)).collect())
-            }
-            (Data::Integers(numbers), Kind::Integer) => {
-                let numbers = numbers.into_iter().map(|x| element.integer(x));
-                Data::Integers(numbers.collect())
-            }
-            (_, Kind::Other) => return Err(format!("casts to element type {code}")),
-        };
-        Ok(Constant::of(element, x.shape.clone(), data))
+        cast(self.at(0)?, code, self.budget)
     }
 
     pub(super) fn map(&mut self, map: Unary) -> Result<Constant, String> {

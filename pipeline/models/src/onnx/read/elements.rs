@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use schema::graph::{ElementType, Op};
 
 use super::{
+    arithmetic,
+    fold::UNREAD,
     import::{Here, Import, Value, Work},
     tensor::{Constant, Data, Element, Kind},
 };
@@ -17,8 +19,36 @@ const COMPARES: &str = "compares what is computed, which a graph has for no more
                         Softplus";
 
 impl Import<'_> {
-    pub(super) fn cast(&mut self, here: Here<'_>, x: &Value) -> Result<(), String> {
-        let to = here.attributes.int("to", 0);
+    /// To the element type of a value, whatever that holds.
+    pub(super) fn cast_like(
+        &mut self,
+        here: Here<'_>,
+        inputs: &[Option<Value>],
+    ) -> Result<(), String> {
+        let [Some(x), Some(like)] = inputs else {
+            return Err("reads two values".to_owned());
+        };
+        let own = self.file.float_code();
+        let code = match like {
+            Value::Known(constant) => constant.code(own).ok_or(UNREAD)?,
+            Value::Made(_) if self.type_of(like)?.element == ElementType::Int64 => Element::INT64,
+            Value::Made(_) => {
+                let name = here.node.input.get(1);
+                let fed = name.and_then(|name| self.otherwise_fed.get(name));
+                fed.copied().unwrap_or(own)
+            }
+        };
+        match x {
+            Value::Known(constant) if constant.kind == Kind::Other => Err(UNREAD.to_owned()),
+            Value::Known(constant) => {
+                let made = arithmetic::cast(constant, code, &mut self.budget)?;
+                self.give(here, 0, Value::Known(made))
+            }
+            Value::Made(_) => self.cast(here, x, i64::from(code)),
+        }
+    }
+
+    pub(super) fn cast(&mut self, here: Here<'_>, x: &Value, to: i64) -> Result<(), String> {
         let own = self.file.float_code();
         let widened = |code: i32| [Element::FLOAT, Element::DOUBLE].contains(&code);
         // By its name in the file: what is cast goes by the input's own.

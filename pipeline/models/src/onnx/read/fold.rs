@@ -14,6 +14,9 @@ use super::{
 };
 use crate::infer;
 
+/// What is said of what reads a tensor whose numbers are not read.
+pub(super) const UNREAD: &str = "reads a tensor of a type that is not read";
+
 /// The values that a node makes of constants; `None` where it is not known how.
 pub(super) fn fold(
     op: &str,
@@ -24,7 +27,7 @@ pub(super) fn fold(
     let is_unread = |known: &Constant| known.kind == Kind::Other;
     let keeps = ["Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"].contains(&op);
     if !keeps && inputs.iter().flatten().any(is_unread) {
-        return Err("reads a tensor of a type that is not read".to_owned());
+        return Err(UNREAD.to_owned());
     }
     let made = folded(op, attributes, inputs, budget)?;
     for constant in made.iter().flatten() {

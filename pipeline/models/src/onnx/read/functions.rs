@@ -1,7 +1,7 @@
 //! Functions of a file's own: each call is replaced by the nodes that the function is made of.
 //!
-//! PyTorch's newer exporter writes what it does not tidy up so. A call that cannot be replaced stays, and is
-//! an operator that is not read: engines that read ONNX run it. Functions that call each other in a circle, or
+//! Whoever writes ONNX by onnxscript may write so. A call that cannot be replaced stays, and is an operator
+//! that is not read: engines that read ONNX run it. Functions that call each other in a circle, or
 //! come to absurdly many nodes, are refused before any engine unfolds them.
 
 use std::collections::{HashMap, HashSet};

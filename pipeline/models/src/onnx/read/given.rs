@@ -106,8 +106,8 @@ fn indices(graph: &GraphProto) -> HashSet<&str> {
             _ if !node.output.iter().any(is_index) => &[],
             "Concat" => node.input.as_slice(),
             "Where" => node.input.get(1..).unwrap_or_default(),
-            "Identity" | "Cast" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Slice"
-            | "Transpose" | "Expand" | "Tile" | "Split" | "Gather" | "Clip" | "Mod" => {
+            "Identity" | "Cast" | "CastLike" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze"
+            | "Slice" | "Transpose" | "Expand" | "Tile" | "Split" | "Gather" | "Clip" | "Mod" => {
                 node.input.get(..1).unwrap_or_default()
             }
             _ => &[],

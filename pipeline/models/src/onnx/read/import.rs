@@ -309,6 +309,7 @@ impl<'a> Import<'a> {
                 let constant = shape_slice(&shape, here.attributes)?;
                 return self.give(here, 0, Value::Known(constant));
             }
+            "CastLike" => return self.cast_like(here, &inputs),
             _ => {}
         }
         let known: Option<Vec<Option<Constant>>> = inputs
@@ -369,7 +370,7 @@ impl<'a> Import<'a> {
                 }
                 self.give(here, 0, x.clone())
             }
-            "Cast" => self.cast(here, x),
+            "Cast" => self.cast(here, x, here.attributes.int("to", 0)),
             "Conv" => windows::conv(self, here, inputs),
             "ConvTranspose" => windows::conv_transpose(self, here, inputs),
             "MaxPool" | "AveragePool" => windows::pool(self, here, x),

@@ -74,6 +74,7 @@ const OPERATORS: &[(&str, &[Attribute])] = &[
         ],
     ),
     ("Cast", &[has("to", Int), since(19, "saturate", Int)]),
+    ("CastLike", &[since(19, "saturate", Int)]),
     ("Ceil", NONE),
     ("Clip", NONE),
     ("Concat", AXIS),

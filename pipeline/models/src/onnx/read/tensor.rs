@@ -41,6 +41,7 @@ impl Element {
     pub(crate) const FLOAT: i32 = 1;
     pub(super) const INT32: i32 = 6;
     pub(super) const INT64: i32 = 7;
+    const BOOL: i32 = 9;
     pub(crate) const FLOAT16: i32 = 10;
     pub(crate) const DOUBLE: i32 = 11;
     pub(crate) const BFLOAT16: i32 = 16;
@@ -55,7 +56,7 @@ impl Element {
             4 | 5 => (Kind::Integer, 2),
             Self::INT32 | 12 => (Kind::Integer, 4),
             Self::INT64 | 13 => (Kind::Integer, 8),
-            9 => (Kind::Bool, 1),
+            Self::BOOL => (Kind::Bool, 1),
             _ => {
                 return Err(format!(
                     "element type {code} is not read: export it in fp32"
@@ -103,7 +104,7 @@ impl Element {
     /// How many numbers it holds from 0 on, one after another.
     pub(super) const fn reach(self) -> u64 {
         let bits = match self.code {
-            9 => 1,
+            Self::BOOL => 1,
             // With a sign.
             3 | 5 | Self::INT32 | Self::INT64 => 8 * self.width as u32 - 1,
             _ => 8 * self.width as u32,
@@ -142,7 +143,7 @@ impl Element {
             3 => Number::Integer(i64::from(bits as i8)),
             5 => Number::Integer(i64::from(bits as i16)),
             Self::INT32 => Number::Integer(i64::from(bits as i32)),
-            9 => Number::Integer(i64::from(bits != 0)),
+            Self::BOOL => Number::Integer(i64::from(bits != 0)),
             2 => Number::Integer(i64::from(bits as u8)),
             4 => Number::Integer(i64::from(bits as u16)),
             12 => Number::Integer(i64::from(bits as u32)),
@@ -401,6 +402,16 @@ impl Constant {
             | Source::External(element, ..)
             | Source::Varints(element, _) => (element.kind == Kind::Float).then_some(element.code),
             Source::Data(_) | Source::Unread(..) => None,
+        }
+    }
+
+    /// ONNX's number of its element type; of floats that were computed, `own`; `None` of what is not read.
+    pub(super) fn code(&self, own: i32) -> Option<i32> {
+        match self.kind {
+            Kind::Float => Some(self.float_code().unwrap_or(own)),
+            Kind::Integer => Some(self.narrow.map_or(Element::INT64, |element| element.code)),
+            Kind::Bool => Some(Element::BOOL),
+            Kind::Other => None,
         }
     }
 

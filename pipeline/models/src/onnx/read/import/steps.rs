@@ -3,7 +3,10 @@
 use schema::graph::{ElementType, Op, Role};
 
 use super::{
-    super::tensor::{Constant, Kind},
+    super::{
+        fold::UNREAD,
+        tensor::{Constant, Kind},
+    },
     Held, Here, Import, Step, Value, Work,
 };
 use crate::infer::{self, ValueType};
@@ -171,7 +174,7 @@ impl Import<'_> {
             Kind::Float => ElementType::Float,
             Kind::Integer => ElementType::Int64,
             Kind::Bool => return Err("computes with truth values".to_owned()),
-            Kind::Other => return Err("reads a tensor of a type that is not read".to_owned()),
+            Kind::Other => return Err(UNREAD.to_owned()),
         };
         let value = ValueType {
             element,
