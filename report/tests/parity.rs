@@ -201,3 +201,28 @@ fn tables_without_cells_have_a_page_that_says_so() {
             .contains("There is no cell")
     );
 }
+
+/// What cells are computed in, and what the numbers of int8 do not say, stand where their speeds do.
+#[test]
+fn tables_of_cells_say_what_is_computed_otherwise() {
+    let page = |tables: &Tables| {
+        let site = Site::of(tables);
+        site.page(&format!("jobs/{}.html", tables.jobs[0].id))
+    };
+    let mut tables = three();
+    let plain = page(&tables);
+    assert!(!plain.contains("stored as") && !plain.contains("In int8"));
+    let row = &mut tables.cells[0];
+    let told = "stored as fp16, computed in fp32";
+    let loaded = row.loaded.as_mut().expect("a cell that was loaded");
+    let settings = &mut loaded.settings;
+    settings.insert("arithmetic".to_owned(), told.to_owned());
+    let parity = row.parity.as_mut().expect("a cell with an error");
+    parity.top1 = Some(Top1 {
+        agreeing: 3,
+        rows: 4,
+    });
+    let page = page(&tables);
+    assert!(page.contains(told), "{page}");
+    assert!(page.contains("where weights are generated"), "{page}");
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::tables::CellRow;
+use schema::{protocol::Loaded, tables::CellRow};
 use serde::Serialize;
 
 use crate::{
@@ -25,6 +25,8 @@ pub(crate) struct Line {
     pub(crate) p95_value: Option<u64>,
     pub(crate) parity: String,
     pub(crate) parity_value: Option<f64>,
+    /// What it is computed in, where that is not what its numbers are stored in.
+    pub(crate) computed: Option<String>,
     /// Precisions of integers: how many rows choose as the reference's.
     pub(crate) top1: Option<String>,
     pub(crate) memory: String,
@@ -61,6 +63,7 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
         p95_value: p95,
         parity: or_nothing(parity.map(units::error)),
         parity_value: parity.filter(|value| value.is_finite()),
+        computed: row.loaded.as_ref().and_then(computed),
         top1: top1.map(words::top1),
         memory: or_nothing(memory.map(units::bytes)),
         memory_value: memory,
@@ -68,6 +71,17 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
         unsteady: steady::badge(row),
         reason: row.outcome.reason.clone(),
     }
+}
+
+/// The setting in which workers say what numbers are computed in.
+const ARITHMETIC: &str = "arithmetic";
+
+/// How that begins where it is not what they are stored in.
+const STORED: &str = "stored as ";
+
+fn computed(loaded: &Loaded) -> Option<String> {
+    let told = loaded.settings.get(ARITHMETIC)?;
+    told.starts_with(STORED).then(|| told.clone())
 }
 
 /// Memory of the device where the cell ran on one, else of the host.

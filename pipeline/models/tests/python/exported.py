@@ -13,6 +13,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 folder, opset = sys.argv[1], int(sys.argv[2])
+MODULES = "modules"
 random = np.random.default_rng(7)
 
 
@@ -99,7 +100,7 @@ class Model:
         joined = self.op("Reshape", mixed, self.op("Concat", batch, seq, self.constant([-1]), axis=0))
         return self.linear(joined, width, width)
 
-    def save(self, name, inputs, output, shape):
+    def save(self, name, inputs, output, shape, functions=()):
         self.nodes.append(helper.make_node("Identity", [output], ["output"], name="/last"))
         graph = helper.make_graph(
             self.nodes,
@@ -108,7 +109,8 @@ class Model:
             [helper.make_tensor_value_info("output", TensorProto.FLOAT, shape)],
             self.tensors,
         )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+        sets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(MODULES, 1)] * bool(functions)
+        model = helper.make_model(graph, opset_imports=sets, functions=functions)
         model.ir_version = 8
         onnx.checker.check_model(model, full_check=True)
         onnx.save(model, f"{folder}/{name}.onnx")
@@ -340,6 +342,35 @@ def pictures():
     m.save("pictures", [("x", TensorProto.FLOAT, [2, 4, 5, 3])], m.op("Exp", m.op("Mul", x, f(0.1))), [2, 79])
 
 
-for make in (vision, decoder, encoder, sound, images, llama, views, arithmetic, pictures):
+def function(name, inputs, outputs, nodes, attributes=()):
+    sets = [helper.make_opsetid("", opset), helper.make_opsetid(MODULES, 1)]
+    return helper.make_function(MODULES, name, inputs, outputs, nodes, sets, attributes)
+
+
+def modular():
+    """Modules as functions of the file, which call each other, hand attributes on and leave outputs out."""
+    m, width = Model(), 8
+    node = helper.make_node
+    bend = node("LeakyRelu", ["more"], ["bent"])
+    slope = onnx.AttributeProto(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT)
+    bend.attribute.append(slope)
+    linear = [node("MatMul", ["x", "weight"], ["product"]), node("Add", ["product", "bias"], ["more"])]
+    call = node("Linear", ["x", "weight", "bias"], ["more"], domain=MODULES)
+    functions = [
+        function("Linear", ["x", "weight", "bias"], ["more"], linear),
+        function("Bent", ["x", "weight", "bias"], ["bent", "more"], [call, bend], ["slope"]),
+    ]
+    x = "x"
+    for at, slope in enumerate((0.25, 0.5)):
+        # A name of the file's that is one inside, too.
+        outputs = ["more", ""] if at == 0 else ["last", "product"]
+        inputs = [x, m.weight(width, width), m.weight(width)]
+        m.nodes.append(node("Bent", inputs, outputs, domain=MODULES, slope=slope, name=f"/bent.{at}"))
+        x = outputs[0]
+    x = m.op("Mul", x, m.op("Tanh", "product"))
+    m.save("modular", [("x", TensorProto.FLOAT, ["batch", width])], x, ["batch", width], functions)
+
+
+for make in (vision, decoder, encoder, sound, images, llama, views, arithmetic, pictures, modular):
     make()
 json.dump(names, sys.stdout)
