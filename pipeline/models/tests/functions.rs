@@ -221,12 +221,13 @@ fn calls_that_cannot_be_replaced_stay() {
     let tanh = |from: &str, to: &str| node("", "Tanh", &[from], &[to], &[]);
     let one = |nodes: &[Vec<u8>]| function("F", &["a"], &["b"], nodes, &[]);
     let plain = one(&[tanh("a", "b")]);
-    assert_eq!(read(&with(call(), &[plain.clone()])).nodes.len(), 1);
+    let only = [plain.clone()];
+    assert_eq!(read(&with(call(), &only)).nodes.len(), 1);
     stays(&with(call(), &[]));
     // By another overload there is none.
     let mut other = node(OWN, "F", &["x"], &["y"], &[]);
     field(8, b"other", &mut other);
-    stays(&with(x().message(&other), &[plain.clone()]));
+    stays(&with(x().message(&other), &only));
     let mut overload = one(&[node("", "Relu", &["a"], &["b"], &[])]);
     field(13, b"other", &mut overload);
     let graph = read(&with(x().message(&other), &[plain.clone(), overload]));
@@ -245,8 +246,8 @@ fn calls_that_cannot_be_replaced_stay() {
     // More than it takes, or gives.
     let many =
         |inputs: &[&str], outputs: &[&str]| x().message(&node(OWN, "F", inputs, outputs, &[]));
-    stays(&with(many(&["x", "x"], &["y"]), &[plain.clone()]));
-    stays(&with(many(&["x"], &["y", "z"]), &[plain.clone()]));
+    stays(&with(many(&["x", "x"], &["y"]), &only));
+    stays(&with(many(&["x"], &["y", "z"]), &only));
     // An attribute twice.
     let twice = [float("slope", 0.5), float("slope", 0.25)];
     stays(&with(

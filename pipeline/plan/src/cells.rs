@@ -146,25 +146,39 @@ pub(crate) fn resolve(
 /// An axis that no model and no engine of the job knows varies nothing.
 fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
     for axis in axes {
+        let is_known = |cell: &PlannedCell| cell.coordinates.contains_key(&axis.name);
+        if cells.cells.iter().any(is_known) {
+            continue;
+        }
         let (owner, what) = match axis.kind {
             AxisKind::Dimension => ("a model".to_owned(), "dimension"),
-            AxisKind::Factor => (whose(context.world, &axis.name, context.job.mode), "factor"),
+            AxisKind::Factor => {
+                let whose = whose(context.world, &axis.name, context.job.mode, cells);
+                (whose, "factor")
+            }
             _ => continue,
         };
-        let is_known = |cell: &PlannedCell| cell.coordinates.contains_key(&axis.name);
-        if !cells.cells.iter().any(is_known) {
-            context.error_with_help(
-                &[key("matrix"), name(&axis.name)],
-                format!("the job lacks {owner} with the {what} `{}`", axis.name),
-                format!("leave the axis out, or add {owner} that has it"),
-            );
-        }
+        context.error_with_help(
+            &[key("matrix"), name(&axis.name)],
+            format!("the job lacks {owner} with the {what} `{}`", axis.name),
+            format!("leave the axis out, or add {owner} that has it"),
+        );
     }
 }
 
 /// What has a factor: an engine, one in the modes or precisions that alone it is about, or a model
-/// with its operators.
-fn whose(world: &World, factor: &str, mode: Mode) -> String {
+/// with what it is about.
+fn whose(world: &World, factor: &str, mode: Mode, cells: &Cells) -> String {
+    let has = |planned: &PlannedCell| {
+        let cell = &planned.cell;
+        let known = world.variant(&cell.engine);
+        let known = known.and_then(|variant| variant.factors.get(factor));
+        known.is_some_and(|known| known.concerns(cell.precision, cell.mode))
+    };
+    let is_of_the_job = cells.cells.iter().any(has);
+    if is_of_the_job && zoo::is_about_some(factor) {
+        return "a model".to_owned();
+    }
     let variants = world.engines.iter().flat_map(|engine| &engine.variants);
     let knowing: Vec<_> = variants
         .filter_map(|variant| variant.factors.get(factor))
@@ -178,7 +192,7 @@ fn whose(world: &World, factor: &str, mode: Mode) -> String {
         let modes: Vec<String> = modes.iter().map(|mode| format!("`{mode}`")).collect();
         return format!("the mode {}, and an engine", modes.join(" or "));
     }
-    if zoo::is_about_some(factor) {
+    if rewrite::is_about_operators(factor) {
         return "a model whose engine has it, too,".to_owned();
     }
     if knowing.iter().any(|known| known.precisions.is_empty()) {

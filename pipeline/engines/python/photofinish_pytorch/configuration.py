@@ -67,7 +67,7 @@ def understand(cell: Cell) -> Configuration:
     compile_mode = ask.factor(cell, COMPILE_MODE, COMPILE_MODES)
     if compile_mode == CUDA_GRAPHS and cell.device == "cpu":
         raise unsupported(
-            f"{COMPILE_MODE} `{CUDA_GRAPHS}` replays CUDA graphs; for a CPU it compiles as `default`"
+            f"{COMPILE_MODE} `{CUDA_GRAPHS}` replays CUDA graphs, of which a CPU has none"
         )
     return _configuration(cell, common, compile_mode)
 
