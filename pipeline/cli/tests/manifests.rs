@@ -4,6 +4,7 @@
 mod common;
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -29,29 +30,33 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
+/// What the program prints with these arguments, in a folder of its own configuration.
+fn printed(folder: &Path, arguments: &[&OsStr]) -> Vec<u8> {
+    let output = Command::new(env!("CARGO_BIN_EXE_photofinish"))
+        .args(arguments)
+        .env("PHOTOFINISH_CONFIG", folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output));
+    output.stdout
+}
+
+/// The plan of a manifest, nothing of it measured.
+fn planned(folder: &Path, manifest: &Path) -> schema::Plan {
+    let store = folder.join("store");
+    let [plan, format, json, place] =
+        ["plan", "--output-format", "json", "--store"].map(OsStr::new);
+    let arguments = [plan, format, json, manifest.as_ref(), place, store.as_ref()];
+    serde_json::from_slice(&printed(folder, &arguments)).unwrap()
+}
+
 /// The time of a seed for a CPU, by prediction: within the hour that its head promises.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 #[test]
 fn every_manifest_that_ships_is_planned() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = |manifest: &Path| -> schema::Plan {
-        let output = Command::new(env!("CARGO_BIN_EXE_photofinish"))
-            .args(["plan", "--output-format", "json"])
-            .arg(manifest)
-            .arg("--store")
-            .arg(folder.path().join("store"))
-            .env("PHOTOFINISH_CONFIG", folder.path())
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}: {}",
-            manifest.display(),
-            text(&output)
-        );
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
+    let plan = |manifest: &Path| planned(folder.path(), manifest);
     let (own, seeds) = (files(&jobs(), "yaml"), files(&jobs().join("seeds"), "yaml"));
     assert_eq!((own.len(), seeds.len()), (5, 12));
     for manifest in own {
@@ -89,21 +94,20 @@ fn every_recorded_run_gives_its_site() {
         assert!(!is_due || names.contains(&seed), "{seed} is not recorded");
     }
     for (rendered, bundle) in bundles.iter().enumerate() {
-        let output = Command::new(env!("CARGO_BIN_EXE_photofinish"))
-            .args(["report", "--output-format", "json", "--bundle"])
-            .arg(bundle)
-            .arg("--out")
-            .arg(folder.path().join(format!("site-{rendered}")))
-            .env("PHOTOFINISH_CONFIG", folder.path())
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}: {}",
-            bundle.display(),
-            text(&output)
-        );
-        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let site = folder.path().join(format!("site-{rendered}"));
+        let [report, format, json, from, to] =
+            ["report", "--output-format", "json", "--bundle", "--out"].map(OsStr::new);
+        let arguments = [
+            report,
+            format,
+            json,
+            from,
+            bundle.as_ref(),
+            to,
+            site.as_ref(),
+        ];
+        let printed = printed(folder.path(), &arguments);
+        let summary: Value = serde_json::from_slice(&printed).unwrap();
         assert_eq!(
             summary["failures"],
             serde_json::json!([]),
@@ -137,16 +141,7 @@ jobs:
 "
         );
         fs::write(&manifest, job).unwrap();
-        let output = Command::new(env!("CARGO_BIN_EXE_photofinish"))
-            .args(["plan", "--output-format", "json"])
-            .arg(&manifest)
-            .arg("--store")
-            .arg(folder.path().join("store"))
-            .env("PHOTOFINISH_CONFIG", folder.path())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", text(&output));
-        let plan: schema::Plan = serde_json::from_slice(&output.stdout).unwrap();
+        let plan = planned(folder.path(), &manifest);
         let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
         let cells = cells.filter(|cell| cell.twin_of.is_none());
         let mixed = |cell: &PlannedCell| {

@@ -150,19 +150,16 @@ fn a_call_is_what_its_function_is_made_of() {
 
 #[test]
 fn functions_call_functions_and_hand_attributes_on() {
-    let bend = function(
-        "Bend",
-        &["a", "unused"],
+    let bent = [node(
+        "",
+        "LeakyRelu",
+        &["a"],
         &["b"],
-        &[node(
-            "",
-            "LeakyRelu",
-            &["a"],
-            &["b"],
-            &[handed("alpha", 1, "slope")],
-        )],
-        &[float("slope", 0.25)],
-    );
+        &[handed("alpha", 1, "slope")],
+    )];
+    let bend_by =
+        |defaults: &[Vec<u8>]| function("Bend", &["a", "unused"], &["b"], &bent, defaults);
+    let bend = bend_by(&[float("slope", 0.25)]);
     let twice = function(
         "Twice",
         &["a"],
@@ -195,22 +192,9 @@ fn functions_call_functions_and_hand_attributes_on() {
         alphas(node(OWN, "Twice", &["x"], &["y"], &[])),
         [0.25, 0.25]
     );
-    let plain = function(
-        "Bend",
-        &["a"],
-        &["b"],
-        &[node(
-            "",
-            "LeakyRelu",
-            &["a"],
-            &["b"],
-            &[handed("alpha", 1, "slope")],
-        )],
-        &[],
-    );
     let graph = read(&with(
         x().message(&node(OWN, "Bend", &["x"], &["y"], &[])),
-        &[plain],
+        &[bend_by(&[])],
     ));
     assert_eq!(graph.nodes[0].op, Op::LeakyRelu { alpha: 0.01 });
 }

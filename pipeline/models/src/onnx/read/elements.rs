@@ -7,7 +7,7 @@ use schema::graph::{ElementType, Op};
 use super::{
     arithmetic,
     fold::UNREAD,
-    import::{Here, Import, Value, Work},
+    import::{Here, Import, Value, Work, pair},
     tensor::{Constant, Data, Element, Kind},
 };
 use crate::{infer, onnx::proto::NodeProto};
@@ -25,9 +25,7 @@ impl Import<'_> {
         here: Here<'_>,
         inputs: &[Option<Value>],
     ) -> Result<(), String> {
-        let [Some(x), Some(like)] = inputs else {
-            return Err("reads two values".to_owned());
-        };
+        let (x, like) = pair(inputs)?;
         let own = self.file.float_code();
         let code = match like {
             Value::Known(constant) => constant.code(own).ok_or(UNREAD)?,
@@ -352,9 +350,7 @@ impl Import<'_> {
         here: Here<'_>,
         inputs: &[Option<Value>],
     ) -> Result<(), String> {
-        let [Some(x), Some(slope)] = inputs else {
-            return Err("reads two values".to_owned());
-        };
+        let (x, slope) = pair(inputs)?;
         let rank = self.shape_of(x)?.len();
         let slope = match (slope, self.shape_of(slope)?.as_slice()) {
             (Value::Known(slopes), [1, behind @ ..]) if rank > 1 && behind.len() + 1 == rank => {

@@ -145,19 +145,17 @@ fn check_extents(known: &HashMap<Called<'_>, &FunctionProto>) -> Result<(), Read
 /// Whether all that it says is known: its operators have the file's version, and its names are what
 /// its inputs, its nodes and its outputs are called.
 fn can_be_inlined(function: &FunctionProto, opset: i64) -> bool {
-    let mut versions = function.opset_import.iter();
-    let mut versions_of_onnx = versions.clone().filter(|set| whole::is_onnx(&set.domain));
-    let has_onnx = function
-        .node
-        .iter()
-        .any(|node| whole::is_onnx(&node.domain));
-    let is_of_version = versions.all(|set| !whole::is_onnx(&set.domain) || set.version == opset);
+    let mut nodes = function.node.iter();
+    let has_onnx = nodes.any(|node| whole::is_onnx(&node.domain));
+    let sets = function.opset_import.iter();
+    let versions = sets.filter(|set| whole::is_onnx(&set.domain));
+    let versions: Vec<i64> = versions.map(|set| set.version).collect();
     let made: HashSet<&String> = function.node.iter().flat_map(|node| &node.output).collect();
     let fed: HashSet<&String> = function.input.iter().collect();
     let given: HashSet<&String> = function.output.iter().collect();
     let mut read = function.node.iter().flat_map(|node| &node.input);
-    is_of_version
-        && (!has_onnx || versions_of_onnx.next().is_some())
+    versions.iter().all(|&version| version == opset)
+        && (!has_onnx || !versions.is_empty())
         && fed.len() == function.input.len()
         && given.len() == function.output.len()
         && given.iter().all(|output| made.contains(*output))

@@ -499,6 +499,14 @@ pub(super) fn first(inputs: &[Option<Value>]) -> Result<&Value, String> {
         .ok_or_else(|| "reads nothing".to_owned())
 }
 
+/// The two values that a node reads.
+pub(super) fn pair(inputs: &[Option<Value>]) -> Result<(&Value, &Value), String> {
+    match inputs {
+        [Some(a), Some(b)] => Ok((a, b)),
+        _ => Err("reads two values".to_owned()),
+    }
+}
+
 /// What a `Constant` node holds.
 fn constant(attributes: Attributes<'_>) -> Result<Constant, String> {
     let nowhere = &mut |_: &str| Err("its numbers lie beside the model".to_owned());

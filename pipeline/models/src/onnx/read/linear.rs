@@ -3,7 +3,7 @@
 use schema::graph::{Op, Role};
 
 use super::{
-    import::{Here, Import, Value, Work, first},
+    import::{Here, Import, Value, Work, first, pair},
     shapes,
     tensor::{Constant, Data},
 };
@@ -104,9 +104,7 @@ pub(super) fn matmul(
     here: Here<'_>,
     inputs: &[Option<Value>],
 ) -> Result<(), String> {
-    let [Some(a), Some(b)] = inputs else {
-        return Err("reads two values".to_owned());
-    };
+    let (a, b) = pair(inputs)?;
     let (left, right) = (import.shape_of(a)?, import.shape_of(b)?);
     if let (Value::Made(_), Value::Known(_), 2, 2..) = (a, b, right.len(), left.len()) {
         return import.op(here, Op::Gemm, inputs);

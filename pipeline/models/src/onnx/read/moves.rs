@@ -6,7 +6,7 @@ use schema::graph::{Border, Op, Role};
 
 use super::{
     fold,
-    import::{Here, Import, Value, Work, first},
+    import::{Here, Import, Value, Work, first, pair},
     shapes,
     tensor::Data,
 };
@@ -277,9 +277,7 @@ fn split(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> R
 
 /// Rows of a table by integers that are fed, or elements of an axis by fixed ones.
 fn gather(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> Result<(), String> {
-    let [Some(x), Some(indices)] = inputs else {
-        return Err("reads two values".to_owned());
-    };
+    let (x, indices) = pair(inputs)?;
     let shape = import.shape_of(x)?;
     let axis = shapes::axis(here.attributes.int("axis", 0), shape.len())?;
     let chosen = match indices {
