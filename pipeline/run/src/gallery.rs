@@ -14,8 +14,6 @@ use crate::{
     tensors::Outputs,
 };
 
-/// Iterations of training before weights are compared.
-const STEPS: u32 = 3;
 /// A launch that failed in a way that could be chance is tried this often.
 const ATTEMPTS: u32 = 2;
 
@@ -177,7 +175,7 @@ fn launch_once(
     let path = folder.path().join("outputs");
     let request = protocol::Parity {
         path: path.clone(),
-        steps: STEPS,
+        steps: plan::PARITY_ITERATIONS,
         across_kinks,
     };
     let answer = outputs(&mut worker, cell, (network, graphs), request);

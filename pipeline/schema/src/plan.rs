@@ -15,6 +15,9 @@ use crate::{Boundary, Cell, CellId, Digest, EngineVariant, Mode, ModelSource, Ou
 /// Version of the plan document.
 pub const VERSION: u32 = 2;
 
+/// Iterations of training before parity compares weights.
+pub const PARITY_ITERATIONS: u32 = 3;
+
 /// Everything that a run will do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -39,7 +39,7 @@ class Torch:
         process.check_threads(configuration.threads, os.environ)
         place = device.find(load.cell.device)
         process.apply(configuration)
-        settings = _settings(configuration)
+        settings = _settings(configuration, not place.is_cuda)
         settings |= arithmetic.settings(configuration.element, not place.is_cuda)
         forward_mode = configuration.compile_mode
         if forward_mode is not None:
@@ -95,8 +95,8 @@ def distinct(graph: Graph) -> tuple[Parameter, ...]:
     return graph.parameters
 
 
-def _settings(configuration: Configuration) -> dict[str, str]:
-    settings = process.settings(configuration)
+def _settings(configuration: Configuration, on_cpu: bool) -> dict[str, str]:
+    settings = process.settings(configuration, on_cpu)
     settings["memory layout of images"] = (
         "channels last" if configuration.channels_last else "contiguous (NCHW)"
     )

@@ -50,7 +50,7 @@ def spin(environment: Mapping[str, str]) -> str:
     return f"{WAIT_POLICY}={policy}"
 
 
-def settings(common: Common) -> dict[str, str]:
+def settings(common: Common, on_cpu: bool) -> dict[str, str]:
     """What PyTorch is set to, in words."""
     trains = common.optimizer is not None
     told = {
@@ -63,7 +63,8 @@ def settings(common: Common) -> dict[str, str]:
     }
     if common.optimizer is not None:
         name = common.optimizer.tag()
-        told["optimizer"] = f"{name}, PyTorch's default form for the device"
+        form = "one tensor after another" if on_cpu else "all tensors at once (foreach)"
+        told["optimizer"] = f"{name}, {form}, as PyTorch's default is here"
     return told
 
 

@@ -1,16 +1,17 @@
 """A `Trainer.train()` that goes on step by step, as it is asked to.
 
-It runs in a thread of its own and waits where it is about to begin a step. So a step is what its
-loop does from there to where it would begin the next one: forward, backward, optimiser, schedule,
-callbacks, bookkeeping, the next batch. Handing over to the thread and back takes microseconds.
+It waits where it is about to begin a step. So a step is what its loop does from there to where it
+would begin the next one: forward, backward, optimiser, schedule, callbacks, bookkeeping, the next
+batch. It waits as a greenlet, a call stack of its own in the same thread: OpenMP would give another
+thread another pool, and libgomp has threads spin a thousandth as long where both pools together
+have more of them than there are processors.
 """
 
-import threading
 from collections.abc import Iterator
-from queue import SimpleQueue
 from typing import Any, Protocol
 
 import torch
+from greenlet import getcurrent, greenlet
 from transformers import TrainerCallback
 
 
@@ -41,67 +42,51 @@ class Steered(Protocol):
         ...
 
 
-class _Over(Exception):
-    """Nobody asks for more steps."""
-
-
 class Course(TrainerCallback):  # type: ignore[misc]
     """One `train()`, from its beginning to its end."""
 
-    def __init__(self, trainer: Steered, threads: int) -> None:
+    def __init__(self, trainer: Steered) -> None:
         self.gradients: dict[torch.Tensor, torch.Tensor] = {}
         """The gradients of the last step that was to keep them, by the weight."""
         self._keeps = False
-        self._trainer = trainer
-        self._threads = threads
-        self._go: SimpleQueue[bool] = SimpleQueue()
-        self._there: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._losses = trainer.losses
+        self._home = getcurrent()
+        self._loop = greenlet(trainer.train)
         self._ended: BaseException | None = None
         trainer.add_callback(self)
-        self._thread = threading.Thread(target=self._run, name="Trainer.train", daemon=True)
-        self._thread.start()
-        self._wait()
+        self._go_on()
 
     def step(self, keep_gradients: bool) -> torch.Tensor:
         """One turn of the loop; gives the batch's loss before it."""
-        if self._ended is not None:
-            raise self._ended
         self._keeps = keep_gradients
-        self._trainer.losses.clear()
-        self._go.put(True)
-        self._wait()
-        first, *rest = self._trainer.losses
+        self._losses.clear()
+        self._go_on()
+        first, *rest = self._losses
         return sum(rest, first)
 
     def end(self) -> None:
         """Leaves the loop."""
         self.gradients.clear()
         if self._ended is None:
-            self._go.put(False)
-        self._thread.join()
+            # GreenletExit, which no `except Exception` keeps.
+            self._loop.throw()
 
-    def _wait(self) -> None:
+    def _go_on(self) -> None:
         """Returns when the loop is about to begin a step; raises what ended it."""
-        self._ended = self._there.get()
+        if self._ended is None:
+            try:
+                self._loop.switch()
+            except BaseException as error:
+                self._ended = error
+            else:
+                if self._loop.dead:
+                    self._ended = RuntimeError("the Trainer came to an end by itself")
         if self._ended is not None:
             raise self._ended
 
-    def _run(self) -> None:
-        try:
-            # OpenMP keeps the number by thread.
-            torch.set_num_threads(self._threads)
-            self._trainer.train()
-            self._there.put(RuntimeError("the Trainer came to an end by itself"))
-        except _Over:
-            pass
-        except BaseException as error:  # It is raised where the step was asked for.
-            self._there.put(error)
-
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         """Waits until a step is asked for."""
-        self._there.put(None)
-        if not self._go.get():
-            raise _Over
+        self._home.switch()
 
     def on_pre_optimizer_step(self, *_: Any, model: torch.nn.Module, **__: Any) -> None:
         """Keeps gradients, which the loop forgets before the step is over."""

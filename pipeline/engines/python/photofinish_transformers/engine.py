@@ -71,7 +71,7 @@ class Transformers:
             compile_ns=0,
             threads=torch.get_num_threads(),
             spin=process.spin(os.environ),
-            settings=process.settings(configuration)
+            settings=process.settings(configuration, not place.is_cuda)
             | arithmetic.settings(
                 configuration.autocast or configuration.element, not place.is_cuda
             )
@@ -114,7 +114,8 @@ def _settings(configuration: Configuration, built: Network, batch: int) -> dict[
         settings["preprocess, postprocess"] = "of no step: what comes is encoded, tensors go out"
     if configuration.optimizer is not None:
         settings["training"] = (
-            "one turn of Trainer.train(), in its own thread; constant learning rate, no clipping"
+            "one turn of Trainer.train(): constant learning rate; it clips nothing, yet takes the "
+            "norm of all gradients, as it does whatever max_grad_norm is"
             if configuration.variant == TRAINER
             else "a loop of one's own: model, cross-entropy, backward, step"
         )

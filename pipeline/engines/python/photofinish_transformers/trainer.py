@@ -49,7 +49,7 @@ class Trained(Loop):
     def _begin(self) -> Course:
         with self._network.explained():
             trainer = _Trainer(self._network.model, self._arguments, self._optimizer, self._batches)
-            return Course(trainer, torch.get_num_threads())
+            return Course(trainer)
 
     def _iterate(self, dropout: bool) -> torch.Tensor:
         with self._network.explained():
@@ -111,7 +111,8 @@ class _Trainer(Trainer):  # type: ignore[misc]
 
 def _arguments(parts: int, place: Place, scratch: str, mixed: bool) -> TrainingArguments:
     """The Trainer's defaults, except that it saves and tells nothing, and that learning rate and
-    gradients are the cell's: the rate does not decay, and no gradient is clipped."""
+    gradients are the cell's: the rate does not decay, and no gradient is clipped. It takes the norm
+    of all gradients, and multiplies them by one, all the same."""
     return TrainingArguments(
         output_dir=scratch,
         max_steps=FOREVER,

@@ -5,6 +5,7 @@ import dataclasses
 import tempfile
 import unittest
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -30,6 +31,11 @@ from tests.with_transformers import (
     trained,
     understood,
 )
+
+
+def _threads() -> set[str]:
+    """Those of this process, by the kernel's numbers."""
+    return {task.name for task in Path("/proc/self/task").iterdir()}
 
 
 class Agreement(unittest.TestCase):
@@ -169,7 +175,15 @@ class Steps(unittest.TestCase):
         self.assertFalse(torch.equal(stepped["wte.weight"], held["wte.weight"]))
         self.assertEqual(session.parity(3), first)
 
-    def test_what_a_trainer_meets_in_its_thread_is_told_to_who_asked_for_the_step(self) -> None:
+    def test_a_trainer_computes_on_the_threads_that_made_its_weights(self) -> None:
+        graph = architectures.bert(Mode.TRAINING)
+        trained(graph).step()
+        before = _threads()
+        session = trained(graph, by_trainer=True)
+        session.step()
+        self.assertEqual(_threads(), before)
+
+    def test_what_a_trainer_meets_is_told_to_who_asked_for_the_step(self) -> None:
         session = trained(architectures.bert(Mode.TRAINING), by_trainer=True)
         session.step()
         model: Any = session._network.model
@@ -179,7 +193,7 @@ class Steps(unittest.TestCase):
 
         hook = model.classifier.register_forward_pre_hook(refuse)
         for _ in range(2):
-            # A second request does not wait for a thread that has ended.
+            # A second request does not go on with a loop that has ended.
             with self.assertRaises(Failure) as raised:
                 session.step()
             self.assertEqual(raised.exception.kind, Kind.OUT_OF_MEMORY)

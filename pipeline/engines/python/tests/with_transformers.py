@@ -37,7 +37,7 @@ CELL: dict[str, Any] = {
     "factors": {},
 }
 
-# Networks this small only wait for further threads, and a Trainer's has threads of its own.
+# Networks this small only wait for further threads.
 torch.set_num_threads(1)
 
 

@@ -116,10 +116,8 @@ int photofinish_device_memory(int device, uint64_t* current, uint64_t* peak) {
   });
 }
 
-void* photofinish_inference_enter() {
-  void* guard = nullptr;
-  guarded([&] { guard = new c10::InferenceMode(true); });
-  return guard;
+int photofinish_inference_enter(void** guard) {
+  return guarded([&] { *guard = new c10::InferenceMode(true); });
 }
 
 void photofinish_inference_leave(void* guard) {

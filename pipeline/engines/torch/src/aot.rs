@@ -88,7 +88,7 @@ pub(crate) fn prepare(load: &Load, place: Place) -> Result<Compiled, Outcome> {
     let deterministic = drops(load).then(|| obtain(false)).transpose()?;
     let what = match load.cell.mode {
         Mode::Inference => "the forward pass",
-        Mode::Training => "the joint graph of forward and backward pass",
+        Mode::Training => "the joint graph of forward and backward pass, the loss among it",
     };
     let mut settings = main.facts.settings.clone();
     settings.insert("AOTInductor".to_owned(), what.to_owned());

@@ -18,8 +18,16 @@ use crate::{
 pub(crate) struct Inference {
     lowered: Lowered,
     values: Vec<Option<Tensor>>,
-    outputs: Vec<String>,
+    outputs: Vec<Made>,
     place: Place,
+}
+
+/// An output.
+struct Made {
+    name: String,
+    index: usize,
+    /// Whether a pass makes it: it may be an input or a parameter.
+    by_pass: bool,
 }
 
 impl Inference {
@@ -33,13 +41,34 @@ impl Inference {
         for parameter in &graph.parameters {
             values.push(Some(maker.parameter(parameter)?));
         }
+        let given = values.len();
         values.resize_with(lowered.indices.len(), || None);
+        let output = |name: &String| {
+            let index = lowered.indices.get(name).copied();
+            let index = index.ok_or_else(|| Fault::Missing.at(name))?;
+            Ok(Made {
+                name: name.clone(),
+                index,
+                by_pass: index >= given,
+            })
+        };
+        let outputs = graph.outputs.iter().map(output);
+        let outputs = outputs.collect::<Result<_, Outcome>>()?;
         Ok(Self {
             lowered,
             values,
-            outputs: graph.outputs.clone(),
+            outputs,
             place: maker.place,
         })
+    }
+
+    fn run(&mut self) -> Result<(), Outcome> {
+        let _mode =
+            InferenceMode::enter().map_err(|error| Fault::from(error).at("inference mode"))?;
+        self.lowered
+            .program
+            .run(&mut self.values, Pass::Inference)?;
+        self.place.synchronize()
     }
 
     /// Number of steps that run in place.
@@ -50,24 +79,24 @@ impl Inference {
 
 impl Session for Inference {
     fn step(&mut self) -> Result<(), Outcome> {
-        let _mode = InferenceMode::enter();
-        self.lowered
-            .program
-            .run(&mut self.values, Pass::Inference)?;
-        self.place.synchronize()
+        self.run()?;
+        // As a caller in Python lets go of them: the next pass finds their memory free.
+        for made in self.outputs.iter().filter(|made| made.by_pass) {
+            if let Some(value) = self.values.get_mut(made.index) {
+                *value = None;
+            }
+        }
+        Ok(())
     }
 
     fn parity(&mut self, _steps: u32) -> Result<ParityData, Outcome> {
-        self.step()?;
-        let _mode = InferenceMode::enter();
-        let output = |name: &String| {
-            let index = self.lowered.indices.get(name);
-            let tensor = index.and_then(|&index| self.values.get(index)?.as_ref());
-            parity::output(
-                Quantity::Output,
-                name,
-                tensor.ok_or_else(|| Fault::Missing.at(name))?,
-            )
+        self.run()?;
+        let _mode =
+            InferenceMode::enter().map_err(|error| Fault::from(error).at("inference mode"))?;
+        let output = |made: &Made| {
+            let tensor = self.values.get(made.index).and_then(Option::as_ref);
+            let tensor = tensor.ok_or_else(|| Fault::Missing.at(&made.name))?;
+            parity::output(Quantity::Output, &made.name, tensor)
         };
         let tensors = self.outputs.iter().map(output).collect::<Result<_, _>>()?;
         Ok(ParityData {

@@ -27,7 +27,7 @@ unsafe extern "C" {
         minor: *mut c_int,
     ) -> c_int;
     fn photofinish_device_memory(device: c_int, current: *mut u64, peak: *mut u64) -> c_int;
-    fn photofinish_inference_enter() -> *mut c_void;
+    fn photofinish_inference_enter(guard: *mut *mut c_void) -> c_int;
     fn photofinish_inference_leave(guard: *mut c_void);
     fn photofinish_hardtanh(
         input: *const c_void,
@@ -182,19 +182,20 @@ pub(crate) struct InferenceMode {
 
 impl InferenceMode {
     /// Enters the mode.
-    pub(crate) fn enter() -> Self {
-        // SAFETY: returns null or a guard that the drop below gives back.
-        let guard = unsafe { photofinish_inference_enter() };
-        Self {
+    pub(crate) fn enter() -> Result<Self, ShimError> {
+        let mut guard = ptr::null_mut();
+        // SAFETY: writes a guard, which the drop below gives back, where it gives 0.
+        checked(unsafe { photofinish_inference_enter(&raw mut guard) })?;
+        Ok(Self {
             guard,
             _thread: PhantomData,
-        }
+        })
     }
 }
 
 impl Drop for InferenceMode {
     fn drop(&mut self) {
-        // SAFETY: made by `photofinish_inference_enter` on this thread (deleting null is nothing).
+        // SAFETY: made by `photofinish_inference_enter` on this thread.
         unsafe { photofinish_inference_leave(self.guard) }
     }
 }

@@ -336,6 +336,9 @@ pub(super) struct TensorProto {
     /// Packed binary64.
     #[prost(bytes = "bytes", tag = "10")]
     pub(super) double_data: Bytes,
+    /// Packed varints: unsigned integers of 32 and 64 bits.
+    #[prost(bytes = "bytes", tag = "11")]
+    pub(super) uint64_data: Bytes,
     #[prost(message, repeated, tag = "13")]
     pub(super) external_data: Vec<StringStringEntryProto>,
     /// 1: the numbers are in another file.

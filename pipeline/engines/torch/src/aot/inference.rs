@@ -53,13 +53,13 @@ impl Inference {
 
 impl Session for Inference {
     fn step(&mut self) -> Result<(), Outcome> {
-        let _mode = InferenceMode::enter();
+        let _mode = InferenceMode::enter().map_err(at)?;
         self.package.run().map_err(at)?;
         self.place.synchronize()
     }
 
     fn parity(&mut self, _steps: u32) -> Result<ParityData, Outcome> {
-        let _mode = InferenceMode::enter();
+        let _mode = InferenceMode::enter().map_err(at)?;
         let outputs = self.package.outputs(self.outputs.len()).map_err(at)?;
         let named = self.outputs.iter().zip(&outputs);
         let output = |(name, tensor): (&String, _)| parity::output(Quantity::Output, name, tensor);

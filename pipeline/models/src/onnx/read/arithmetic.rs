@@ -103,7 +103,7 @@ pub(super) fn cast(x: &Constant, code: i32, budget: &mut Budget) -> Result<Const
     let element = Element::of(code)?;
     let is_wide = element.kind == Kind::Bool || code == Element::INT64;
     if x.kind == element.kind && is_wide {
-        return Ok(x.clone());
+        return Ok(x.widened());
     }
     let data = budget.data(x)?;
     let data = match (data, element.kind) {

@@ -99,7 +99,8 @@ fn folded(
         "CumSum" => fold.running_sum()?,
         "ReduceProd" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceMean" => fold.reduce(op)?,
         "IsNaN" => fold.is_no_number()?,
-        "Max" | "Min" | "Sum" if inputs.len() != 2 => fold.chain(op)?,
+        "Sum" => fold.chain(op)?,
+        "Max" | "Min" if inputs.len() != 2 => fold.chain(op)?,
         "Size" => {
             let count = fold.at(0)?.elements() as i64;
             Constant::integers(Vec::new(), vec![count])

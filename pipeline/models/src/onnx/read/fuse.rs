@@ -70,7 +70,12 @@ struct Product {
 
 impl Look<'_, '_> {
     fn near(&self, a: f64, b: f64) -> bool {
-        (a - b).abs() <= nearness(self.import.file.precision()) * b.abs()
+        let precision = match half::bf16::from_f64(b).to_f64() == b {
+            // No precision rounds it.
+            true => Precision::Fp32,
+            false => self.import.file.precision(),
+        };
+        (a - b).abs() <= nearness(precision) * b.abs()
     }
 
     fn step(&self, value: &str) -> Option<&Step> {

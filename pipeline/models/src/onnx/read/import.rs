@@ -74,6 +74,8 @@ pub(super) struct Import<'a> {
     pub(super) parameters: BTreeMap<String, Held>,
     /// Parameters by what they hold: origin, shape, role.
     known: BTreeMap<(usize, Vec<u64>, u8), String>,
+    /// How many there are of the same numbers.
+    views: BTreeMap<usize, u64>,
     /// Names of the file's tensors by their origin.
     names: HashMap<usize, String>,
     /// Values that a node reads, and those that leave the model.
@@ -124,6 +126,7 @@ impl<'a> Import<'a> {
             types: HashMap::new(),
             parameters: BTreeMap::new(),
             known: BTreeMap::new(),
+            views: BTreeMap::new(),
             names: HashMap::new(),
             read: read
                 .map(String::as_str)
@@ -320,6 +323,12 @@ impl<'a> Import<'a> {
                 None => Some(None),
             })
             .collect();
+        // The region and the scales of Resize are binary32 whatever its images are.
+        let judged = match node.op_type.as_str() {
+            "Cast" => 0,
+            "Resize" => 1,
+            _ => usize::MAX,
+        };
         let of_other = |(name, input): &(&String, &Option<Value>)| match input {
             Some(Value::Known(constant)) if !constant.shape.is_empty() => {
                 let code = constant.float_code();
@@ -328,13 +337,15 @@ impl<'a> Import<'a> {
             Some(Value::Made(_)) => self.otherwise_fed.contains_key(*name),
             _ => false,
         };
-        if let Some((name, _)) = node.input.iter().zip(&inputs).find(of_other)
-            && node.op_type != "Cast"
-        {
+        let mut operands = node.input.iter().zip(&inputs).take(judged);
+        if let Some((name, _)) = operands.find(of_other) {
             let precision = self.file.precision;
             return Err(format!(
                 "reads `{name}` in a model of {precision}, and it is in another precision"
             ));
+        }
+        if node.op_type == "Dropout" && self.is_used(here, 1) {
+            return Err("its mask is not read".to_owned());
         }
         if let Some(known) = known
             && let Some(made) =
@@ -345,10 +356,10 @@ impl<'a> Import<'a> {
             }
             return Ok(());
         }
-        if let Some(extra) = node.output.iter().skip(1).find(|name| !name.is_empty())
-            && !matches!(node.op_type.as_str(), "Split" | "Dropout" | "LSTM" | "GRU")
+        if !matches!(node.op_type.as_str(), "Split" | "LSTM" | "GRU")
+            && let Some(at) = (1..node.output.len()).find(|&at| self.is_used(here, at))
         {
-            return Err(format!("its second output `{extra}` is not read"));
+            return Err(format!("its output {at}, beside the first, is not read"));
         }
         self.compute(here, &inputs)
     }
@@ -364,9 +375,6 @@ impl<'a> Import<'a> {
                         return Err("drops or not, by what is computed".to_owned());
                     }
                     _ => {}
-                }
-                if let Some(mask) = here.node.output.get(1).filter(|name| !name.is_empty()) {
-                    return Err(format!("its mask `{mask}` is not read"));
                 }
                 self.give(here, 0, x.clone())
             }

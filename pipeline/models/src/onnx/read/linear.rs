@@ -162,7 +162,7 @@ pub(super) fn layer_norm(
         Some(bias) => bias,
         None => {
             let zeros = import.budget.filled(width, 0.0)?;
-            Value::Known(Constant::floats(vec![width], zeros))
+            Value::Known(Constant::floats(normalised.to_vec(), zeros))
         }
     };
     let epsilon = here.attributes.float("epsilon", 1e-5);
@@ -173,7 +173,15 @@ pub(super) fn layer_norm(
     let (Value::Known(scale), Value::Known(bias)) = (&scale, &bias) else {
         return Err("computes the scale of a normalisation over several axes".to_owned());
     };
-    if [scale, bias].iter().any(|fixed| fixed.elements() != width) {
+    // As many numbers in another shape may be one for each row.
+    let bare = |shape: &[u64]| {
+        let sizes = shape.iter().copied();
+        sizes.skip_while(|&size| size == 1).collect::<Vec<_>>()
+    };
+    if [scale, bias]
+        .iter()
+        .any(|fixed| bare(&fixed.shape) != bare(normalised))
+    {
         return Err(format!("has no scale for each of {width} elements"));
     }
     let [scale, bias] = [scale, bias].map(|fixed| Value::Known(fixed.with_shape(vec![width])));

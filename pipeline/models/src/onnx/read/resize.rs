@@ -109,7 +109,7 @@ fn wanted(
             };
             let sizes = axes.iter().zip(scales).map(|(axis, scale)| {
                 let size = from.get(*axis).copied().unwrap_or(1);
-                scaled(size, f64::from(scale))
+                scaled(size, scale)
             });
             set(sizes.collect::<Result<_, _>>()?)?;
         }
@@ -119,11 +119,13 @@ fn wanted(
 }
 
 /// The size of an axis by a scale. ONNX's coordinates are those of the scale as it is given, ours of
-/// both sizes, which is the same where the product is whole.
-fn scaled(size: u64, scale: f64) -> Result<u64, String> {
-    let exact = size as f64 * scale;
+/// both sizes, which is the same where the product is whole. ONNX cuts off what is beyond the whole,
+/// of a product that ONNX Runtime takes in binary32.
+fn scaled(size: u64, scale: f32) -> Result<u64, String> {
+    let exact = size as f64 * f64::from(scale);
     let whole = exact.round();
-    if whole >= 1.0 && (exact - whole).abs() <= NEAR * whole {
+    let cut = f64::from((size as f32 * scale).floor());
+    if whole >= 1.0 && cut == whole && (exact - whole).abs() <= NEAR * whole {
         Ok(whole as u64)
     } else {
         Err(format!(
@@ -204,10 +206,10 @@ mod tests {
     #[test]
     fn scales_make_whole_sizes() {
         assert_eq!(scaled(7, 2.0), Ok(14));
-        assert_eq!(scaled(3, f64::from(7.0_f32 / 3.0)), Ok(7));
+        assert_eq!(scaled(3, 7.0_f32 / 3.0), Ok(7));
         assert_eq!(scaled(8, 0.5), Ok(4));
-        for scale in [0.3, 0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(scaled(7, scale).is_err(), "{scale}");
+        for scale in [0.3, 0.0, -1.0, f32::NAN, f32::INFINITY, 0.333_333_3] {
+            assert!(scaled(9, scale).is_err(), "{scale}");
         }
     }
 }

@@ -239,6 +239,14 @@ impl Constant {
         }
     }
 
+    /// The same integers, of 64 bits.
+    pub(super) fn widened(&self) -> Self {
+        Self {
+            narrow: None,
+            ..self.clone()
+        }
+    }
+
     /// Numbers of the same type that were computed from these: of integers, what their width holds.
     pub(super) fn like(&self, shape: Vec<u64>, data: Data) -> Self {
         let data = match (data, self.narrow) {
@@ -336,9 +344,7 @@ impl Constant {
                     Source::Raw(element, tensor.double_data.clone())
                 }
                 Element::INT64 => Source::Varints(element, tensor.int64_data.clone()),
-                12 | 13 => {
-                    return Err("unsigned integers outside of `raw_data` are not read".to_owned());
-                }
+                12 | 13 => Source::Varints(element, tensor.uint64_data.clone()),
                 _ => Source::Varints(element, tensor.int32_data.clone()),
             }
         };

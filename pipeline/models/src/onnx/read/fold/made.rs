@@ -10,7 +10,8 @@ impl Fold<'_> {
         let mut x = self.at(0)?.clone();
         let times = self.list(1)?;
         if times.len() != x.shape.len() {
-            return Err(format!("repeats {:?} by {times:?}", x.shape));
+            let (axes, numbers) = (x.shape.len(), times.len());
+            return Err(format!("repeats {axes} axes by {numbers} numbers"));
         }
         for (axis, times) in times.into_iter().enumerate() {
             let size = x.shape.get(axis).copied().unwrap_or(1);

@@ -4,6 +4,7 @@ use schema::graph::{ElementType, Op, Role};
 
 use super::{
     super::{
+        SHARED,
         fold::UNREAD,
         tensor::{Constant, Kind},
     },
@@ -181,6 +182,12 @@ impl Import<'_> {
             shape: constant.shape.clone(),
         };
         infer::check_shape(&value)?;
+        let views = self.views.entry(constant.origin()).or_default();
+        *views += 1;
+        if *views > SHARED {
+            // Each is written on its own.
+            self.budget.take(constant.elements())?;
+        }
         let own = self.names.get(&constant.origin()).cloned();
         let name = match own.filter(|name| !self.parameters.contains_key(name)) {
             Some(name) => name,
