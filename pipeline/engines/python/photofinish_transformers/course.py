@@ -3,8 +3,8 @@
 It waits where it is about to begin a step. So a step is what its loop does from there to where it
 would begin the next one: forward, backward, optimiser, schedule, callbacks, bookkeeping, the next
 batch. It waits as a greenlet, a call stack of its own in the same thread: OpenMP would give another
-thread another pool, and libgomp has threads spin a thousandth as long where both pools together
-have more of them than there are processors.
+thread another pool, and where both together have more threads than there are processors, libgomp
+has idle ones spin 100 times instead of 300,000 (its `env.c`).
 """
 
 from collections.abc import Iterator
