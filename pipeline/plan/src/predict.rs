@@ -32,8 +32,8 @@ const STEPS_OF_A_ROUND_BEFORE: u64 = 2;
 const OPTIMISER_BYTES: u64 = 5 * 4;
 
 /// What touching a parameter's gradient and states for the first time takes, in nanoseconds. A first
-/// training step took longer than later ones by 2 to 28 on PyTorch eager, by 7 to 64 on TensorFlow's
-/// graph and by 37 to 84 with XLA, most where batches are small (unrolled recurrent layers aside).
+/// training step took longer than later ones by 2 to 28 on PyTorch eager, by 8 to 64 on TensorFlow's
+/// graph and by 65 to 84 with XLA, most where batches are small (unrolled recurrent layers aside).
 const TOUCHED_NS: u64 = 20;
 
 /// What holding a parameter's gradient and its update against the reference's takes, in nanoseconds,
