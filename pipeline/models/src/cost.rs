@@ -36,6 +36,9 @@ use crate::{
     rewrite,
 };
 
+/// How often the optimiser's numbers go between memory and processor, of each weight.
+pub const OPTIMISER_TRAVERSALS: u64 = 5;
+
 /// Cost of one step of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
@@ -248,7 +251,7 @@ impl<'a> Sizes<'a> {
         let weights = self.parameters(|role| role == Role::Weight);
         if mode == Mode::Training {
             flops.add_product(&[4, weights.elements]);
-            bytes.add_product(&[5, weights.bytes]);
+            bytes.add_product(&[OPTIMISER_TRAVERSALS, weights.bytes]);
         }
         Ok(Cost {
             flops: self.fits(flops)?,

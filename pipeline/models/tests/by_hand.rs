@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fs};
 
 use photofinish_models::{
     infer,
-    onnx::{File, ReadError, Reading},
+    onnx::{File, ReadError},
 };
 use schema::{
     Graph, Precision,
@@ -16,16 +16,12 @@ use schema::{
 };
 use support::{
     by_hand::{
-        BOOL, ByHand, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8, int, list, tensor, text,
-        value, zero,
+        BOOL, ByHand, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8, int, list, reading,
+        tensor, text, value, zero,
     },
     users::count,
     wire::{field, number_field},
 };
-
-fn reading(bytes: &[u8]) -> Result<Reading, ReadError> {
-    File::from_bytes("own", bytes)?.read(&BTreeMap::new())
-}
 
 fn read(bytes: &[u8]) -> Result<Graph, ReadError> {
     reading(bytes).map(|reading| reading.graph)

@@ -4,22 +4,13 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-
-use photofinish_models::{
-    infer,
-    onnx::{File, ReadError, Reading},
-};
+use photofinish_models::{infer, onnx::ReadError};
 use schema::{Graph, graph::Op};
 use support::{
-    by_hand::{ByHand, FLOAT, FLOAT16, INT64, UINT8, int, text},
+    by_hand::{ByHand, FLOAT, FLOAT16, INT64, UINT8, int, list, reading, text},
     users::count,
     wire::{field, number_field},
 };
-
-fn reading(bytes: &[u8]) -> Result<Reading, ReadError> {
-    File::from_bytes("own", bytes)?.read(&BTreeMap::new())
-}
 
 fn read(bytes: &[u8]) -> Graph {
     reading(bytes).unwrap().graph
@@ -157,7 +148,7 @@ fn a_factor_that_no_precision_rounds_is_itself() {
 #[test]
 fn outputs_that_nothing_reads_are_nothing() {
     let pool = |reader: &str| {
-        let kernel = support::by_hand::list("kernel_shape", &[2, 2]);
+        let kernel = list("kernel_shape", &[2, 2]);
         ByHand::default()
             .fed("x", FLOAT, &[1, 1, 4, 4])
             .node_of("MaxPool", &["x"], &["most", "places"], &[kernel])

@@ -9,20 +9,16 @@ use std::collections::BTreeMap;
 
 use photofinish_models::{
     infer,
-    onnx::{File, ReadError, Reading},
+    onnx::{File, ReadError},
 };
 use schema::{
     Graph,
     graph::{Fill, Op},
 };
 use support::{
-    by_hand::{ByHand, FLOAT, INT64, int, list, text},
+    by_hand::{ByHand, FLOAT, INT64, int, list, reading, text},
     users::count,
 };
-
-fn reading(bytes: &[u8]) -> Result<Reading, ReadError> {
-    File::from_bytes("own", bytes)?.read(&BTreeMap::new())
-}
 
 fn read(bytes: &[u8]) -> Graph {
     reading(bytes).unwrap().graph

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use models::{
+    cost,
     quantise::{self, CALIBRATION_INPUTS, calibrate},
     rewrite,
 };
@@ -28,8 +29,8 @@ const WARM_UP_STEPS: u64 = 10;
 /// Before it measures a round, a cell that has waited takes at least so many steps.
 const STEPS_OF_A_ROUND_BEFORE: u64 = 2;
 
-/// Bytes that the optimiser moves for each parameter, as [`models::cost`] counts them.
-const OPTIMISER_BYTES: u64 = 5 * 4;
+/// Bytes that the optimiser moves for each parameter.
+const OPTIMISER_BYTES: u64 = cost::OPTIMISER_TRAVERSALS * 4;
 
 /// What touching a parameter's gradient and states for the first time takes, in nanoseconds. A first
 /// training step took longer than later ones by 2 to 28 on PyTorch eager, by 8 to 64 on TensorFlow's
