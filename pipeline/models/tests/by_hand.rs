@@ -16,10 +16,10 @@ use schema::{
 };
 use support::{
     by_hand::{
-        BOOL, ByHand, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8, int, list, reading,
-        tensor, text, value, zero,
+        BOOL, ByHand, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8, int, list, tensor, text,
+        value, zero,
     },
-    users::count,
+    users::{count, reading},
     wire::{field, number_field},
 };
 

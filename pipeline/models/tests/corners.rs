@@ -7,8 +7,8 @@ mod support;
 use photofinish_models::{infer, onnx::ReadError};
 use schema::{Graph, graph::Op};
 use support::{
-    by_hand::{ByHand, FLOAT, FLOAT16, INT64, UINT8, int, list, reading, text},
-    users::count,
+    by_hand::{ByHand, FLOAT, FLOAT16, INT64, UINT8, int, list, text},
+    users::{count, reading},
     wire::{field, number_field},
 };
 

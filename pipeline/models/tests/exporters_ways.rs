@@ -16,8 +16,8 @@ use schema::{
     graph::{Fill, Op},
 };
 use support::{
-    by_hand::{ByHand, FLOAT, INT64, int, list, reading, text},
-    users::count,
+    by_hand::{ByHand, FLOAT, INT64, int, list, text},
+    users::{count, reading},
 };
 
 fn read(bytes: &[u8]) -> Graph {

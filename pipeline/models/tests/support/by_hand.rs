@@ -1,9 +1,5 @@
 //! ONNX files field by field: what no exporter writes, or few do.
 
-use std::collections::BTreeMap;
-
-use photofinish_models::onnx::{File, ReadError, Reading};
-
 use super::wire::{described_as, field, number_field};
 
 /// Numbers of `TensorProto.DataType`.
@@ -15,11 +11,6 @@ pub(crate) const INT64: u64 = 7;
 pub(crate) const BOOL: u64 = 9;
 pub(crate) const FLOAT16: u64 = 10;
 pub(crate) const DOUBLE: u64 = 11;
-
-/// A file's graph, with no sizes given.
-pub(crate) fn reading(bytes: &[u8]) -> Result<Reading, ReadError> {
-    File::from_bytes("own", bytes)?.read(&BTreeMap::new())
-}
 
 /// A file in the making.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use photofinish_models::onnx::{File, ReadError};
+use photofinish_models::onnx::{File, ReadError, Reading};
 use schema::{Graph, graph::Op};
 
 use super::judge::held_against;
@@ -12,6 +12,11 @@ pub(crate) fn dims(sizes: &[(&str, u64)]) -> BTreeMap<String, u64> {
         .iter()
         .map(|&(name, size)| (name.to_owned(), size))
         .collect()
+}
+
+/// What is read of a file, with no sizes given.
+pub(crate) fn reading(bytes: &[u8]) -> Result<Reading, ReadError> {
+    File::from_bytes("own", bytes)?.read(&BTreeMap::new())
 }
 
 /// The graph of the model, whose numbers then lie in the folder.
