@@ -172,7 +172,7 @@ pub(crate) const fn outcome_meaning(kind: OutcomeKind) -> &'static str {
         }
         OutcomeKind::Crashed => "The worker died, or spoke garbage.",
         OutcomeKind::ParityFailed => {
-            "The outputs disagree with the reference. No speed is shown for a wrong answer."
+            "The outputs disagree with the reference, or a training came to weights that are not finite. No speed is shown for a wrong answer."
         }
         OutcomeKind::Unsupported => "The engine cannot run this configuration.",
         OutcomeKind::Unavailable => "This machine lacks a library, a device or the engine.",

@@ -8,7 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use photofinish_models::{
-    infer,
+    fill, infer,
     onnx::{File, ReadError},
 };
 use schema::{
@@ -79,6 +79,127 @@ fn places_in_constants_are_looked_up() {
     }
 }
 
+/// Of each sequence one position, as classifiers take the last and CLIP that of the largest id.
+#[test]
+fn what_lies_at_fixed_places_is_taken() {
+    let graph = read(
+        &ByHand::default()
+            .fed("x", FLOAT, &[2, 5, 3])
+            .integers("places", &[2, 2], &[0, 4, 1, -4])
+            .node("GatherND", &["x", "places"], "y")
+            .made("y"),
+    );
+    assert_eq!(infer::shapes(&graph).unwrap()["y"].shape, [2, 3]);
+    let slices = graph.nodes.iter().filter_map(|node| match node.op {
+        Op::Slice { start, end, .. } => Some((start, end)),
+        _ => None,
+    });
+    assert_eq!(slices.collect::<Vec<_>>(), [(4, 5), (6, 7)]);
+    let beyond = ByHand::default()
+        .fed("x", FLOAT, &[2, 5, 3])
+        .integers("places", &[1, 2], &[2, 0])
+        .node("GatherND", &["x", "places"], "y");
+    refused(&beyond.made("y"));
+}
+
+/// As RoBERTa counts its places: those of tokens that are no padding, from behind the padding's own number.
+#[test]
+fn places_that_are_counted_by_the_ids_are_worked_out_for_those_that_are_fed() {
+    let table = |name: &str, rows: i64, file: ByHand| {
+        let numbers: Vec<f32> = (0..rows).map(|at| at as f32).collect();
+        file.floats(name, &[rows, 1], &numbers)
+    };
+    let begun = |rows: i64| {
+        table("tokens", rows, table("places", 20, ByHand::default())).fed("ids", INT64, &[2, 6])
+    };
+    let counted = |file: ByHand| {
+        file.integers("padding", &[], &[1])
+            .integers("axis", &[], &[1])
+            .node("Equal", &["ids", "padding"], "is_padding")
+            .node("Not", &["is_padding"], "is_token")
+            .node_with("Cast", &["is_token"], "ones", &[int("to", 6)])
+            .node("CumSum", &["ones", "axis"], "count")
+            .node("Mul", &["count", "ones"], "counted")
+            .node_with("Cast", &["counted"], "wide", &[int("to", 7)])
+            .node("Add", &["wide", "padding"], "at")
+            .node("Gather", &["places", "at"], "there")
+            .node("Gather", &["tokens", "ids"], "words")
+            .node("Add", &["words", "there"], "sum")
+    };
+    let counting = |rows: i64| counted(begun(rows));
+    let few = |file: ByHand| {
+        file.floats("two", &[2, 1], &[1.0, 2.0])
+            .floats("none", &[0, 1], &[])
+            .node_with("Concat", &["two", "none"], "few", &[int("axis", 0)])
+            .node("Gather", &["few", "ids"], "more")
+    };
+    // With a smaller table that is made while reading, too, seen before.
+    let smaller = counted(few(begun(3))).node("Add", &["sum", "more"], "y");
+    for (file, bound) in [(counting(3).node("Tanh", &["sum"], "y"), 3), (smaller, 2)] {
+        let reading = reading(&file.made("y")).unwrap();
+        let [input] = reading.graph.inputs.as_slice() else {
+            panic!("{:?}", reading.graph.inputs)
+        };
+        assert_eq!(input.fill, Fill::Integers { bound });
+        let ids = fill::integers("ids", &input.fill, &input.shape);
+        assert!(ids.contains(&1) && ids.iter().any(|&id| id != 1), "{ids:?}");
+        let mut expected = Vec::new();
+        for row in ids.chunks(6) {
+            let mut count = 0;
+            for &id in row {
+                count += i32::from(id != 1);
+                expected.push(if id == 1 { 1.0 } else { (count + 1) as f32 });
+            }
+        }
+        let mut bytes = Vec::new();
+        reading.write_weights(&mut bytes).unwrap();
+        let mut parameters = reading.graph.parameters.iter();
+        let there = parameters.find(|held| held.shape == [2, 6, 1]).unwrap();
+        let Fill::Stored { offset, .. } = there.fill else {
+            panic!("{there:?}")
+        };
+        let numbers = bytes[offset as usize..].chunks_exact(4).take(12);
+        let numbers: Vec<f32> = numbers
+            .map(|four| f32::from_le_bytes(four.try_into().unwrap()))
+            .collect();
+        assert_eq!(numbers, expected);
+    }
+    // Seen behind: the ids would be others. Engines that read ONNX get ids that all tables have.
+    let smaller = few(counting(3))
+        .node("Add", &["sum", "more"], "y")
+        .made("y");
+    let said = refused(&smaller);
+    assert!(said.contains("takes one of 2 rows by `ids`"), "{said}");
+    let file = File::from_bytes("own", &smaller).unwrap();
+    let outline = file.outline(&BTreeMap::new()).unwrap().graph;
+    assert_eq!(outline.inputs[0].fill, Fill::Integers { bound: 2 });
+    // What is a network's own arithmetic is not worked out once: ids as numbers, and ids of a field among
+    // the rows of many.
+    let others = [
+        counting(3)
+            .node_with("Cast", &["ids"], "number", &[int("to", 1)])
+            .node_with("ReduceMax", &["sum"], "most", &[int("keepdims", 0)])
+            .node("Mul", &["number", "most"], "y"),
+        counting(3)
+            .node("Add", &["ids", "padding"], "next")
+            .node("Gather", &["places", "next"], "more")
+            .node("Add", &["sum", "more"], "y"),
+    ];
+    for other in others {
+        let said = refused(&other.made("y"));
+        assert!(said.contains("integers that are fed"), "{said}");
+    }
+    // Of ids that no table bounds nothing is known: they are ones, as a mask's are.
+    let unbounded = ByHand::default()
+        .fed("x", FLOAT, &[2])
+        .fed("m", INT64, &[2])
+        .integers("one", &[], &[1])
+        .node("Add", &["m", "one"], "c")
+        .node_with("Cast", &["c"], "f", &[int("to", 1)])
+        .node("Mul", &["x", "f"], "y");
+    read(&unbounded.made("y"));
+}
+
 #[test]
 fn constants_are_reduced_over_any_axes() {
     let reduced = |op: &str, axes: &[i64], keeps: i64, shape: &[i64]| {
@@ -121,6 +242,16 @@ fn numbers_are_added_up_and_raised_and_compared_in_constants() {
         .floats("row", &[2], &[2.5, 0.0])
         .node("Max", &["t", "one", "row"], "c");
     assert_eq!(made(largest, &[2, 2]), [2.5, 1.0, 2.5, 3.0]);
+    let largest = |axis: i64, last: i64| {
+        let file = ByHand::default().integers("n", &[2, 3], &[4, 7, 7, 9, 2, 7]);
+        let attributes = [int("axis", axis), int("select_last_index", last)];
+        let file = file.node_with("ArgMax", &["n"], "at", &attributes);
+        file.node_with("Cast", &["at"], "c", &[int("to", 1)])
+    };
+    assert_eq!(made(largest(1, 0), &[2, 1]), [1.0, 0.0]);
+    assert_eq!(made(largest(-1, 1), &[2, 1]), [2.0, 0.0]);
+    assert_eq!(made(largest(0, 0), &[1, 3]), [1.0, 0.0, 0.0]);
+    assert_eq!(made(largest(0, 1), &[1, 3]), [1.0, 0.0, 1.0]);
     let sign = counted(4)
         .floats("one", &[], &[1.0])
         .node("Sub", &["t", "one"], "less")

@@ -350,11 +350,135 @@ fn functions_name_no_file_and_no_operator_of_onnx() {
         let said = refused(function_at(17, domain, "Tanh", &["a"], &["b"], &[], &[]));
         assert!(said.contains("functions by names"), "{said}");
     }
-    let mut branch = zero("then_branch", 5);
-    field(6, &[], &mut branch);
-    let holding = node("", "If", &["a"], &["b"], &[branch]);
-    let said = refused(function("F", &["a"], &["b"], &[holding], &[]));
-    assert!(said.contains("hold graphs"), "{said}");
+    // In a branch of a function's.
+    let said = refused(function(
+        "F",
+        &["a"],
+        &["b"],
+        &[branching(&graph_of(&[], &[outside]))],
+        &[],
+    ));
+    assert!(said.contains("beside the model"), "{said}");
+}
+
+/// A graph in a node.
+fn graph_of(nodes: &[Vec<u8>], held: &[Vec<u8>]) -> Vec<u8> {
+    let mut graph = Vec::new();
+    for node in nodes {
+        field(1, node, &mut graph);
+    }
+    for tensor in held {
+        field(5, tensor, &mut graph);
+    }
+    graph
+}
+
+fn graph_attribute(name: &str, graph: &[u8]) -> Vec<u8> {
+    let mut attribute = zero(name, 5);
+    field(6, graph, &mut attribute);
+    attribute
+}
+
+/// A node that takes one of two equal branches.
+fn branching(graph: &[u8]) -> Vec<u8> {
+    let branches = ["then_branch", "else_branch"].map(|name| graph_attribute(name, graph));
+    node("", "If", &["a"], &["b"], &branches)
+}
+
+/// Exporters put a choice into a function: engines that read ONNX run it.
+#[test]
+fn functions_hold_graphs() {
+    let call = || x().message(&node(OWN, "F", &["x"], &["y"], &[]));
+    let holding = |nodes: &[Vec<u8>]| {
+        let branching = branching(&graph_of(nodes, &[]));
+        function("F", &["a"], &["b"], &[branching], &[])
+    };
+    let tanh = node("", "Tanh", &["a"], &["c"], &[]);
+    stays(&with(call(), &[holding(std::slice::from_ref(&tanh))]));
+    let refused = |bytes: &[u8], words: &str| {
+        let error = File::from_bytes("own", bytes).unwrap_err();
+        assert!(matches!(error, ReadError::Malformed(_)), "{error:?}");
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    // A circle through a branch.
+    let itself = node(OWN, "F", &["a"], &["c"], &[]);
+    refused(&with(call(), &[holding(&[itself])]), "calls itself");
+    // Growth through branches: each calls the one before 16 times, in two branches.
+    let name = |at: usize| format!("G{at}");
+    let grown_to = |last: usize| -> Vec<Vec<u8>> {
+        let first = function("G0", &["a"], &["c"], std::slice::from_ref(&tanh), &[]);
+        let others = (1..=last).map(|at| {
+            let inner = node(OWN, &name(at - 1), &["a"], &["c"], &[]);
+            let branching = branching(&graph_of(&vec![inner; 8], &[]));
+            function(&name(at), &["a"], &["b"], &[branching], &[])
+        });
+        [first].into_iter().chain(others).collect()
+    };
+    let calls = |count: usize| {
+        let calls = (0..count).fold(x(), |file, at| {
+            file.message(&node(OWN, "G4", &["x"], &[&format!("z{at}")], &[]))
+        });
+        calls.message(&node(OWN, "G4", &["x"], &["y"], &[]))
+    };
+    stays(&with(calls(1), &grown_to(4)));
+    refused(
+        &with(calls(16), &grown_to(4)),
+        "its graph comes to more than",
+    );
+    refused(&with(calls(1), &grown_to(5)), "comes to more than");
+    // In bytes, and in attributes that are handed on.
+    let weighty = graph_of(
+        std::slice::from_ref(&tanh),
+        &[tensor("w", FLOAT, &[1 << 18], &vec![0; 1 << 20])],
+    );
+    let weighty = function("G4", &["a"], &["b"], &[branching(&weighty)], &[]);
+    stays(&with(calls(40), std::slice::from_ref(&weighty)));
+    refused(&with(calls(70), &[weighty]), "comes to more than");
+    let asked: Vec<Vec<u8>> = (0..1000)
+        .map(|at| handed(&format!("a{at}"), 3, "text"))
+        .collect();
+    let asking = |words: &str| {
+        let nodes = [
+            node("", "Tanh", &["a"], &["t"], &asked),
+            branching(&graph_of(std::slice::from_ref(&tanh), &[])),
+        ];
+        let call = node(OWN, "F", &["x"], &["y"], &[text("text", words)]);
+        with(
+            x().message(&call),
+            &[function("F", &["a"], &["b"], &nodes, &[])],
+        )
+    };
+    stays(&asking("short"));
+    refused(&asking(&"n".repeat(1 << 18)), "comes to more than");
+    // Graphs in graphs, by way of functions.
+    let nested = |last: usize| -> Vec<Vec<u8>> {
+        let first = function("G0", &["a"], &["c"], std::slice::from_ref(&tanh), &[]);
+        let others = (1..=last).map(|at| {
+            let inner = node(OWN, &name(at - 1), &["a"], &["c"], &[]);
+            let branching = branching(&graph_of(&[inner], &[]));
+            function(&name(at), &["a"], &["b"], &[branching], &[])
+        });
+        [first].into_iter().chain(others).collect()
+    };
+    let call_of = |at: usize| x().message(&node(OWN, &name(at), &["x"], &["y"], &[]));
+    stays(&with(call_of(10), &nested(10)));
+    refused(&with(call_of(20), &nested(20)), "comes to more than");
+    // A graph that is handed to a function, which may stand for it as often as it likes.
+    let handed_on = graph_attribute("body", &graph_of(std::slice::from_ref(&tanh), &[]));
+    let given = x().message(&node(
+        OWN,
+        "F",
+        &["x"],
+        &["y"],
+        std::slice::from_ref(&handed_on),
+    ));
+    let plain = function("F", &["a"], &["c"], std::slice::from_ref(&tanh), &[]);
+    refused(
+        &with(given, std::slice::from_ref(&plain)),
+        "are handed graphs",
+    );
+    let default = function("F", &["a"], &["c"], &[tanh], &[handed_on]);
+    refused(&with(call(), &[default]), "are handed graphs");
 }
 
 /// Small files whose functions would come to more than any memory has, within a few gigabytes. Beyond them an

@@ -15,7 +15,7 @@ use models::{
 };
 use schema::{
     Cell, Device, Digest, Fingerprint, Measure, Mode, Precision, Preparation,
-    plan::{PARITY_ITERATIONS, PlannedCell},
+    plan::{PARITY_ITERATIONS, PlannedCell, REWARM_STEPS},
 };
 
 use crate::networks::Network;
@@ -25,9 +25,6 @@ const ENGINE_BYTES: u64 = 300 << 20;
 
 /// Steps of a warm-up: allocations settle and caches fill.
 const WARM_UP_STEPS: u64 = 10;
-
-/// Before it measures a round, a cell that has waited takes at least so many steps.
-const STEPS_OF_A_ROUND_BEFORE: u64 = 2;
 
 /// Bytes that the optimiser moves for each parameter.
 const OPTIMISER_BYTES: u64 = cost::OPTIMISER_TRAVERSALS * 4;
@@ -178,7 +175,7 @@ pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &
         let round_ns = measure
             .round_ns
             .max(step_ns.saturating_mul(measure.round_steps))
-            .saturating_add(step_ns.saturating_mul(STEPS_OF_A_ROUND_BEFORE));
+            .saturating_add(step_ns.saturating_mul(REWARM_STEPS));
         let rounds_ns = round_ns.saturating_mul(u64::from(measure.rounds));
         let launch_ns = load_ns
             .saturating_add(warm_up_ns)

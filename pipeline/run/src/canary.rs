@@ -4,7 +4,7 @@ use std::{hint::black_box, time::Instant};
 
 use schema::record::Canary;
 
-use crate::clock::nanoseconds;
+use worker::nanoseconds;
 
 const COPY_BYTES: usize = 64 << 20;
 const SIDE: usize = 256;

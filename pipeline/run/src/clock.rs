@@ -1,13 +1,9 @@
-//! Time that passed, and time that this process itself used.
+//! Time that this process itself used.
 
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-
-/// Whole nanoseconds.
-pub(crate) fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
+use worker::nanoseconds;
 
 /// Processor time that this process has used, workers not counted.
 pub(crate) fn own_cpu_ns() -> u64 {

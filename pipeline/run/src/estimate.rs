@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::nanoseconds;
+use worker::nanoseconds;
 
 /// Predictions are rough; a correction beyond this would be one of a freak.
 const CORRECTION: std::ops::RangeInclusive<f64> = 0.1..=10.0;

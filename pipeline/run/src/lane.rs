@@ -8,16 +8,16 @@ use std::{
 use models::quantise;
 use schema::{
     Outcome,
-    plan::{self, PlannedCell},
+    plan::{self, PlannedCell, REWARM_STEPS},
     protocol::{self, Memory},
     record::{Launch, Round},
 };
 use tempfile::TempDir;
-use worker::host::Ended;
+use worker::{host::Ended, nanoseconds};
 
 use crate::{
     Event, Phase,
-    clock::{nanoseconds, own_cpu_ns},
+    clock::own_cpu_ns,
     context::{Context, Setting},
     error::Stop,
     launch::Worker,
@@ -25,10 +25,9 @@ use crate::{
 
 /// Steps of a warm-up at least.
 const WARM_UP_STEPS: u64 = 3;
-/// Re-warming steps at the start of a round last at least this long, and are at least two: caches
-/// and thread pools are cold after the other cells' rounds.
+/// Re-warming steps at the start of a round last at least this long, unless they are as many as this.
 const REWARM: Duration = Duration::from_millis(30);
-const REWARM_STEPS: std::ops::RangeInclusive<u64> = 2..=10_000;
+const MOST_REWARM_STEPS: u64 = 10_000;
 /// Samples of a round at most; more tell nothing new about it.
 const ROUND_SAMPLES: u64 = 10_000;
 /// Samples of a block and of a heat at most, so that the store can keep them.
@@ -286,7 +285,7 @@ fn request(setting: &Setting<'_>, step_ns: u64) -> protocol::Measure {
     let most = most_samples(measure, setting.header.cells.len());
     let discard = nanoseconds(REWARM).div_ceil(step_ns.max(1));
     protocol::Measure {
-        discard: discard.clamp(*REWARM_STEPS.start(), *REWARM_STEPS.end()),
+        discard: discard.clamp(REWARM_STEPS, MOST_REWARM_STEPS),
         min_steps: measure.round_steps.min(most),
         min_ns: measure.round_ns,
         max_steps: most,

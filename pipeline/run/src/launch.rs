@@ -14,10 +14,12 @@ use schema::{
         WarmUp, WarmUpDone,
     },
 };
-use worker::host::{Ended, Host, Limits};
+use worker::{
+    host::{Ended, Host, Limits},
+    nanoseconds,
+};
 
 use crate::{
-    clock::nanoseconds,
     context::Context,
     graphs::{Graphs, Prepared},
 };

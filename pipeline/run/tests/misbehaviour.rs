@@ -67,6 +67,11 @@ fn workers_that_die_or_speak_nonsense() {
             ("unsupported", OutcomeKind::Unsupported, "operator Conv"),
             ("out_of_memory", OutcomeKind::OutOfMemory, "12 GiB"),
             (
+                "diverges",
+                OutcomeKind::ParityFailed,
+                "`fc.weight` is not finite",
+            ),
+            (
                 "no_such_variant",
                 OutcomeKind::Unsupported,
                 "no_such_variant",

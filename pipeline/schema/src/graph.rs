@@ -37,6 +37,16 @@ impl Graph {
     }
 }
 
+/// The double that whoever wrote an operator's number meant by it, in Python say: a graph's `0.1_f32` is
+/// 0.1, not 0.10000000149.
+#[must_use]
+pub fn decimal(number: f32) -> f64 {
+    number
+        .to_string()
+        .parse()
+        .unwrap_or_else(|_| f64::from(number))
+}
+
 /// Element type of a value. Floating-point values take the cell's precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -553,5 +563,18 @@ impl Op {
             Self::DynamicQuantizeDequantize => "DynamicQuantizeDequantize",
             Self::Dropout { .. } => "Dropout",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_that_a_user_wrote() {
+        assert_eq!(decimal(0.1), 0.1);
+        assert_eq!(decimal(1e-5), 1e-5);
+        assert_eq!(decimal(1e-12), 1e-12);
+        assert!(decimal(f32::NAN).is_nan());
     }
 }

@@ -79,7 +79,7 @@ pub enum OutcomeKind {
     OutOfMemory,
     /// The worker died, or spoke garbage.
     Crashed,
-    /// Outputs disagree with the reference.
+    /// Outputs disagree with the reference, or a training has diverged.
     ParityFailed,
     /// The engine cannot run this configuration.
     Unsupported,

@@ -18,6 +18,10 @@ pub const VERSION: u32 = 2;
 /// Iterations of training before parity compares weights.
 pub const PARITY_ITERATIONS: u32 = 3;
 
+/// Steps at least that a cell takes before a round, discarded: it has waited, and caches and thread
+/// pools are cold.
+pub const REWARM_STEPS: u64 = 2;
+
 /// Everything that a run will do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

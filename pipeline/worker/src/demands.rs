@@ -1,10 +1,8 @@
 //! What all workers that are driven from Rust ask of a cell, in the same words.
 
-use schema::{Boundary, Cell, HostLanguage, Outcome, OutcomeKind};
+use schema::{Boundary, Cell, HostLanguage, Mode, Optimizer, Outcome};
 
-fn unsupported(reason: impl Into<String>) -> Outcome {
-    Outcome::new(OutcomeKind::Unsupported, reason)
-}
+use crate::failure::unsupported;
 
 /// Checks that a cell is driven from Rust, runs in one process, and is timed step by step.
 ///
@@ -38,4 +36,16 @@ pub fn threads<T: TryFrom<u32>>(cell: &Cell) -> Result<T, Outcome> {
         .filter(|&threads| threads > 0)
         .and_then(|threads| T::try_from(threads).ok())
         .ok_or_else(|| unsupported(format!("threads cannot be {}", cell.threads)))
+}
+
+/// What a cell trains with; `None` where it does not train.
+///
+/// # Errors
+/// `unsupported`: it trains with nothing.
+pub fn optimizer(cell: &Cell) -> Result<Option<Optimizer>, Outcome> {
+    match (cell.mode, cell.optimizer) {
+        (Mode::Inference, _) => Ok(None),
+        (Mode::Training, Some(optimizer)) => Ok(Some(optimizer)),
+        (Mode::Training, None) => Err(unsupported("training needs an optimizer")),
+    }
 }

@@ -65,6 +65,16 @@ pub trait Session {
         Err(Outcome::new(OutcomeKind::Unsupported, reason))
     }
 
+    /// Training: the first weight that holds anything but finite numbers, if one does. The loop asks
+    /// after each measurement, outside of the clock: where a training has diverged, times are those
+    /// of arithmetic on infinities and NaN. `None` in inference.
+    ///
+    /// # Errors
+    /// The typed reason.
+    fn diverged(&mut self) -> Result<Option<String>, Outcome> {
+        Ok(None)
+    }
+
     /// Puts parameters, buffers and optimiser back to their initial state.
     ///
     /// # Errors

@@ -7,16 +7,21 @@
 //!
 //! The messages are `schema::protocol`'s.
 
+mod clock;
 mod command;
 pub mod conformance;
 mod demands;
 mod engine;
+pub mod failure;
 mod frame;
 pub mod host;
+mod library;
 mod procfs;
 mod serve;
 
+pub use clock::nanoseconds;
 pub use command::{CACHE_VARIABLE, COMPILER_VARIABLE, CXX_VARIABLE, WorkerCommand};
-pub use demands::{check_drive, threads};
+pub use demands::{check_drive, optimizer, threads};
 pub use engine::{Engine, Identity, LoadReport, ParityData, Session, Tensor, Values};
+pub use library::SharedLibrary;
 pub use serve::serve;

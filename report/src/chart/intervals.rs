@@ -17,7 +17,10 @@ use crate::{ReportError, marks::Mark, text, units};
 /// Ratios and times beyond these are some mistake, and would break the arithmetic of an axis.
 const DRAWABLE: std::ops::Range<f64> = 1e-9..1e15;
 
-const LONGEST_LABEL: usize = 32;
+/// A label has two lines of so many characters at most.
+const LONGEST_LINE: usize = 32;
+/// Heights of a row whose label has one line, and two.
+const ROW: [usize; 2] = [24, 34];
 const TOP: usize = 8;
 const BOTTOM: usize = 52;
 
@@ -95,6 +98,25 @@ pub(crate) fn no_difference(margin: f64) -> [f64; 3] {
     [1.0, 1.0 / factor, factor]
 }
 
+/// The label of a row: in two lines where one is too short, the second cut where that is, too.
+fn label(row: &str) -> String {
+    let row = text::clean(row).replace('\n', " ");
+    let Some((end, next)) = row.char_indices().nth(LONGEST_LINE) else {
+        return row;
+    };
+    let line = row.get(..end).unwrap_or_default();
+    let first = match next {
+        ' ' => line,
+        _ => line.rsplit_once(' ').map_or("", |(first, _)| first),
+    };
+    if first.trim().is_empty() {
+        return text::shorten(&row, LONGEST_LINE);
+    }
+    let rest = row.get(first.len()..).unwrap_or_default();
+    let rest = text::shorten(rest.trim_start(), LONGEST_LINE);
+    format!("{}\n{rest}", first.trim_end())
+}
+
 impl Intervals {
     /// Whether there is something to draw.
     pub(crate) fn is_empty(&self) -> bool {
@@ -103,7 +125,10 @@ impl Intervals {
 
     /// The height that the rows need, in pixels.
     pub(crate) fn height(&self) -> usize {
-        let row = 24 + 11 * self.series.len().saturating_sub(1);
+        let [one, two] = ROW;
+        let has_two = self.rows.iter().any(|row| label(row).contains('\n'));
+        let row = one + 11 * self.series.len().saturating_sub(1);
+        let row = row.max(if has_two { two } else { one });
         TOP + BOTTOM + row * self.rows.len().max(1)
     }
 
@@ -133,12 +158,7 @@ impl Intervals {
                     .axis_line(AxisLine::new().show(false))
                     .axis_tick(AxisTick::new().show(false))
                     .axis_label(AxisLabel::new().color("@ink").font_size(12).interval(0))
-                    .data(
-                        self.rows
-                            .iter()
-                            .map(|row| text::shorten(&text::clean(row), LONGEST_LABEL))
-                            .collect(),
-                    ),
+                    .data(self.rows.iter().map(|row| label(row)).collect()),
             );
         if self.reference.is_some() {
             chart = chart.series(
@@ -267,7 +287,7 @@ impl Intervals {
         let longest = self
             .rows
             .iter()
-            .map(|row| row.chars().count().min(LONGEST_LABEL))
+            .flat_map(|row| label(row).lines().map(|line| line.chars().count()).max())
             .max()
             .unwrap_or(0);
         14.0 + 7.3 * longest as f64
@@ -410,6 +430,30 @@ fn tidy(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_labels_have_two_lines() {
+        assert_eq!(label("batch=1, seq=32"), "batch=1, seq=32");
+        let exact = "n".repeat(LONGEST_LINE);
+        assert_eq!(label(&exact), exact);
+        assert_eq!(label(&format!("{exact} b=2")), format!("{exact}\nb=2"));
+        assert_eq!(
+            label("model=efficientnet_b4, batch=1, image=224"),
+            "model=efficientnet_b4, batch=1,\nimage=224"
+        );
+        assert_eq!(label(&"ä".repeat(40)), format!("{}…", "ä".repeat(31)));
+        let long = label(&"ä b ".repeat(40));
+        let lengths: Vec<usize> = long.lines().map(|line| line.chars().count()).collect();
+        assert!(
+            lengths.len() == 2 && lengths.iter().all(|&length| length <= 32),
+            "{long}"
+        );
+        let rows = |row: &str| Intervals {
+            rows: vec![row.to_owned()],
+            ..Intervals::default()
+        };
+        assert!(rows(&"ä b ".repeat(40)).height() > rows("b").height());
+    }
 
     #[test]
     fn scales_suit_their_range() {

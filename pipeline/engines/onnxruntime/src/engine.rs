@@ -1,15 +1,10 @@
 //! ONNX Runtime as the worker's loop sees it.
 
-use std::{
-    cell::OnceCell,
-    collections::BTreeMap,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{cell::OnceCell, collections::BTreeMap, path::PathBuf, time::Instant};
 
 use models::onnx::{self, Document, Extensions};
 use schema::{Outcome, Precision, protocol::Load};
-use worker::{Engine, Identity, LoadReport, Session};
+use worker::{Engine, Identity, LoadReport, Session, nanoseconds};
 
 use crate::{
     configuration::{Configuration, ENGINE},
@@ -108,10 +103,6 @@ impl Engine for OnnxRuntime {
     fn reads_weights(&self) -> bool {
         true
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 const fn spin(configuration: &Configuration) -> &'static str {

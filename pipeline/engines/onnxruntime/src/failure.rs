@@ -2,9 +2,8 @@
 
 use ort::ErrorCode;
 use schema::{Outcome, OutcomeKind};
-
-/// The longest reason worth showing, in characters.
-const LONGEST_REASON: usize = 400;
+use worker::failure::shortened;
+pub(crate) use worker::failure::{unavailable, unsupported};
 
 /// The outcome of a cell in which ONNX Runtime refused while doing `what`.
 pub(crate) fn failed<R>(what: &str, error: &ort::Error<R>) -> Outcome {
@@ -31,22 +30,13 @@ fn kind(code: ErrorCode, message: &str) -> OutcomeKind {
 }
 
 fn reason(what: &str, message: &str) -> String {
-    let message: String = message.trim().chars().take(LONGEST_REASON).collect();
-    format!("{what}: {message}")
-}
-
-/// A configuration that ONNX Runtime, or this worker, does not run.
-pub(crate) fn unsupported(reason: impl Into<String>) -> Outcome {
-    Outcome::new(OutcomeKind::Unsupported, reason)
-}
-
-/// Something that this machine lacks.
-pub(crate) fn unavailable(reason: impl Into<String>) -> Outcome {
-    Outcome::new(OutcomeKind::Unavailable, reason)
+    format!("{what}: {}", shortened(message.trim()))
 }
 
 #[cfg(test)]
 mod tests {
+    use worker::failure::LONGEST_REASON;
+
     use super::*;
 
     #[test]

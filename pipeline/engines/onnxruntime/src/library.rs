@@ -1,13 +1,10 @@
 //! ONNX Runtime's shared library.
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
-};
+use std::path::{Path, PathBuf};
 
 use ort::environment::Environment;
 use schema::Outcome;
+use worker::SharedLibrary;
 
 use crate::failure::{failed, unavailable};
 
@@ -18,7 +15,7 @@ pub const LIBRARY_VARIABLE: &str = "PHOTOFINISH_ORT_LIBRARY";
 const ORT_VARIABLE: &str = "ORT_DYLIB_PATH";
 
 /// The library that this process has loaded: the `ort` crate makes one environment, once.
-static LOADED: Mutex<Option<Library>> = Mutex::new(None);
+static LOADED: SharedLibrary<Library> = SharedLibrary::of("ONNX Runtime");
 
 /// The loaded library.
 #[derive(Debug, Clone)]
@@ -32,41 +29,16 @@ pub(crate) struct Library {
 impl Library {
     /// The library that the environment names.
     pub(crate) fn named() -> Result<PathBuf, Outcome> {
-        env::var_os(LIBRARY_VARIABLE)
-            .or_else(|| env::var_os(ORT_VARIABLE))
-            .map(PathBuf::from)
-            .ok_or_else(|| {
-                unavailable(format!(
-                    "{LIBRARY_VARIABLE} does not name ONNX Runtime's library"
-                ))
-            })
+        LOADED.named(&[LIBRARY_VARIABLE, ORT_VARIABLE])
     }
 
     /// Loads the library at `path`.
     pub(crate) fn open(path: &Path) -> Result<Self, Outcome> {
-        if !path.is_absolute() {
-            return Err(unavailable(format!(
-                "ONNX Runtime's library must be named by an absolute path, not {}",
-                path.display()
-            )));
-        }
-        let path = path
-            .canonicalize()
-            .map_err(|error| unavailable(format!("{}: {error}", path.display())))?;
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*loaded {
-            Some(library) if library.path == path => return Ok(library.clone()),
-            Some(library) => {
-                return Err(unavailable(format!(
-                    "{} cannot be loaded: this process has loaded {}",
-                    path.display(),
-                    library.path.display()
-                )));
-            }
-            None => {}
-        }
-        let environment = environment(&path)?;
-        Ok(loaded.insert(Self { path, environment }).clone())
+        LOADED.open(path, |path| {
+            let environment = environment(path)?;
+            let path = path.to_owned();
+            Ok(Self { path, environment })
+        })
     }
 
     /// The library's version, as the name of its file ends: `libonnxruntime.so.1.31.1`.

@@ -4,13 +4,13 @@ use std::{
     cell::OnceCell,
     collections::BTreeMap,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use models::onnx::{self, Document, Extensions};
 use openvino::Core;
 use schema::{Outcome, Precision, protocol::Load};
-use worker::{Engine, Identity, LoadReport, Session};
+use worker::{Engine, Identity, LoadReport, Session, nanoseconds};
 
 use crate::{
     configuration::{Configuration, ENGINE, VARIANT},
@@ -118,10 +118,6 @@ impl Engine for OpenVino {
     fn reads_weights(&self) -> bool {
         true
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What OpenVINO does not know to tell.

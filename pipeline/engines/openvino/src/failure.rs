@@ -2,9 +2,8 @@
 
 use openvino::{InferenceError, InferenceErrorKind};
 use schema::{Outcome, OutcomeKind};
-
-/// The longest reason worth showing, in characters.
-const LONGEST_REASON: usize = 400;
+use worker::failure::shortened;
+pub(crate) use worker::failure::{unavailable, unsupported};
 
 /// What OpenVINO says before the operators that it lacks.
 const LACKING: &str = "No conversion rule found for operations: ";
@@ -47,7 +46,7 @@ fn reason(what: &str, error: &InferenceError) -> String {
     let told = if told.is_empty() {
         error.kind.to_string()
     } else {
-        told.chars().take(LONGEST_REASON).collect()
+        shortened(&told)
     };
     format!("{what}: {told}")
 }
@@ -57,18 +56,10 @@ fn is_place(line: &str) -> bool {
     line.starts_with("Exception from src/") || line.starts_with("Check '")
 }
 
-/// A configuration that OpenVINO, or this worker, does not run.
-pub(crate) fn unsupported(reason: impl Into<String>) -> Outcome {
-    Outcome::new(OutcomeKind::Unsupported, reason)
-}
-
-/// A library that is not there.
-pub(crate) fn unavailable(reason: impl Into<String>) -> Outcome {
-    Outcome::new(OutcomeKind::Unavailable, reason)
-}
-
 #[cfg(test)]
 mod tests {
+    use worker::failure::LONGEST_REASON;
+
     use super::*;
 
     fn error(kind: InferenceErrorKind, message: &str) -> InferenceError {

@@ -1,12 +1,12 @@
 //! OpenVINO's shared library.
 
 use std::{
-    env, panic,
+    panic,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
 use schema::Outcome;
+use worker::SharedLibrary;
 
 use crate::failure::unavailable;
 
@@ -14,13 +14,11 @@ use crate::failure::unavailable;
 pub const LIBRARY_VARIABLE: &str = "PHOTOFINISH_OPENVINO_LIBRARY";
 
 /// The library that this process has loaded: the `openvino` crate holds one, for good.
-static LOADED: Mutex<Option<Library>> = Mutex::new(None);
+static LOADED: SharedLibrary<Library> = SharedLibrary::of("OpenVINO");
 
 /// The loaded library.
 #[derive(Debug, Clone)]
 pub(crate) struct Library {
-    /// Where it is, links resolved.
-    path: PathBuf,
     /// For example `2026.4.1`.
     pub(crate) version: String,
 }
@@ -28,41 +26,15 @@ pub(crate) struct Library {
 impl Library {
     /// The library that the environment names.
     pub(crate) fn named() -> Result<PathBuf, Outcome> {
-        env::var_os(LIBRARY_VARIABLE)
-            .map(PathBuf::from)
-            .ok_or_else(|| {
-                unavailable(format!(
-                    "{LIBRARY_VARIABLE} does not name OpenVINO's library"
-                ))
-            })
+        LOADED.named(&[LIBRARY_VARIABLE])
     }
 
-    /// Loads the library at `path`.
+    /// Loads the library at `path`. The plugins lie beside the library itself, not beside a link to it.
     pub(crate) fn open(path: &Path) -> Result<Self, Outcome> {
-        if !path.is_absolute() {
-            return Err(unavailable(format!(
-                "OpenVINO's library must be named by an absolute path, not {}",
-                path.display()
-            )));
-        }
-        // The plugins lie beside the library itself, not beside a link to it.
-        let path = path
-            .canonicalize()
-            .map_err(|error| unavailable(format!("{}: {error}", path.display())))?;
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*loaded {
-            Some(library) if library.path == path => return Ok(library.clone()),
-            Some(library) => {
-                return Err(unavailable(format!(
-                    "{} cannot be loaded: this process has loaded {}",
-                    path.display(),
-                    library.path.display()
-                )));
-            }
-            None => {}
-        }
-        let version = load(&path)?;
-        Ok(loaded.insert(Self { path, version }).clone())
+        LOADED.open(path, |path| {
+            let version = load(path)?;
+            Ok(Self { version })
+        })
     }
 }
 

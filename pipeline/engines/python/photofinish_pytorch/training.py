@@ -1,6 +1,8 @@
 """Training: one iteration a step, in the order of PyTorch's tutorials: forget the gradients,
 forward, loss, backward, optimiser."""
 
+import math
+
 import torch
 from torch.nn import functional
 
@@ -106,6 +108,17 @@ class Training:
                 )
                 changes.append(parity.change(quantity, parameter.name, after, before))
         return changes
+
+    def diverged(self) -> str | None:
+        """The first weight that is not finite."""
+        for parameter in self._parameters:
+            if parameter.role is Role.WEIGHT:
+                weight = self._network.held[parameter.name].detach()
+                # NaN is larger than any. Asking each number would take memory.
+                largest = torch.linalg.vector_norm(weight, math.inf) if weight.numel() else 0.0
+                if not math.isfinite(largest):
+                    return parameter.name
+        return None
 
     def reset(self) -> None:
         """Initial weights and statistics, a fresh optimiser, the first random numbers."""

@@ -102,5 +102,8 @@ def _settings(configuration: Configuration) -> dict[str, str]:
         settings["method"] = "train_on_batch" if configuration.trains else "predict_on_batch"
     if configuration.optimizer is not None:
         whose = "Keras's, L2 penalty by regularizers" if keras else "TensorFlow's update operators"
+        settings["loss"] = "softmax cross-entropy of labels as they are" + (
+            ", Keras's" if keras else ""
+        )
         settings["optimizer"] = f"{configuration.optimizer.tag()}, {whose}"
     return settings

@@ -57,6 +57,13 @@ class Ground:
                 with at(parameter.name):
                     variable.assign(self.first(parameter))
 
+    def diverged(self) -> str | None:
+        """The first weight that is not finite."""
+        for parameter in self.network.weights():
+            if not bool(tf.reduce_all(tf.math.is_finite(self.held[parameter.name]))):
+                return parameter.name
+        return None
+
     def changes(self, parameters: list[Parameter], quantity: Quantity) -> list[Tensor]:
         """How far these are from where they began."""
         return [

@@ -156,6 +156,10 @@ class Fitting:
             for name in self._names()
         ]
 
+    def diverged(self) -> str | None:
+        """The first weight that is not finite."""
+        return self._ground.diverged()
+
     def reset(self) -> None:
         """Initial weights and statistics, a fresh optimiser."""
         self._ground.restart()

@@ -105,6 +105,10 @@ class Training:
 
         return [told(parameter) for parameter in self._ground.network.weights()]
 
+    def diverged(self) -> str | None:
+        """The first weight that is not finite."""
+        return self._ground.diverged()
+
     def reset(self) -> None:
         """Initial weights and statistics, a fresh optimiser."""
         self._ground.restart()

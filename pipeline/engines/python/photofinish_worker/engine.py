@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from photofinish_worker.messages import Load
 
@@ -83,6 +83,19 @@ class Session(Protocol):
 
     def device_memory(self) -> tuple[int, int] | None:
         """Bytes in use on the device and their peak; `None` on a CPU."""
+        ...
+
+
+@runtime_checkable
+class TrainingSession(Session, Protocol):
+    """A network that a step trains."""
+
+    def diverged(self) -> str | None:
+        """The first weight that holds anything but finite numbers, if one does.
+
+        The loop asks after each measurement, outside of the clock: where a training has diverged,
+        times are those of arithmetic on infinities and NaN.
+        """
         ...
 
 

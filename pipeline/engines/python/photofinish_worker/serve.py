@@ -11,7 +11,7 @@ from typing import assert_never
 
 from photofinish_worker import memory, outputs, timing
 from photofinish_worker.control import Gone, NoStream, Stream, open_stream
-from photofinish_worker.engine import Engine, Session
+from photofinish_worker.engine import Engine, Session, TrainingSession
 from photofinish_worker.inbox import Inbox, Incoming
 from photofinish_worker.messages import (
     VERSION,
@@ -135,7 +135,10 @@ class Turns:
                 fields = {"steps": done.steps, "total_ns": done.total_ns, "steady": done.steady}
                 return {"warm_up": fields}
             case Measure():
-                samples = timing.measure(self._ready(request), request, cancelled)
+                session = self._ready(request)
+                samples = timing.measure(session, request, cancelled)
+                if not samples.cancelled:
+                    _check_converges(session)
                 taken = {"samples_ns": samples.samples_ns, "cancelled": samples.cancelled}
                 return {"measure": taken}
             case Memory():
@@ -172,6 +175,15 @@ class Turns:
         if self._spent is not None:
             raise _misplaced(request, f"came after `load` {self._spent}")
         raise _misplaced(request, "came before `load`")
+
+
+def _check_converges(session: Session) -> None:
+    if isinstance(session, TrainingSession) and (weight := session.diverged()) is not None:
+        raise Failure(
+            Kind.PARITY_FAILED,
+            f"training diverged: `{weight}` is not finite at the end of a round; a lower "
+            "`learning_rate` may keep it so",
+        )
 
 
 def _failed(kind: Kind, reason: str) -> Reply:

@@ -49,11 +49,19 @@ class Counter:
         return None
 
 
-class Engine:
-    """Makes counters, or raises."""
+class Diverging(Counter):
+    """Comes to a weight that is not finite."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def diverged(self) -> str | None:
+        return "w" if self.steps else None
+
+
+class Engine:
+    """Makes a counter, or raises."""
+
+    def __init__(self, error: Exception | None = None, session: Session | None = None) -> None:
         self.error = error
+        self.session = session or Counter()
 
     def hello(self) -> Identity:
         return Identity("e", {"e": "1"}, None, ["v"])
@@ -62,7 +70,7 @@ class Engine:
         del load
         if self.error is not None:
             raise self.error
-        return Counter(), LoadReport(1, 2, 3, None, "spin", {})
+        return self.session, LoadReport(1, 2, 3, None, "spin", {})
 
 
 LOAD = {
@@ -139,6 +147,13 @@ class Conversation(unittest.TestCase):
         self.assertEqual(reset, "reset")
         self.assertGreater(memory_["memory"]["resident_bytes"], 1 << 20)
         self.assertEqual(bye, "bye")
+
+    def test_a_training_that_has_diverged_was_not_measured(self) -> None:
+        measure = {"measure": {"discard": 0, "min_steps": 1, "min_ns": 0, "max_steps": 1}}
+        replies = conversation(Engine(session=Diverging()), LOAD, measure, '"reset"', '"bye"')
+        self.assertEqual(replies[2]["failed"]["kind"], "parity_failed")
+        self.assertIn("`w` is not finite", replies[2]["failed"]["reason"])
+        self.assertEqual(replies[3:], ["reset", "bye"])
 
     def test_what_comes_out_of_order_is_unsupported(self) -> None:
         replies = conversation(Engine(), '"reset"', LOAD, LOAD, '"reset"', '"bye"')

@@ -404,6 +404,19 @@ class Iterations(unittest.TestCase):
             self.assertTrue(torch.equal(one, other.detach()))
         self.assertEqual(session.parity(3), first)
 
+    def test_a_training_that_has_diverged_says_so(self) -> None:
+        session = training(NETWORK, Sgd(0.1, 0.0, 0.0))
+        session.step()
+        self.assertIsNone(session.diverged())
+        for number_ in (math.nan, math.inf, -math.inf):
+            session.reset()
+            session._network.held["w"].data[1, 2] = number_
+            self.assertEqual(session.diverged(), "w")
+        session = training(NETWORK, Sgd(1e300, 0.0, 1.0))
+        for _ in range(2):
+            session.step()
+        self.assertIsNotNone(session.diverged())
+
     def test_dropout_drops_in_steps_alone(self) -> None:
         session = training(NETWORK, Sgd(0.1, 0.0, 0.0))
         weights = session._network.held

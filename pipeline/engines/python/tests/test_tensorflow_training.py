@@ -8,7 +8,7 @@ import tensorflow as tf
 from photofinish_numpy import fill
 from photofinish_tensorflow.configuration import Variant
 from photofinish_tensorflow.keras_sessions import Fitting
-from photofinish_worker.engine import Quantity
+from photofinish_worker.engine import Quantity, TrainingSession
 from photofinish_worker.graph import Integers
 from photofinish_worker.messages import Optimizer, Sgd
 from photofinish_worker.outcome import Failure
@@ -174,6 +174,17 @@ class Iterations(unittest.TestCase):
             slope = (losses[0] - losses[1]) / 2e-5
             told_slope = float((form.laid_out(slopes[Quantity.GRADIENT, name]) * way).sum())
             self.assertAlmostEqual(told_slope, slope, places=7, msg=name)
+
+    def test_a_training_that_has_diverged_says_so(self) -> None:
+        for variant in Variant:
+            session = built(NETWORK, asked(variant, Sgd(1e30, 0.0, 1.0), element=tf.float32))
+            assert isinstance(session, TrainingSession)
+            self.assertIsNone(session.diverged())
+            for _ in range(3):
+                session.step()
+            self.assertIsNotNone(session.diverged(), variant)
+            session.reset()
+            self.assertIsNone(session.diverged())
 
     def test_dropout_drops_in_steps_alone(self) -> None:
         session = training(NETWORK, asked(Variant.EAGER, Sgd(0.1, 0.0, 0.0)))

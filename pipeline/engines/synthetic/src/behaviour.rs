@@ -70,6 +70,8 @@ behaviours! {
     OtherSide = "other_side",
     /// The first number of each output is not one.
     NanOutput = "nan_output",
+    /// A weight is not finite once steps were measured.
+    Diverges = "diverges",
 
     /// Dies by a segmentation fault after its first step.
     Segfault = "segfault",

@@ -76,6 +76,10 @@ impl Session for Steps {
         self.outputs.make(steps, |values| to_the_other_side(values))
     }
 
+    fn diverged(&mut self) -> Result<Option<String>, Outcome> {
+        Ok((self.behaviour == Behaviour::Diverges).then(|| "fc.weight".to_owned()))
+    }
+
     fn reset(&mut self) -> Result<(), Outcome> {
         Ok(())
     }

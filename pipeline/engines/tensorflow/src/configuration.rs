@@ -103,7 +103,7 @@ impl Configuration {
             mixes_precision,
             threads,
             weights: weights(cell)?,
-            optimizer: optimizer(cell)?,
+            optimizer: worker::optimizer(cell)?,
         })
     }
 }
@@ -204,14 +204,6 @@ fn weights(cell: &Cell) -> Result<Weights, Outcome> {
         (Some(other), _) => Err(unsupported(format!(
             "{WEIGHTS} is `{other}`; known: `auto`, `frozen`, `variables`"
         ))),
-    }
-}
-
-fn optimizer(cell: &Cell) -> Result<Option<Optimizer>, Outcome> {
-    match (cell.mode, cell.optimizer) {
-        (Mode::Inference, _) => Ok(None),
-        (Mode::Training, Some(optimizer)) => Ok(Some(optimizer)),
-        (Mode::Training, None) => Err(unsupported("training needs an optimizer")),
     }
 }
 

@@ -1,15 +1,10 @@
 //! TensorFlow as the worker's loop sees it.
 
-use std::{
-    collections::BTreeMap,
-    env,
-    rc::Rc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, env, rc::Rc, time::Instant};
 
 use models::Numbers;
 use schema::{Outcome, protocol::Load};
-use worker::{Engine, Identity, LoadReport, Session};
+use worker::{Engine, Identity, LoadReport, Session, nanoseconds};
 
 use crate::{
     configuration::{Compilation, Configuration, ENGINE, ONEDNN},
@@ -77,10 +72,6 @@ impl Engine for TensorFlow {
     }
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 fn settings(configuration: &Configuration, weights: &str) -> BTreeMap<String, String> {
     let element = match configuration.float {
         Float::F32 => "float",
@@ -118,6 +109,8 @@ fn settings(configuration: &Configuration, weights: &str) -> BTreeMap<String, St
     .map(|(name, value)| (name.to_owned(), value))
     .into();
     if let Some(optimizer) = configuration.optimizer {
+        let loss = "softmax cross-entropy of labels as one-hot rows";
+        settings.insert("loss".to_owned(), loss.to_owned());
         settings.insert("optimizer".to_owned(), optimizer.name().to_owned());
     }
     settings

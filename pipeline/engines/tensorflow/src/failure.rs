@@ -2,9 +2,8 @@
 
 use schema::{Outcome, OutcomeKind};
 use tensorflow::{Code, Status};
-
-/// The longest reason worth showing, in characters.
-const LONGEST_REASON: usize = 400;
+use worker::failure::shortened;
+pub(crate) use worker::failure::{unavailable, unsupported};
 
 /// Something went wrong while a node was lowered.
 #[derive(Debug)]
@@ -64,18 +63,7 @@ fn kind(code: Code, message: &str) -> OutcomeKind {
 fn reason(what: &str, message: &str) -> String {
     let words = message.split("\nHint:").next().unwrap_or(message);
     let words: Vec<&str> = words.split_whitespace().collect();
-    let words: String = words.join(" ").chars().take(LONGEST_REASON).collect();
-    format!("{what}: {words}")
-}
-
-/// A configuration that TensorFlow, or this worker, does not run.
-pub(crate) fn unsupported(reason: impl Into<String>) -> Outcome {
-    Outcome::new(OutcomeKind::Unsupported, reason)
-}
-
-/// Something that this machine lacks.
-pub(crate) fn unavailable(reason: impl Into<String>) -> Outcome {
-    Outcome::new(OutcomeKind::Unavailable, reason)
+    format!("{what}: {}", shortened(&words.join(" ")))
 }
 
 /// Something that cannot be had in memory.
@@ -93,6 +81,8 @@ pub(crate) fn missing(what: &str) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use worker::failure::LONGEST_REASON;
+
     use super::*;
 
     #[test]

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     Outcome,
-    graph::{Node, Op},
+    graph::{Node, Op, decimal},
 };
 use tensorflow::Output;
 
@@ -326,15 +326,6 @@ impl Lowering<'_> {
 fn moves_nothing(shape: &[u64], axes: &[usize]) -> bool {
     let longer = |&axis: &usize| shape.get(axis).is_some_and(|&size| size > 1);
     axes.iter().copied().filter(longer).is_sorted()
-}
-
-/// The double that a user meant by writing this number, in Python say: the graph's `0.1_f32` is
-/// 0.1, not 0.10000000149.
-fn decimal(number: f32) -> f64 {
-    number
-        .to_string()
-        .parse()
-        .unwrap_or_else(|_| f64::from(number))
 }
 
 #[cfg(test)]

@@ -243,6 +243,26 @@ pub(crate) fn fetched(
     })
 }
 
+/// Whether no number of a fetched tensor is infinite or NaN.
+pub(crate) fn is_finite(
+    args: &mut SessionRunArgs<'_>,
+    token: FetchToken,
+    name: &str,
+    float: Float,
+) -> Result<bool, Outcome> {
+    let refused = |status: Status| failed(name, &status);
+    Ok(match float {
+        Float::F32 => {
+            let tensor = args.fetch::<f32>(token).map_err(refused)?;
+            tensor.iter().all(|number| number.is_finite())
+        }
+        Float::F64 => {
+            let tensor = args.fetch::<f64>(token).map_err(refused)?;
+            tensor.iter().all(|number| number.is_finite())
+        }
+    })
+}
+
 /// A fetched number.
 pub(crate) fn number(
     args: &mut SessionRunArgs<'_>,

@@ -7,7 +7,7 @@ use schema::{
     graph::{Loss, Role},
     protocol::Quantity,
 };
-use tensorflow::{DataType, Operation, Output, Session as TfSession, SessionRunArgs};
+use tensorflow::{DataType, FetchToken, Operation, Output, Session as TfSession, SessionRunArgs};
 use worker::{ParityData, Session, Tensor, Values};
 
 use crate::{
@@ -145,6 +145,25 @@ impl Training {
         variables.filter(move |variable| variable.parameter.role == role)
     }
 
+    /// Fetches the variables of this role, in one run: TensorFlow keeps a plan for each set of what is
+    /// fetched.
+    fn fetch(
+        &self,
+        role: Role,
+        args: &mut SessionRunArgs<'_>,
+    ) -> Result<Vec<(&Variable, FetchToken)>, Outcome> {
+        let fetch = |variable: &Variable| {
+            args.request_fetch(&variable.value.operation, variable.value.index)
+        };
+        let tokens: Vec<FetchToken> = self.variables(role).map(fetch).collect();
+        if !tokens.is_empty() {
+            self.session
+                .run(args)
+                .map_err(|status| failed("variables", &status))?;
+        }
+        Ok(self.variables(role).zip(tokens).collect())
+    }
+
     /// How far the variables of this role are from where they began.
     fn changes(
         &self,
@@ -153,17 +172,7 @@ impl Training {
         tensors: &mut Vec<Tensor>,
     ) -> Result<(), Outcome> {
         let mut args = SessionRunArgs::new();
-        let tokens: Vec<_> = self
-            .variables(role)
-            .map(|variable| args.request_fetch(&variable.value.operation, variable.value.index))
-            .collect();
-        if tokens.is_empty() {
-            return Ok(());
-        }
-        self.session
-            .run(&mut args)
-            .map_err(|status| failed("variables", &status))?;
-        for (variable, token) in self.variables(role).zip(tokens) {
+        for (variable, token) in self.fetch(role, &mut args)? {
             let name = &variable.parameter.name;
             let element = self.maker.float.data_type();
             let after =
@@ -400,6 +409,17 @@ impl Session for Training {
         self.parity = Some(made);
         self.reset()?;
         Ok(ParityData { tensors, losses })
+    }
+
+    fn diverged(&mut self) -> Result<Option<String>, Outcome> {
+        let mut args = SessionRunArgs::new();
+        for (variable, token) in self.fetch(Role::Weight, &mut args)? {
+            let name = &variable.parameter.name;
+            if !tensors::is_finite(&mut args, token, name, self.maker.float)? {
+                return Ok(Some(name.clone()));
+            }
+        }
+        Ok(None)
     }
 
     fn reset(&mut self) -> Result<(), Outcome> {

@@ -468,6 +468,27 @@ fn a_reset_restores_every_bit_and_dropout_runs_only_while_timed() {
 }
 
 #[test]
+fn a_training_that_has_diverged_says_so() {
+    let wild = Optimizer::Sgd {
+        learning_rate: 1e30,
+        momentum: 0.0,
+        weight_decay: 1.0,
+    };
+    for (optimizer, diverges) in [(PLAIN, false), (wild, true)] {
+        for variant in ["graph", "xla"] {
+            let mut session = session(&texts(), Precision::Fp32, optimizer, variant);
+            for _ in 0..3 {
+                session.step().unwrap();
+            }
+            let diverged = session.diverged().unwrap();
+            assert_eq!(diverged.is_some(), diverges, "{variant}: {diverged:?}");
+            session.reset().unwrap();
+            assert_eq!(session.diverged().unwrap(), None);
+        }
+    }
+}
+
+#[test]
 fn training_without_a_loss_is_unsupported() {
     let graph = common::single(Op::Relu, &[fed("x", &[2])]);
     let cell = cell(&graph, Precision::Fp32, Some(SGD));

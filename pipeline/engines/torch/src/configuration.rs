@@ -66,7 +66,7 @@ impl Configuration {
             tf32: cell.precision == Precision::Tf32,
             channels_last: channels_last(cell)?,
             threads,
-            optimizer: optimizer(cell)?,
+            optimizer: worker::optimizer(cell)?,
         })
     }
 }
@@ -105,13 +105,5 @@ fn channels_last(cell: &Cell) -> Result<bool, Outcome> {
         Some(other) => Err(unsupported(format!(
             "{LAYOUT} is `{other}`; known: `nchw`, `channels_last`"
         ))),
-    }
-}
-
-fn optimizer(cell: &Cell) -> Result<Option<Optimizer>, Outcome> {
-    match (cell.mode, cell.optimizer) {
-        (Mode::Inference, _) => Ok(None),
-        (Mode::Training, Some(optimizer)) => Ok(Some(optimizer)),
-        (Mode::Training, None) => Err(unsupported("training needs an optimizer")),
     }
 }

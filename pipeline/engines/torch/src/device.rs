@@ -2,10 +2,13 @@
 
 use std::ffi::c_int;
 
-use schema::{Device, Outcome, OutcomeKind};
+use schema::{Device, Outcome};
 use tch::Cuda;
 
-use crate::{failure::Fault, shim};
+use crate::{
+    failure::{Fault, unavailable},
+    shim,
+};
 
 /// PyTorch's CUDA kernels, beside `libtorch_cpu.so` in the wheel.
 const CUDA_LIBRARY: &str = "libtorch_cuda.so";
@@ -72,8 +75,4 @@ impl Place {
             Self::Cuda(index) => shim::device_memory(index).ok(),
         }
     }
-}
-
-fn unavailable(reason: String) -> Outcome {
-    Outcome::new(OutcomeKind::Unavailable, reason)
 }

@@ -10,7 +10,7 @@ use std::{
 
 use models::Numbers;
 use schema::{Outcome, OutcomeKind, protocol::Load};
-use worker::{Engine, Identity, LoadReport, Session};
+use worker::{Engine, Identity, LoadReport, Session, nanoseconds};
 
 use crate::{
     aot, arithmetic,
@@ -168,10 +168,6 @@ fn apply(configuration: &Configuration) -> Result<(), Fault> {
     tch::set_num_threads(configuration.threads);
     shim::allow_tf32(configuration.tf32)?;
     Ok(())
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// How idle threads wait. libgomp reads the variable once, when it is loaded.

@@ -2,11 +2,10 @@
 
 use schema::{Outcome, OutcomeKind};
 use tch::TchError;
+use worker::failure::shortened;
+pub(crate) use worker::failure::{unavailable, unsupported};
 
 use crate::shim::ShimError;
-
-/// The longest reason worth showing, in characters.
-const LONGEST_REASON: usize = 400;
 
 /// Something went wrong inside a step.
 #[derive(Debug)]
@@ -77,16 +76,13 @@ fn first_paragraph(text: &str) -> String {
         .next()
         .unwrap_or(text)
         .trim();
-    words.chars().take(LONGEST_REASON).collect()
-}
-
-/// A configuration that PyTorch's eager mode, or this worker, does not run.
-pub(crate) fn unsupported(reason: impl Into<String>) -> Outcome {
-    Outcome::new(OutcomeKind::Unsupported, reason)
+    shortened(words)
 }
 
 #[cfg(test)]
 mod tests {
+    use worker::failure::LONGEST_REASON;
+
     use super::*;
 
     #[test]

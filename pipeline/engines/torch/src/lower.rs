@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use models::infer::ValueType;
 use schema::{
     Graph, Mode, Outcome,
-    graph::{Approximation, Border, GridElement, Loss, Node, Op},
+    graph::{Approximation, Border, GridElement, Loss, Node, Op, decimal},
 };
 
 use crate::{
@@ -365,15 +365,6 @@ fn from_the_last(begins: &[u64], ends: &[u64], bare: usize) -> Vec<u64> {
     bordered.flat_map(|(&begin, &end)| [begin, end]).collect()
 }
 
-/// The double that a user meant by writing this number, in Python say: the graph's `0.1_f32` is
-/// 0.1, not 0.10000000149.
-fn decimal(number: f32) -> f64 {
-    number
-        .to_string()
-        .parse()
-        .unwrap_or_else(|_| f64::from(number))
-}
-
 /// The smallest and the largest integer of a grid; PyTorch's numbers are floats.
 const fn bounds(element: GridElement) -> [f64; 2] {
     let (least, most) = element.bounds();
@@ -538,13 +529,6 @@ mod tests {
             .collect();
         // Neither the input, which the next step needs, nor the output is among them.
         assert_eq!(expired, [vec![], vec!["unread"], vec!["a"], vec!["b"]]);
-    }
-
-    #[test]
-    fn numbers_are_those_that_a_user_wrote() {
-        assert_eq!(decimal(0.1), 0.1);
-        assert_eq!(decimal(1e-5), 1e-5);
-        assert_eq!(decimal(1e-12), 1e-12);
     }
 
     #[test]

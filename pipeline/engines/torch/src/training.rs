@@ -177,6 +177,18 @@ fn leaf(parameter: &Parameter, tensor: Tensor) -> Result<Tensor, TchError> {
     }
 }
 
+/// Whether the largest size of a number is finite, which NaN is larger than any. Asking each number would
+/// take memory beside the weight.
+fn is_finite(weight: &Tensor) -> Result<bool, TchError> {
+    let weight = weight.f_detach()?;
+    if weight.numel() == 0 {
+        return Ok(true);
+    }
+    let axes: Vec<i64> = (0..weight.dim() as i64).collect();
+    let largest = weight.f_norm_scalaropt_dim(f64::INFINITY, axes, false)?;
+    Ok(largest.f_double_value(&[])?.is_finite())
+}
+
 /// The tensors that the optimiser moves.
 fn weights<'a>(
     parameters: &'a [Held],
@@ -204,6 +216,16 @@ impl<B: Backward> Session for Training<B> {
         precision: Precision,
     ) -> Result<ParityData, Outcome> {
         self.outputs(steps, Pass::AcrossKinks(precision))
+    }
+
+    fn diverged(&mut self) -> Result<Option<String>, Outcome> {
+        for held in self.held(Role::Weight) {
+            let (name, weight) = (&held.parameter.name, self.value(held)?);
+            if !is_finite(weight).map_err(|error| Fault::from(error).at(name))? {
+                return Ok(Some(name.clone()));
+            }
+        }
+        Ok(None)
     }
 
     fn reset(&mut self) -> Result<(), Outcome> {

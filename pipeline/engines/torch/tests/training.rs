@@ -327,6 +327,35 @@ fn every_kind_of_network_trains() {
     }
 }
 
+#[test]
+fn a_training_that_has_diverged_says_so() {
+    let rate = |learning_rate| Optimizer::Sgd {
+        learning_rate,
+        momentum: 0.0,
+        weight_decay: 1.0,
+    };
+    for (precision, wild) in [
+        (Precision::Fp32, 1e30),
+        (Precision::Bf16, 1e30),
+        (Precision::Fp64, 1e300),
+    ] {
+        let graph = linear();
+        let diverged = |rate| {
+            let (mut session, _) = load(&graph, cell(&graph, precision, Some(rate))).unwrap();
+            for _ in 0..3 {
+                session.step().unwrap();
+            }
+            let diverged = session.diverged().unwrap();
+            session.reset().unwrap();
+            assert_eq!(session.diverged().unwrap(), None);
+            diverged
+        };
+        assert_eq!(diverged(rate(0.1)), None, "{precision}");
+        let told = diverged(rate(wild));
+        assert_eq!(told.as_deref(), Some("w"), "{precision}");
+    }
+}
+
 /// In binary64 both forms take the same steps, under either optimiser: the gradients of the fused
 /// kernels are those of their long form.
 #[test]

@@ -9,7 +9,8 @@
 //!
 //! # Integer inputs
 //! One that is used as rows of a table of `n` gets integers below `n`. Any other, a mask say, is fed
-//! ones, and what follows from it alone is computed while reading. Whatever integers or truth values the
+//! ones, and what follows from it alone is computed while reading, as is what follows by arithmetic from the
+//! integers that are fed to a table (`given`): RoBERTa counts its places so. Whatever integers or truth values the
 //! file has them in, the graph's are of 64 bits; an engine that runs the file feeds what that has.
 //!
 //! # Floats
@@ -34,6 +35,7 @@ mod arithmetic;
 mod attributes;
 mod census;
 mod elements;
+mod extents;
 mod fold;
 mod functions;
 mod fuse;

@@ -14,7 +14,16 @@ import torch.nn.functional as functional
 from torch import nn
 from torchvision import models
 from torchvision.models.convnext import CNBlockConfig, ConvNeXt
-from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    RobertaConfig,
+    RobertaModel,
+)
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
@@ -280,6 +289,11 @@ def published_bert():
     return Published(BertModel(BertConfig(**SMALL), add_pooling_layer=False))
 
 
+def published_roberta():
+    """Counts its places by which ids are padding."""
+    return Published(RobertaModel(RobertaConfig(**SMALL), add_pooling_layer=False))
+
+
 def published_gpt2():
     shape = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50, "n_positions": 64}
     return Published(GPT2LMHeadModel(GPT2Config(use_cache=False, **shape)))
@@ -346,6 +360,7 @@ MORE = {
     "voice": (Voice, lambda: (torch.randn(2, 6, 10), {0: "batch"})),
     "t5": (T5, lambda: words(50)),
     "published_gpt2": (published_gpt2, lambda: words(50)),
+    "published_roberta": (published_roberta, lambda: words(50)),
     "published_llama": (published_llama, lambda: words(50)),
     "encoder": (encoder, lambda: (words(30)[0], {})),
     "lstm_one": (lambda: Tagger(nn.LSTM), lambda: words(30)),

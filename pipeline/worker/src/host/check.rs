@@ -142,8 +142,11 @@ fn failed(mut outcome: Outcome, name: &str) -> Result<Outcome, String> {
         | OutcomeKind::Unstable
         | OutcomeKind::ParityUnverified
         | OutcomeKind::NotReached => return Err(not_to_tell()),
-        // Of outputs that cannot be written down, such as a loss that is no number, it may.
-        OutcomeKind::ParityFailed if name != "parity" => return Err(not_to_tell()),
+        // Of outputs that cannot be written down, such as a loss that is no number, and of a training
+        // that has diverged it may.
+        OutcomeKind::ParityFailed if !matches!(name, "parity" | "measure") => {
+            return Err(not_to_tell());
+        }
         OutcomeKind::TimedOut
         | OutcomeKind::OutOfMemory
         | OutcomeKind::Crashed
@@ -424,11 +427,12 @@ mod tests {
     }
 
     #[test]
-    fn disagreement_is_told_of_outputs_only() {
+    fn disagreement_is_told_of_outputs_and_of_training_only() {
         let line = br#"{"failed":{"kind":"parity_failed","reason":"the loss is not finite"}}"#;
         let parity = schema::protocol::Parity::plain("/".into(), 3);
         let parity = Asked::request(&Request::Parity(parity));
         assert!(reply(line, &parity, SECOND).is_ok());
+        assert!(reply(line, &measure(1, 2), SECOND).is_ok());
         let told = error(line, &Asked::HELLO);
         assert!(
             told.contains("`parity_failed`, which is not a worker's to tell"),

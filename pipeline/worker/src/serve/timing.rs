@@ -7,7 +7,7 @@ use schema::{
     protocol::{Measure, Samples, WarmUp, WarmUpDone},
 };
 
-use crate::Session;
+use crate::{Session, clock};
 
 /// The most samples of one `measure`: their message stays below the protocol's limit even at
 /// twenty digits each.
@@ -35,9 +35,7 @@ pub(super) fn time_step(session: &mut dyn Session) -> Result<u64, Outcome> {
 
 /// Whole nanoseconds, at least 1: a step of no duration has no logarithm.
 pub(super) fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos())
-        .unwrap_or(u64::MAX)
-        .max(1)
+    clock::nanoseconds(duration).max(1)
 }
 
 /// Times steps until both minima are reached, or the maximum is, or `cancelled` says so.

@@ -94,7 +94,13 @@ impl<E: Engine> Turns<E> {
                 timing::warm_up(session, &limits, || cancelled.is_set()).map(Reply::WarmUp)
             }),
             Request::Measure(limits) => self.with_session(name, |session| {
-                timing::measure(session, &limits, || cancelled.is_set()).map(Reply::Measure)
+                let samples = timing::measure(session, &limits, || cancelled.is_set())?;
+                if !samples.cancelled
+                    && let Some(weight) = session.diverged()?
+                {
+                    return Err(diverged(&weight));
+                }
+                Ok(Reply::Measure(samples))
             }),
             Request::Memory => {
                 let device = match &mut self.state {
@@ -175,6 +181,14 @@ fn panicked(message: &str) -> Outcome {
         OutcomeKind::Crashed,
         format!("the engine panicked: {message}"),
     )
+}
+
+/// The end of a training in which this weight is no number any more.
+fn diverged(weight: &str) -> Outcome {
+    let reason = format!(
+        "training diverged: `{weight}` is not finite at the end of a round; a lower `learning_rate` may keep it so"
+    );
+    Outcome::new(OutcomeKind::ParityFailed, reason)
 }
 
 fn misplaced(name: &str, how: &str) -> Outcome {

@@ -1,9 +1,9 @@
 //! Operators that treat every element by itself.
 
-use schema::graph::{Approximation, Node, Op};
+use schema::graph::{Approximation, Node, Op, decimal};
 use tensorflow::Output;
 
-use super::{Lowering, Pass, Value, decimal};
+use super::{Lowering, Pass, Value};
 use crate::{
     builder::Made,
     builder::narrow,

@@ -15,7 +15,7 @@ use schema::{
     protocol::{CONTROL_VARIABLE, Load, Request},
 };
 use serde::{Deserialize, Serialize};
-use worker::{COMPILER_VARIABLE, WorkerCommand};
+use worker::{COMPILER_VARIABLE, WorkerCommand, failure::unavailable};
 
 /// The longest answer worth reading, in bytes.
 const LONGEST_ANSWER: u64 = 1 << 16;
@@ -46,7 +46,6 @@ enum Answer {
 pub(super) fn command(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<WorkerCommand, Outcome> {
-    let unavailable = |reason: String| Outcome::new(OutcomeKind::Unavailable, reason);
     let text = variable(COMPILER_VARIABLE).ok_or_else(|| {
         unavailable(format!(
             "{COMPILER_VARIABLE} names no compiler: PyTorch for Python makes what this variant \

@@ -6,7 +6,7 @@ use super::{
     attributes::Attributes,
     fold::{Budget, Fold},
     shapes,
-    tensor::{Constant, Data, Element, Kind},
+    tensor::{self, Constant, Data, Element, Kind},
 };
 use crate::infer;
 
@@ -304,6 +304,42 @@ impl Fold<'_> {
             }
         };
         Ok(x.like(x.shape.clone(), data))
+    }
+
+    /// Where along an axis the largest number is, the first or the last of equals.
+    pub(super) fn place_of_largest(&mut self) -> Result<Constant, String> {
+        let x = self.at(0)?;
+        let axis = shapes::axis(self.attributes.int("axis", 0), x.shape.len())?;
+        let takes_last = self.attributes.int("select_last_index", 0) != 0;
+        let Data::Integers(numbers) = self.budget.data(x)? else {
+            return Err("looks for the largest of floats".to_owned());
+        };
+        let (outer, inner) = x.shape.split_at_checked(axis).ok_or("has no such axis")?;
+        let (&size, inner) = inner.split_first().ok_or("has no such axis")?;
+        let (count, step) = (tensor::count(outer)?, tensor::count(inner)?);
+        if size == 0 {
+            return Err("looks for the largest of nothing".to_owned());
+        }
+        self.budget.take(count.saturating_mul(step))?;
+        let mut places = Vec::new();
+        for at in 0..count.saturating_mul(step) {
+            let start = at.checked_div(step).unwrap_or(0) * step * size + at % step.max(1);
+            let along = (0..size).map(|place| {
+                let number = numbers.get((start + place * step) as usize);
+                (number.copied().unwrap_or(i64::MIN), place as i64)
+            });
+            let found = match takes_last {
+                true => along.max_by_key(|&(number, _)| number),
+                false => along.rev().max_by_key(|&(number, _)| number),
+            };
+            places.push(found.map_or(0, |(_, place)| place));
+        }
+        let kept: &[u64] = match self.attributes.int("keepdims", 1) != 0 {
+            true => &[1],
+            false => &[],
+        };
+        let shape = [outer, kept, inner].concat();
+        Ok(Constant::integers(shape, places))
     }
 
     /// Over some axes, or all of them where none is named.

@@ -97,6 +97,7 @@ fn folded(
         "ScatterND" => fold.scatter()?,
         "Split" => return fold.split().map(Some),
         "CumSum" => fold.running_sum()?,
+        "ArgMax" => fold.place_of_largest()?,
         "ReduceProd" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceMean" => fold.reduce(op)?,
         "IsNaN" => fold.is_no_number()?,
         "Sum" => fold.chain(op)?,
@@ -123,6 +124,47 @@ pub(super) fn flattened(shape: &[u64], axis: i64) -> Result<Vec<u64>, String> {
     };
     let (rows, columns) = shape.split_at_checked(at).ok_or("has no such axis")?;
     Ok(vec![tensor::count(rows)?, tensor::count(columns)?])
+}
+
+/// What `GatherND` takes of a tensor, seen as rows of what lies behind the axes that places are over.
+pub(super) struct Places {
+    /// How many rows there are, and the shape of one.
+    pub(super) outer: u64,
+    pub(super) inner: Vec<u64>,
+    /// Those that are taken, and the shape of them all.
+    pub(super) rows: Vec<u64>,
+    pub(super) shape: Vec<u64>,
+}
+
+/// What `GatherND` takes of a tensor of this shape.
+pub(super) fn places(
+    shape: &[u64],
+    indices: &Constant,
+    attributes: Attributes<'_>,
+    budget: &mut Budget,
+) -> Result<Places, String> {
+    if attributes.int("batch_dims", 0) != 0 {
+        return Err("takes what lies at places from each of a batch".to_owned());
+    }
+    let (&width, rows) = indices.shape.split_last().ok_or("names no places")?;
+    let width = usize::try_from(width).unwrap_or(usize::MAX);
+    let (outer, inner) = shape
+        .split_at_checked(width)
+        .filter(|_| width > 0)
+        .ok_or_else(|| format!("names {width} axes of {shape:?}"))?;
+    let strides = shapes::strides(outer);
+    let taken = budget.list(indices)?;
+    let taken = taken.chunks(width).map(|place| {
+        let axes = place.iter().zip(outer).zip(&strides);
+        axes.map(|((&at, &size), stride)| Ok(shapes::index(at, size)? * stride))
+            .sum()
+    });
+    Ok(Places {
+        outer: tensor::count(outer)?,
+        inner: inner.to_vec(),
+        rows: taken.collect::<Result<_, String>>()?,
+        shape: [rows, inner].concat(),
+    })
 }
 
 /// A node whose inputs are constants.
@@ -239,31 +281,16 @@ impl<'a> Fold<'a> {
 
     /// Of places over the first axes what lies behind them.
     fn gather_places(&mut self) -> Result<Constant, String> {
-        if self.attributes.int("batch_dims", 0) != 0 {
-            return Err("takes what lies at places from each of a batch".to_owned());
-        }
         let (x, indices) = (self.at(0)?, self.at(1)?);
-        let (&width, rows) = indices.shape.split_last().ok_or("names no places")?;
-        let width = usize::try_from(width).unwrap_or(usize::MAX);
-        let (outer, inner) = x
-            .shape
-            .split_at_checked(width)
-            .filter(|_| width > 0)
-            .ok_or_else(|| format!("names {width} axes of {:?}", x.shape))?;
-        let strides = shapes::strides(&x.shape);
-        let places = self.list(1)?;
-        let starts = places.chunks(width).map(|place| {
-            let axes = place.iter().zip(outer).zip(&strides);
-            axes.map(|((&at, &size), stride)| Ok(shapes::index(at, size)? * stride))
-                .sum()
-        });
-        let starts: Vec<u64> = starts.collect::<Result<_, String>>()?;
-        let within = tensor::count(inner)?.max(1);
+        let found = places(&x.shape, indices, self.attributes, self.budget)?;
+        let within = tensor::count(&found.inner)?.max(1);
         let place = |at: u64| {
-            let start = starts.get((at / within) as usize).copied();
-            start.unwrap_or(u64::MAX).saturating_add(at % within)
+            let row = found.rows.get((at / within) as usize).copied();
+            row.map_or(u64::MAX, |row| {
+                row.saturating_mul(within).saturating_add(at % within)
+            })
         };
-        self.budget.pick(x, [rows, inner].concat(), place)
+        self.budget.pick(x, found.shape.clone(), place)
     }
 
     /// Elements by their places along one axis, each for itself.

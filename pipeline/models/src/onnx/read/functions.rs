@@ -1,32 +1,39 @@
 //! Functions of a file's own: each call is replaced by the nodes that the function is made of.
 //!
 //! Whoever writes ONNX by onnxscript may write so. A call that cannot be replaced stays, and is an operator
-//! that is not read: engines that read ONNX run it. Functions that call each other in a circle, or
-//! come to absurdly many nodes, are refused before any engine unfolds them.
+//! that is not read: engines that read ONNX run it. So does one of a function with graphs in its nodes, the
+//! branches of an `If`. Functions that call each other in a circle, or come to absurdly many nodes, are
+//! refused before anybody unfolds them (`extents`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{ReadError, whole};
+use super::{
+    ReadError,
+    extents::{self, absurd},
+    whole,
+};
 use crate::onnx::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto};
 
-/// How deep functions may call functions: modules of modules.
-const DEEPEST: usize = 64;
-
-/// Most nodes that a function comes to, and most nodes, attributes and names that all calls do, with what is
-/// looked through for them.
-const MOST_PARTS: usize = 1 << 20;
-
-/// Most bytes of the latter.
-const MOST_BYTES: usize = 128 << 20;
+/// Most nodes, attributes and names that all calls come to, with what is looked through for them, and most
+/// bytes of them.
+const MOST_PARTS: usize = extents::MOST_NODES;
+const MOST_BYTES: usize = extents::MOST_BYTES;
 
 /// What a number behind a name takes at most.
 const NUMBER: usize = 21;
 
 /// A function by what a call names: domain, name and overload.
-type Called<'a> = (&'a str, &'a str, &'a str);
+pub(super) type Called<'a> = (&'a str, &'a str, &'a str);
 
-fn called(node: &NodeProto) -> Called<'_> {
+/// The functions of a file.
+pub(super) type Known<'a> = BTreeMap<Called<'a>, &'a FunctionProto>;
+
+pub(super) fn called(node: &NodeProto) -> Called<'_> {
     (&node.domain, &node.op_type, &node.overload)
+}
+
+pub(super) fn name(function: &FunctionProto) -> Called<'_> {
+    (&function.domain, &function.name, &function.overload)
 }
 
 /// Replaces the calls of functions, as far as that can be done.
@@ -42,15 +49,14 @@ pub(super) fn inline(
     let fed = graph.input.iter().map(|input| input.name.as_str());
     // Once more what it is made of is checked; of names that nothing makes, a function could make one.
     whole::check_order(graph, held.chain(fed))?;
-    let mut known: HashMap<Called<'_>, &FunctionProto> = HashMap::new();
+    let mut known: Known<'_> = BTreeMap::new();
     for function in functions {
-        let name = (&*function.domain, &*function.name, &*function.overload);
-        if known.insert(name, function).is_some() {
+        if known.insert(name(function), function).is_some() {
             let reason = format!("two of its functions are called `{}`", function.name);
             return Err(ReadError::Malformed(reason));
         }
     }
-    check_extents(&known)?;
+    extents::check(&graph.node, &known)?;
     known.retain(|_, function| can_be_inlined(function, opset));
     let nodes = std::mem::take(&mut graph.node);
     let made = nodes.iter().flat_map(|node| &node.output);
@@ -71,79 +77,8 @@ pub(super) fn inline(
     Ok(())
 }
 
-fn absurd(function: &FunctionProto) -> ReadError {
-    ReadError::Malformed(format!(
-        "its function `{}` comes to more than {MOST_PARTS} nodes, or lies more than {DEEPEST} deep in others",
-        function.name
-    ))
-}
-
-/// What a function comes to once all that it calls is replaced.
-#[derive(Clone, Copy)]
-enum Extent {
-    /// It is being looked at: who calls it is called by it.
-    Open,
-    Known {
-        nodes: usize,
-        depth: usize,
-    },
-}
-
-/// Refuses circles, and what grows without measure.
-fn check_extents(known: &HashMap<Called<'_>, &FunctionProto>) -> Result<(), ReadError> {
-    let mut extents: HashMap<Called<'_>, Extent> = HashMap::new();
-    for &start in known.keys() {
-        let mut open = vec![(start, 0)];
-        while let Some((name, at)) = open.pop() {
-            let Some(function) = known.get(&name) else {
-                continue;
-            };
-            if at == 0 && matches!(extents.get(&name), Some(Extent::Known { .. })) {
-                continue;
-            }
-            extents.insert(name, Extent::Open);
-            let mut calls = function.node.iter().enumerate().skip(at);
-            let next = calls.find(|(_, node)| {
-                let name = called(node);
-                known.contains_key(&name)
-                    && !matches!(extents.get(&name), Some(Extent::Known { .. }))
-            });
-            if let Some((at, node)) = next {
-                if extents.contains_key(&called(node)) {
-                    return Err(ReadError::Malformed(format!(
-                        "its function `{}` calls itself, or one that calls it",
-                        node.op_type
-                    )));
-                }
-                // Once more at the same node, when what that calls is known.
-                open.extend([(name, at), (called(node), 0)]);
-                continue;
-            }
-            let (mut nodes, mut depth) = (0_usize, 0);
-            for node in &function.node {
-                match extents.get(&called(node)) {
-                    Some(Extent::Known {
-                        nodes: own,
-                        depth: below,
-                    }) => {
-                        nodes = nodes.saturating_add(*own);
-                        depth = depth.max(*below);
-                    }
-                    _ => nodes = nodes.saturating_add(1),
-                }
-            }
-            depth += 1;
-            if nodes > MOST_PARTS || depth > DEEPEST {
-                return Err(absurd(function));
-            }
-            extents.insert(name, Extent::Known { nodes, depth });
-        }
-    }
-    Ok(())
-}
-
-/// Whether all that it says is known: its operators have the file's version, and its names are what
-/// its inputs, its nodes and its outputs are called.
+/// Whether all that it says is known: its operators have the file's version, its names are what its
+/// inputs, its nodes and its outputs are called, and no graph in a node reads them.
 fn can_be_inlined(function: &FunctionProto, opset: i64) -> bool {
     let mut nodes = function.node.iter();
     let has_onnx = nodes.any(|node| whole::is_onnx(&node.domain));
@@ -154,7 +89,9 @@ fn can_be_inlined(function: &FunctionProto, opset: i64) -> bool {
     let fed: HashSet<&String> = function.input.iter().collect();
     let given: HashSet<&String> = function.output.iter().collect();
     let mut read = function.node.iter().flat_map(|node| &node.input);
-    versions.iter().all(|&version| version == opset)
+    let mut attributes = function.node.iter().flat_map(|node| &node.attribute);
+    !attributes.any(whole::holds_graphs)
+        && versions.iter().all(|&version| version == opset)
         && (!has_onnx || !versions.is_empty())
         && fed.len() == function.input.len()
         && given.len() == function.output.len()
@@ -172,7 +109,7 @@ fn are_distinct(attributes: &[AttributeProto]) -> bool {
 }
 
 struct Inlining<'a> {
-    known: HashMap<Called<'a>, &'a FunctionProto>,
+    known: Known<'a>,
     /// Names of values.
     taken: HashSet<String>,
     /// The last that was put behind a name.
@@ -213,7 +150,7 @@ impl<'a> Inlining<'a> {
         let parts = parts.saturating_add(function.node.len() + names + formal);
         self.parts = self.parts.saturating_add(parts);
         if self.parts > MOST_PARTS {
-            return Err(absurd(function));
+            return Err(absurd(&function.name));
         }
         // Any name inside may become the longest of the call's.
         let actual = call.input.iter().chain(&call.output).map(String::len);
@@ -234,7 +171,7 @@ impl<'a> Inlining<'a> {
         }));
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > MOST_BYTES {
-            return Err(absurd(function));
+            return Err(absurd(&function.name));
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::{
     File, ReadError, Reading,
     attributes::Attributes,
     fold::{self, Budget},
-    fuse, linear, moves, recurrent, reduce, resize, shapes, signature,
+    fuse, given, linear, moves, recurrent, reduce, resize, shapes, signature,
     tensor::{Constant, Element},
     tidy, whole, windows,
 };
@@ -92,6 +92,12 @@ pub(super) struct Import<'a> {
     numbers: HashMap<String, Numbers>,
     /// What is known of the numbers of tensors, by their origin, as far as that was asked.
     searched: HashMap<usize, Numbers>,
+    /// Rows of the file's tables for inputs that are taken for places in them.
+    pub(super) tables: HashMap<String, u64>,
+    /// Inputs whose integers were worked with, and what they are below.
+    pub(super) worked_out: HashMap<String, u64>,
+    /// Known values that were worked out from those integers.
+    pub(super) from_ids: HashMap<String, given::Origin>,
     /// Values that are inputs, perhaps in another shape, and which.
     pub(super) as_fed: HashMap<String, String>,
     /// Inputs whose floats are not those of the model, and ONNX's number of their element type.
@@ -140,6 +146,9 @@ impl<'a> Import<'a> {
             rows: HashMap::new(),
             numbers: HashMap::new(),
             searched: HashMap::new(),
+            tables: given::tables(file),
+            worked_out: HashMap::new(),
+            from_ids: HashMap::new(),
             as_fed: HashMap::new(),
             otherwise_fed: HashMap::new(),
         };
@@ -315,14 +324,7 @@ impl<'a> Import<'a> {
             "CastLike" => return self.cast_like(here, &inputs),
             _ => {}
         }
-        let known: Option<Vec<Option<Constant>>> = inputs
-            .iter()
-            .map(|input| match input {
-                Some(Value::Made(_)) => None,
-                Some(Value::Known(constant)) => Some(Some(constant.clone())),
-                None => Some(None),
-            })
-            .collect();
+        let known = self.known(here, &inputs)?;
         // The region and the scales of Resize are binary32 whatever its images are.
         let judged = match node.op_type.as_str() {
             "Cast" => 0,
@@ -347,14 +349,20 @@ impl<'a> Import<'a> {
         if node.op_type == "Dropout" && self.is_used(here, 1) {
             return Err("its mask is not read".to_owned());
         }
-        if let Some(known) = known
-            && let Some(made) =
-                fold::fold(&node.op_type, here.attributes, &known, &mut self.budget)?
-        {
-            for (at, constant) in made.into_iter().enumerate() {
-                self.give(here, at, Value::Known(constant))?;
+        if let Some(operands) = known.operands {
+            let was_absurd = self.budget.is_absurd();
+            let made = fold::fold(&node.op_type, here.attributes, &operands, &mut self.budget);
+            if made.is_err() && known.origin != given::Origin::File {
+                // Engines work it out in a step, within the memory that they have.
+                self.budget.judge(was_absurd);
             }
-            return Ok(());
+            if let Some(made) = made? {
+                self.made_of_ids(here, known.origin, &made)?;
+                for (at, constant) in made.into_iter().enumerate() {
+                    self.give(here, at, Value::Known(constant))?;
+                }
+                return Ok(());
+            }
         }
         if !matches!(node.op_type.as_str(), "Split" | "LSTM" | "GRU")
             && let Some(at) = (1..node.output.len()).find(|&at| self.is_used(here, at))
@@ -394,9 +402,8 @@ impl<'a> Import<'a> {
             "Gemm" => linear::gemm(self, here, inputs),
             "MatMul" => linear::matmul(self, here, inputs),
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Concat" | "Slice"
-            | "Gather" | "Expand" | "Tile" | "Split" | "Pad" | "DepthToSpace" | "SpaceToDepth" => {
-                moves::node(self, here, inputs)
-            }
+            | "Gather" | "GatherND" | "Expand" | "Tile" | "Split" | "Pad" | "DepthToSpace"
+            | "SpaceToDepth" => moves::node(self, here, inputs),
             "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceL2"
             | "GlobalAveragePool" | "GlobalMaxPool" => reduce::reduce(self, here, inputs),
             "Relu" => self.op(here, Op::Relu, inputs),

@@ -81,6 +81,7 @@ pub(super) fn node(
         }
         "Slice" => slice(import, here, inputs),
         "Gather" => gather(import, here, inputs),
+        "GatherND" => gather_places(import, here, inputs),
         "Tile" => tile(import, here, inputs),
         "Split" => split(import, here, inputs),
         "Pad" => pad(import, here, inputs),
@@ -292,7 +293,7 @@ fn gather(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> 
             let input = import.as_fed.get(name).cloned().ok_or(
                 "takes rows by integers that are fed and then moved otherwise than to another shape",
             )?;
-            import.bound(&input, rows);
+            import.bound(&input, rows)?;
             let table = import.operand(x, Role::Weight)?;
             let is_as_fed = input == *name;
             let operands = [Some(Value::Made(table)), Some(Value::Made(input))];
@@ -314,11 +315,39 @@ fn gather(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> 
     let taken = taken(import, here, x, axis, &places)?;
     let (before, after) = shape.split_at_checked(axis).ok_or("has no such axis")?;
     let after = after.get(1..).unwrap_or_default();
-    let shape = [before, &chosen.shape, after].concat();
-    if import.shape_of(&taken)? == shape {
-        return import.give(here, 0, taken);
+    shaped(import, here, taken, [before, &chosen.shape, after].concat())
+}
+
+/// What lies at fixed places over the first axes: of each sequence the last token that is no padding, say.
+fn gather_places(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    inputs: &[Option<Value>],
+) -> Result<(), String> {
+    let (x, places) = pair(inputs)?;
+    let Value::Known(places) = places else {
+        return Err("takes what lies at places that are computed".to_owned());
+    };
+    let shape = import.shape_of(x)?;
+    let found = fold::places(&shape, places, here.attributes, &mut import.budget)?;
+    let flat = [&[found.outer][..], &found.inner].concat();
+    let work = Work::Op(Op::Reshape { shape: flat });
+    let flat = import.between(here, "rows", work, &[Some(x.clone())])?;
+    let taken = taken(import, here, &flat, 0, &found.rows)?;
+    shaped(import, here, taken, found.shape)
+}
+
+/// The same numbers in this shape as the node's output.
+fn shaped(
+    import: &mut Import<'_>,
+    here: Here<'_>,
+    x: Value,
+    shape: Vec<u64>,
+) -> Result<(), String> {
+    if import.shape_of(&x)? == shape {
+        return import.give(here, 0, x);
     }
-    import.op(here, Op::Reshape { shape }, &[Some(taken)])
+    import.op(here, Op::Reshape { shape }, &[Some(x)])
 }
 
 /// A border of one number, or of what is next to the end.

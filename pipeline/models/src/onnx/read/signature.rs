@@ -54,6 +54,14 @@ const OPERATORS: &[(&str, &[Attribute])] = &[
     ("Add", NONE),
     ("And", NONE),
     (
+        "ArgMax",
+        &[
+            has("axis", Int),
+            has("keepdims", Int),
+            has("select_last_index", Int),
+        ],
+    ),
+    (
         "AveragePool",
         &[
             has("auto_pad", Text),

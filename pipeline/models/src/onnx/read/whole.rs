@@ -15,6 +15,9 @@ const TAKEN: [&str; 4] = ["ai.onnx", "com.microsoft", "com.ms.", "org.pytorch.at
 /// How deep graphs may lie in nodes of graphs: a branch in a loop in a branch.
 const DEEPEST: usize = 8;
 
+/// What is said of a graph that is an attribute of a call: a function may stand for it many times over.
+pub(super) const HANDED: &str = "functions that are handed graphs";
+
 /// Refuses what is not looked into: a tensor in there could name a file that ONNX Runtime, which gets
 /// the file as it is, would read.
 pub(super) fn check(
@@ -30,11 +33,11 @@ pub(super) fn check(
         if function.domain.is_empty() || TAKEN.iter().any(|own| function.domain.starts_with(own)) {
             return refused("functions by names of operators that engines have");
         }
+        if function.attribute_proto.iter().any(holds_graphs) {
+            return refused(HANDED);
+        }
         let nodes = function.node.iter().flat_map(|node| &node.attribute);
         for attribute in nodes.chain(&function.attribute_proto) {
-            if !attribute.g.is_empty() || !attribute.graphs.is_empty() {
-                return refused("functions that hold graphs");
-            }
             check_attribute(attribute, 0)?;
         }
     }
@@ -46,7 +49,7 @@ pub(super) fn is_onnx(domain: &str) -> bool {
     domain.is_empty() || domain == "ai.onnx"
 }
 
-fn refused<T>(what: &str) -> Result<T, ReadError> {
+pub(super) fn refused<T>(what: &str) -> Result<T, ReadError> {
     let reason = format!("it has {what}, which are not read; export it for inference, inlined");
     Err(ReadError::Malformed(reason))
 }
@@ -88,9 +91,35 @@ fn check_attribute(attribute: &AttributeProto, depth: usize) -> Result<(), ReadE
             return refused("graphs in nodes of graphs without end");
         }
         census::check(inner, census::Message::Graph)?;
-        let inner = GraphProto::decode(inner.clone())
-            .map_err(|error| ReadError::Malformed(format!("it is no ONNX file: {error}")))?;
-        check_graph(&inner, depth + 1)?;
+        check_graph(&unpacked(inner)?, depth + 1)?;
+    }
+    Ok(())
+}
+
+fn unpacked(graph: &Bytes) -> Result<GraphProto, ReadError> {
+    GraphProto::decode(graph.clone())
+        .map_err(|error| ReadError::Malformed(format!("it is no ONNX file: {error}")))
+}
+
+/// Whether an attribute is a graph, or a list of them.
+pub(super) fn holds_graphs(attribute: &AttributeProto) -> bool {
+    !attribute.g.is_empty() || !attribute.graphs.is_empty()
+}
+
+/// Looks at nodes that lie so deep in graphs, and at those of the graphs in them. How deep they may lie was
+/// checked.
+pub(super) fn visit(
+    nodes: &[NodeProto],
+    depth: usize,
+    look: &mut dyn FnMut(&NodeProto, usize) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    for node in nodes {
+        look(node, depth)?;
+        for attribute in &node.attribute {
+            for inner in attribute.g.iter().chain(&attribute.graphs) {
+                visit(&unpacked(inner)?.node, depth + 1, look)?;
+            }
+        }
     }
     Ok(())
 }

@@ -78,6 +78,11 @@ impl Budget {
         self.is_absurd
     }
 
+    /// Says whether that is so.
+    pub(in crate::onnx::read) const fn judge(&mut self, is_absurd: bool) {
+        self.is_absurd = is_absurd;
+    }
+
     /// A list of one number, repeated.
     pub(in crate::onnx::read) fn filled(
         &mut self,
