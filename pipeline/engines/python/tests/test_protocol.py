@@ -21,7 +21,7 @@ from photofinish_worker.engine import (
     Tensor,
 )
 from photofinish_worker.graph import Clip, Node, Op, Relu, Softmax
-from photofinish_worker.inbox import Inbox, lines
+from photofinish_worker.inbox import Inbox, Incoming, lines
 from photofinish_worker.messages import VERSION, Bye, Load, Measure, Memory, Request, Reset, WarmUp
 from photofinish_worker.outcome import Failure, Kind
 from photofinish_worker.serve import Turns
@@ -149,11 +149,15 @@ class Conversation(unittest.TestCase):
         self.assertEqual(bye, "bye")
 
     def test_a_training_that_has_diverged_was_not_measured(self) -> None:
-        measure = {"measure": {"discard": 0, "min_steps": 1, "min_ns": 0, "max_steps": 1}}
-        replies = conversation(Engine(session=Diverging()), LOAD, measure, '"reset"', '"bye"')
-        self.assertEqual(replies[2]["failed"]["kind"], "parity_failed")
-        self.assertIn("`w` is not finite", replies[2]["failed"]["reason"])
-        self.assertEqual(replies[3:], ["reset", "bye"])
+        # Over a stream that is open: at its end all is cancelled.
+        request = Incoming(1, Measure(0, 1, 0, 1))
+        turns = Turns(Engine, Stream(0, 1), Inbox())
+        turns._session = Counter()
+        self.assertIn("measure", turns._answer(request))
+        turns._session = Diverging()
+        with self.assertRaisesRegex(Failure, "`w` is not finite") as raised:
+            turns._answer(request)
+        self.assertEqual(raised.exception.kind, Kind.PARITY_FAILED)
 
     def test_what_comes_out_of_order_is_unsupported(self) -> None:
         replies = conversation(Engine(), '"reset"', LOAD, LOAD, '"reset"', '"bye"')
