@@ -102,6 +102,74 @@ fn what_lies_at_fixed_places_is_taken() {
     refused(&beyond.made("y"));
 }
 
+/// Transformers of images stretch their table of places. The numbers are those of PyTorch 2.11's
+/// `interpolate` in double precision.
+#[test]
+fn fixed_images_are_stretched_by_cubic_convolution() {
+    let stretched = |way: &str, sizes: &[i64; 4]| {
+        ByHand::default()
+            .floats(
+                "t",
+                &[1, 1, 2, 4],
+                &[1.0, 2.0, 4.0, 8.0, 0.0, 1.0, 0.0, -1.0],
+            )
+            .integers("sizes", &[4], sizes)
+            .node_with(
+                "Resize",
+                &["t", "", "", "sizes"],
+                "c",
+                &[
+                    text("mode", "cubic"),
+                    text("coordinate_transformation_mode", way),
+                ],
+            )
+    };
+    let half = [
+        1.0, 1.374_891, 2.421_043, 3.655_273, 6.776_15, 9.166_148, 0.413_194, 0.953_125, 1.632_523,
+        1.815_394, 2.796_875, 3.630_208, -0.173_611, 0.531_359, 0.844_003, -0.024_486, -1.182_4,
+        -1.905_732,
+    ];
+    let corners = [
+        1.0, 1.396, 2.352, 3.288, 5.768, 8.0, 0.5, 1.058, 1.648, 1.792, 2.636, 3.5, 0.0, 0.72,
+        0.944, 0.296, -0.496, -1.0,
+    ];
+    for (way, expected) in [("half_pixel", half), ("align_corners", corners)] {
+        let found = made(stretched(way, &[1, 1, 3, 6]), &[1, 1, 3, 6]);
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 2e-6, "{way}: {found} {expected}");
+        }
+    }
+    let same = made(stretched("half_pixel", &[1, 1, 2, 4]), &[1, 1, 2, 4]);
+    assert_eq!(same, [1.0, 2.0, 4.0, 8.0, 0.0, 1.0, 0.0, -1.0]);
+    let file = stretched("tf_crop_and_resize", &[1, 1, 3, 6])
+        .fed("x", FLOAT, &[1])
+        .node("Add", &["x", "c"], "y");
+    refused(&file.made("y"));
+}
+
+/// A rotary embedding turns all of a head, or leaves the rest of it as it is.
+#[test]
+fn nothing_is_cut_off_and_joined_again() {
+    let joined = |start: i64| {
+        ByHand::default()
+            .fed("x", FLOAT, &[2, 5, 4])
+            .integers("start", &[1], &[start])
+            .integers("end", &[1], &[i64::MAX])
+            .integers("axis", &[1], &[2])
+            .node("Slice", &["x", "start", "end", "axis"], "rest")
+            .node("Tanh", &["x"], "turned")
+            .node_with("Concat", &["turned", "rest"], "all", &[int("axis", -1)])
+            .node("Relu", &["all"], "y")
+    };
+    let graph = read(&joined(4).made("y"));
+    assert_eq!(count(&graph, |_| true), 2);
+    assert_eq!(infer::shapes(&graph).unwrap()["y"].shape, [2, 5, 4]);
+    let graph = read(&joined(3).made("y"));
+    assert_eq!(infer::shapes(&graph).unwrap()["y"].shape, [2, 5, 5]);
+    // Nothing is nothing to compute with.
+    refused(&joined(4).node("Relu", &["rest"], "z").made("z"));
+}
+
 /// As RoBERTa counts its places: those of tokens that are no padding, from behind the padding's own number.
 #[test]
 fn places_that_are_counted_by_the_ids_are_worked_out_for_those_that_are_fed() {

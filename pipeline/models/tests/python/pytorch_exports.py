@@ -17,10 +17,17 @@ from torchvision.models.convnext import CNBlockConfig, ConvNeXt
 from transformers import (
     BertConfig,
     BertModel,
+    CLIPTextConfig,
+    CLIPTextModel,
+    Dinov2Config,
+    Dinov2Model,
     GPT2Config,
+    GPT2ForSequenceClassification,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     RobertaConfig,
     RobertaModel,
 )
@@ -267,12 +274,13 @@ def pixels(size=64):
 class Published(nn.Module):
     """A model of Transformers', told to see every position."""
 
-    def __init__(self, network):
+    def __init__(self, network, output=0):
         super().__init__()
         self.network = network
+        self.output = output
 
     def forward(self, ids):
-        return self.network(input_ids=ids, attention_mask=torch.ones_like(ids))[0]
+        return self.network(input_ids=ids, attention_mask=torch.ones_like(ids))[self.output]
 
 
 SMALL = {
@@ -294,9 +302,39 @@ def published_roberta():
     return Published(RobertaModel(RobertaConfig(**SMALL), add_pooling_layer=False))
 
 
+GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50, "n_positions": 64}
+
+
 def published_gpt2():
-    shape = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50, "n_positions": 64}
-    return Published(GPT2LMHeadModel(GPT2Config(use_cache=False, **shape)))
+    return Published(GPT2LMHeadModel(GPT2Config(use_cache=False, **GPT2)))
+
+
+def published_judge():
+    """Takes the last token of each sequence that is no padding."""
+    config = GPT2Config(use_cache=False, num_labels=3, pad_token_id=1, **GPT2)
+    return Published(GPT2ForSequenceClassification(config))
+
+
+def published_clip():
+    """Takes the token of each sequence that has the largest id."""
+    return Published(CLIPTextModel(CLIPTextConfig(eos_token_id=2, **SMALL)), "pooler_output")
+
+
+def published_phi3():
+    """Turns all of a head by its place, and joins it with the nothing that is left."""
+    return Published(Phi3ForCausalLM(Phi3Config(use_cache=False, pad_token_id=0, num_key_value_heads=2, **SMALL)))
+
+
+class Stretched(nn.Module):
+    """Stretches its table of places to the image."""
+
+    def __init__(self):
+        super().__init__()
+        shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+        self.network = Dinov2Model(Dinov2Config(image_size=48, patch_size=8, **shape))
+
+    def forward(self, x):
+        return self.network(x)[0]
 
 
 def published_llama():
@@ -361,6 +399,10 @@ MORE = {
     "t5": (T5, lambda: words(50)),
     "published_gpt2": (published_gpt2, lambda: words(50)),
     "published_roberta": (published_roberta, lambda: words(50)),
+    "published_judge": (published_judge, lambda: words(50)),
+    "published_clip": (published_clip, lambda: words(50)),
+    "published_phi3": (published_phi3, lambda: words(50)),
+    "published_dinov2": (Stretched, lambda: pixels(32)),
     "published_llama": (published_llama, lambda: words(50)),
     "encoder": (encoder, lambda: (words(30)[0], {})),
     "lstm_one": (lambda: Tagger(nn.LSTM), lambda: words(30)),

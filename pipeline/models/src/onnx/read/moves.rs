@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use schema::graph::{Border, Op, Role};
+use schema::graph::{Border, ElementType, Op, Role};
 
 use super::{
     fold,
     import::{Here, Import, Value, Work, first, pair},
     shapes,
-    tensor::Data,
+    tensor::{self, Constant, Data},
 };
 use crate::infer;
 
@@ -69,7 +69,15 @@ pub(super) fn node(
         }
         "Concat" => {
             let axis = shapes::axis(attributes.int("axis", 0), shape.len())? as u64;
-            import.op(here, Op::Concat { axis }, inputs)
+            let is_there = |part: &&Option<Value>| match part {
+                Some(Value::Known(constant)) => constant.elements() > 0,
+                _ => true,
+            };
+            let parts: Vec<Option<Value>> = inputs.iter().filter(is_there).cloned().collect();
+            match parts.as_slice() {
+                [Some(only)] => import.give(here, 0, only.clone()),
+                parts => import.op(here, Op::Concat { axis }, parts),
+            }
         }
         "Expand" => {
             let spec = list(import, inputs, 1)?.ok_or("has no shape")?;
@@ -197,6 +205,10 @@ fn slice(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> R
     let axes = list(import, inputs, 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = list(import, inputs, 4)?.unwrap_or_else(|| vec![1; starts.len()]);
     shapes::check_cuts(&[&starts, &ends, &axes, &steps])?;
+    let cuts = || starts.iter().zip(&ends).zip(&axes).zip(&steps);
+    if let Some(nothing) = nothing(import, &x, cuts().map(|(((a, b), c), d)| [*a, *b, *c, *d]))? {
+        return import.give(here, 0, nothing);
+    }
     let mut cut = BTreeSet::new();
     for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
         let shape = import.shape_of(&x)?;
@@ -220,6 +232,26 @@ fn slice(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> R
         };
     }
     import.give(here, 0, x)
+}
+
+/// What is left where nothing is: exporters cut off what does not turn in a rotary embedding, of which there
+/// may be nothing, and join it again. Each cut has a start, an end, an axis and a step.
+fn nothing(
+    import: &Import<'_>,
+    x: &Value,
+    cuts: impl Iterator<Item = [i64; 4]>,
+) -> Result<Option<Value>, String> {
+    let mut shape = import.shape_of(x)?;
+    for [start, end, axis, step] in cuts.filter(|&[.., step]| step > 0) {
+        let axis = shapes::axis(axis, shape.len())?;
+        let at = |place: i64, size: u64| shapes::from_start(place, size).clamp(0, size as i64);
+        if let Some(size) = shape.get_mut(axis) {
+            let kept = (at(end, *size) - at(start, *size)).max(0) as u64;
+            *size = kept.div_ceil(step.unsigned_abs());
+        }
+    }
+    let is_left = tensor::count(&shape)? > 0 || import.type_of(x)?.element != ElementType::Float;
+    Ok((!is_left).then(|| Value::Known(Constant::floats(shape, Vec::new()))))
 }
 
 /// Of an axis `count` elements, each `step` behind the one before: a column of a table whose rows

@@ -6,7 +6,7 @@ use super::{
     attributes::Attributes,
     import::{Here, Import, Value, Work, first},
     shapes,
-    tensor::Data,
+    tensor::{Constant, Data},
 };
 
 /// How far the scale that a file names may be from that of whole sizes, as a share of it.
@@ -24,6 +24,12 @@ pub(super) fn resize(
     let x = first(inputs)?;
     let from = import.shape_of(x)?;
     let to = wanted(import, here, inputs, &from)?;
+    if let Value::Known(fixed) = x
+        && here.attributes.text("mode", "nearest") == "cubic"
+    {
+        let made = cubic(import, here.attributes, fixed, &to)?;
+        return import.give(here, 0, Value::Known(made));
+    }
     let (image, from, to) = match (from.as_slice(), to.as_slice()) {
         (&[n, c, height, width], &[m, d, new_height, new_width]) if (n, c) == (m, d) => {
             (x.clone(), [height, width], [new_height, new_width])
@@ -57,6 +63,86 @@ pub(super) fn resize(
         .map_err(|shape| format!("makes {shape:?}"))?;
     let shape = vec![n, c, length];
     import.op(here, Op::Reshape { shape }, &[Some(made)])
+}
+
+/// A fixed image in another size by cubic convolution (Keys 1981), axis by axis: transformers of images
+/// stretch their table of places to the image. What is computed has no such operator in a graph.
+fn cubic(
+    import: &mut Import<'_>,
+    attributes: Attributes<'_>,
+    image: &Constant,
+    to: &[u64],
+) -> Result<Constant, String> {
+    if attributes.int("antialias", 0) != 0 || attributes.int("exclude_outside", 0) != 0 {
+        return Err(
+            "interpolates by `cubic` otherwise than over the border's own pixels".to_owned(),
+        );
+    }
+    let way = attributes.text("coordinate_transformation_mode", "half_pixel");
+    let a = f64::from(attributes.float("cubic_coeff_a", -0.75));
+    let mut shape = image.shape.clone();
+    if image.elements() == 0 {
+        return Err("interpolates nothing".to_owned());
+    }
+    let Data::Floats(mut numbers) = import.budget.data(image)? else {
+        return Err("interpolates integers".to_owned());
+    };
+    for (axis, &wanted) in to.iter().enumerate() {
+        let size = shape.get(axis).copied().unwrap_or(1);
+        if size == wanted {
+            continue;
+        }
+        let step = (shapes::strides(&shape).get(axis).copied().unwrap_or(1)) as usize;
+        if let Some(slot) = shape.get_mut(axis) {
+            *slot = wanted;
+        }
+        let count = import.budget.count(&shape)?;
+        import.budget.take(count)?;
+        let taps = (0..wanted).map(|place| taps(place, size, wanted, way, a));
+        let taps: Vec<[(u64, f64); 4]> = taps.collect::<Result<_, _>>()?;
+        let (size, wanted) = (size as usize, wanted as usize);
+        let made = (0..count as usize).map(|at| {
+            let (within, rest) = (at % step, at / step);
+            let start = rest / wanted * size * step + within;
+            let mixed = taps
+                .get(rest % wanted)
+                .into_iter()
+                .flatten()
+                .map(|&(from, share)| {
+                    let number = numbers.get(start + from as usize * step);
+                    share * number.copied().map_or(f64::NAN, f64::from)
+                });
+            mixed.sum::<f64>() as f32
+        });
+        numbers = made.collect();
+    }
+    Ok(image.like(shape, Data::Floats(numbers)))
+}
+
+/// The four pixels of `from` that pixel `place` of `to` is made of, and their shares; beyond the border is
+/// the border's own.
+fn taps(place: u64, from: u64, to: u64, way: &str, a: f64) -> Result<[(u64, f64); 4], String> {
+    let (place, size, wanted) = (place as f64, from as f64, to as f64);
+    let at = match way {
+        "half_pixel" => (place + 0.5) * size / wanted - 0.5,
+        "pytorch_half_pixel" if to == 1 => 0.0,
+        "pytorch_half_pixel" => (place + 0.5) * size / wanted - 0.5,
+        "align_corners" if to == 1 => 0.0,
+        "align_corners" => place * (size - 1.0) / (wanted - 1.0),
+        "asymmetric" => place * size / wanted,
+        _ => return Err(format!("interpolates by `cubic` and `{way}`")),
+    };
+    let below = at.floor();
+    let near = |t: f64| ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0;
+    let far = |t: f64| ((a * t - 5.0 * a) * t + 8.0 * a) * t - 4.0 * a;
+    let t = at - below;
+    let shares = [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)];
+    let mut offset = -1.0;
+    Ok(shares.map(|share| {
+        let pixel = (below + offset).clamp(0.0, size - 1.0) as u64;
+        offset += 1.0;
+        (pixel, share)
+    }))
 }
 
 /// The shape that is asked for, by sizes or by scales.
