@@ -245,6 +245,10 @@ fn places_that_are_counted_by_the_ids_are_worked_out_for_those_that_are_fed() {
     // the rows of many.
     let others = [
         counting(3)
+            .node("Add", &["ids", "padding"], "next")
+            .node("CastLike", &["next", "sum"], "number")
+            .node("Mul", &["number", "sum"], "y"),
+        counting(3)
             .node_with("Cast", &["ids"], "number", &[int("to", 1)])
             .node_with("ReduceMax", &["sum"], "most", &[int("keepdims", 0)])
             .node("Mul", &["number", "most"], "y"),

@@ -20,6 +20,7 @@ use schema::{
     protocol::ModelFiles,
     record::{HeatHeader, Quantised, Reference},
 };
+use worker::failure::unsupported;
 
 use crate::{
     Phase,
@@ -284,10 +285,6 @@ fn apply(
 
 fn copy(own: &Path, out: &mut BufWriter<File>) -> io::Result<u64> {
     io::copy(&mut File::open(own)?, out)
-}
-
-fn unsupported(reason: String) -> Outcome {
-    Outcome::new(OutcomeKind::Unsupported, reason)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use schema::graph::{ElementType, Op};
 use super::{
     arithmetic,
     fold::UNREAD,
+    given::Origin,
     import::{Here, Import, Value, Work, pair},
     tensor::{Constant, Data, Element, Kind},
 };
@@ -39,7 +40,12 @@ impl Import<'_> {
         match x {
             Value::Known(constant) if constant.kind == Kind::Other => Err(UNREAD.to_owned()),
             Value::Known(constant) => {
+                let read = here.node.input.first();
+                let origin = read.and_then(|name| self.from_ids.get(name)).copied();
+                let origin = origin.unwrap_or(Origin::File);
+                origin.check_cast(code)?;
                 let made = arithmetic::cast(constant, code, &mut self.budget)?;
+                self.made_of_ids(here, origin, std::slice::from_ref(&made))?;
                 self.give(here, 0, Value::Known(made))
             }
             Value::Made(_) => self.cast(here, x, i64::from(code)),

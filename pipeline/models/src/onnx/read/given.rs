@@ -161,8 +161,8 @@ impl Import<'_> {
             });
         }
         let operands: Option<Vec<Option<Constant>>> = known.into_iter().collect();
-        if operands.is_some() && origin == Origin::Ids && makes_floats(here) {
-            return Err("makes floats of integers that are fed".to_owned());
+        if operands.is_some() && here.node.op_type == "Cast" {
+            origin.check_cast(cast_to(here))?;
         }
         let origin = match here.node.op_type.as_str() {
             "Equal" | "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "ArgMax" => {
@@ -207,6 +207,18 @@ pub(super) enum Origin {
     Comparison,
     /// Those integers.
     Ids,
+}
+
+impl Origin {
+    /// Refuses to make floats of ids: what a network computes with as with other numbers is a part of it that
+    /// is not worked out once.
+    pub(super) fn check_cast(self, to: i32) -> Result<(), String> {
+        let makes_floats = Element::of(to).is_ok_and(|element| element.kind == Kind::Float);
+        if self == Self::Ids && makes_floats {
+            return Err("makes floats of integers that are fed".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// The operands of a node.
@@ -270,19 +282,13 @@ fn computes_with_ids(here: Here<'_>) -> bool {
     }
 }
 
-/// Whether the node casts to this kind.
-fn casts_to(here: Here<'_>, kind: Kind) -> bool {
-    let to = i32::try_from(here.attributes.int("to", 0)).unwrap_or(0);
-    here.node.op_type == "Cast" && Element::of(to).is_ok_and(|element| element.kind == kind)
+/// ONNX's number of the element type that a `Cast` makes.
+fn cast_to(here: Here<'_>) -> i32 {
+    i32::try_from(here.attributes.int("to", 0)).unwrap_or(0)
 }
 
 fn makes_integers(here: Here<'_>) -> bool {
-    casts_to(here, Kind::Integer)
-}
-
-/// Ids that a network computes with as with other numbers are a part of it that is not worked out once.
-fn makes_floats(here: Here<'_>) -> bool {
-    casts_to(here, Kind::Float)
+    Element::of(cast_to(here)).is_ok_and(|element| element.kind == Kind::Integer)
 }
 
 /// Values that some node takes rows by, and those that they are but for their places: inputs among

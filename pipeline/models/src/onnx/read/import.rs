@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     infer::ValueType,
-    onnx::proto::{AttributeProto, GraphProto, NodeProto},
+    onnx::proto::{GraphProto, NodeProto},
 };
 
 mod numbers;
@@ -301,9 +301,7 @@ impl<'a> Import<'a> {
 
     fn node(&mut self, here: Here<'a>) -> Result<(), String> {
         let node = here.node;
-        let has_graph =
-            |attribute: &AttributeProto| !attribute.g.is_empty() || !attribute.graphs.is_empty();
-        if node.attribute.iter().any(has_graph) {
+        if node.attribute.iter().any(whole::holds_graphs) {
             return Err("holds a graph of its own".to_owned());
         }
         let inputs: Vec<Option<Value>> = node
