@@ -6,7 +6,7 @@ use photofinish_plan::{ManifestFile, World, plan};
 use schema::{FactorDescription, OutcomeKind, Plan, Precision};
 
 #[path = "support/plans.rs"]
-#[allow(dead_code, reason = "each test is a program and uses a part of it")]
+#[expect(dead_code, reason = "these tests use a part of it")]
 mod plans;
 mod support;
 

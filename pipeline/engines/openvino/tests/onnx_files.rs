@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 #[path = "../../../models/tests/support/by_hand.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
+#[expect(dead_code, reason = "these tests use a part of it")]
 mod by_hand;
 #[path = "../../onnxruntime/tests/support/library.rs"]
 mod library;
@@ -12,7 +12,7 @@ mod openvino_library;
 #[path = "../../onnxruntime/tests/support/outputs.rs"]
 mod outputs;
 #[path = "../../../models/tests/support/wire.rs"]
-#[allow(dead_code, reason = "these tests use a part of it")]
+#[expect(dead_code, reason = "these tests use a part of it")]
 mod wire;
 
 use std::{collections::BTreeMap, fs};
