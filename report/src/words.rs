@@ -210,6 +210,25 @@ pub(crate) fn fact(name: impl Into<String>, value: impl Into<String>) -> Fact {
     }
 }
 
+/// The passes over all cells of a group.
+fn blocks(measure: &Measure) -> String {
+    let rounds = measure.rounds;
+    let looks = measure.looks();
+    match looks.as_slice() {
+        [earlier @ .., last] if !earlier.is_empty() => {
+            let earlier: Vec<String> = earlier.iter().map(u32::to_string).collect();
+            let earlier = earlier.join(", ");
+            format!(
+                "at most {last} passes over all cells, {rounds} rounds each; ends after {earlier} where that is enough"
+            )
+        }
+        _ => format!(
+            "{} passes over all cells, {rounds} rounds each",
+            measure.blocks
+        ),
+    }
+}
+
 /// How a job was measured.
 pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
     if measure.blocks == 0 {
@@ -218,13 +237,7 @@ pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
     }
     vec![
         fact("Clock", boundary(measure.boundary)),
-        fact(
-            "Blocks",
-            format!(
-                "{} passes over all cells, {} rounds each",
-                measure.blocks, measure.rounds
-            ),
-        ),
+        fact("Blocks", blocks(measure)),
         fact(
             "Round",
             format!(
@@ -254,7 +267,7 @@ pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
         fact(
             "Confidence",
             format!(
-                "{} for all ratios of this job together, and for each step time alone",
+                "{} for all ratios of this job together, and for each step time by itself",
                 units::chosen(measure.confidence)
             ),
         ),

@@ -9,6 +9,8 @@ use schema::{
     tables::{CellRow, TwinRow},
 };
 
+use statistics::family::confidence_of_one;
+
 use crate::{
     group::{Group, Origin},
     slot::Slot,
@@ -60,6 +62,7 @@ pub(crate) fn cells(plan: &Plan, groups: Vec<Group<'_>>) -> Cells {
                     row.started = origin.as_ref().map(|origin| origin.started.clone());
                     row.load = origin.as_ref().map(|origin| origin.load.clone());
                     row.alone = origin.as_ref().and_then(|origin| origin.alone.clone());
+                    row.stopped = origin.as_ref().map(|origin| origin.stopped.clone());
                     cells.rows.push(row);
                 }
             }
@@ -123,7 +126,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         cell: planned.cell.clone(),
         coordinates: planned.coordinates.clone(),
         allowed: kind.is_complete() || job.allow.iter().any(allowed),
-        speed: speed::speed(planned, &slot, job.measure.confidence),
+        speed: speed::speed(planned, &slot, confidence_of_one(&job.measure)),
         outcome: slot.outcome,
         parity: slot.parity,
         parity_log: slot.parity_log,
@@ -139,6 +142,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         started: None,
         load: None,
         alone: None,
+        stopped: None,
         launches: slot.launches,
     }
 }

@@ -1,10 +1,7 @@
 //! What sources assert, held against what was measured.
 
-use std::collections::BTreeSet;
-
 use schema::{
-    CellId,
-    plan::{Claim, Expectation, PlannedJob, Relation},
+    plan::{Claim, Expectation, Relation},
     printed::{self, Bounds},
     tables::{ClaimRow, Judgement, Verdict},
 };
@@ -34,38 +31,6 @@ pub(crate) fn pairs<'a>(
             right: entry(right),
         })
         .collect()
-}
-
-/// Number of pairs that only claims speak of. Their intervals share the job's error like those
-/// of the comparisons, so that all that a job's page asserts holds together.
-pub(crate) fn extra_pairs<'a>(job: &PlannedJob, groups: &[&'a Group<'a>]) -> usize {
-    let key = |group: &str, one: &CellId, other: &CellId| {
-        (
-            group.to_owned(),
-            one.min(other).clone(),
-            one.max(other).clone(),
-        )
-    };
-    let mut known: BTreeSet<_> = job
-        .comparisons
-        .iter()
-        .flat_map(|comparison| &comparison.pairs)
-        .map(|pair| key(&pair.group, &pair.baseline, &pair.contender))
-        .collect();
-    let compared = known.len();
-    for group in groups {
-        for claim in &job.claims {
-            let pairs = pairs(&claim.expect, [*group]);
-            known.extend(pairs.iter().map(|pair| {
-                key(
-                    &group.planned.group,
-                    &pair.left.cell.id,
-                    &pair.right.cell.id,
-                )
-            }));
-        }
-    }
-    known.len() - compared
 }
 
 /// Judges a claim.

@@ -1,7 +1,5 @@
 //! Pairs of cells of one heat: their ratio and its verdict.
 
-use std::collections::BTreeMap;
-
 use schema::{
     OutcomeKind,
     plan::{Comparison, Pair, PlannedJob},
@@ -9,38 +7,13 @@ use schema::{
     tables::{ComparisonRow, ComparisonTable, Interval, Verdict},
 };
 
+use statistics::{interval, pair, samples::has_speed, verdict};
+
 use crate::{
     error::AggregateError,
     floor::Floors,
     group::{Entry, Index},
-    interval,
-    slot::has_speed,
-    verdict,
 };
-
-/// Differences between two cells in the blocks that measured both.
-pub(crate) struct Shared {
-    /// ln(contender ÷ baseline), a value per block, in the order of blocks.
-    pub(crate) logs: Vec<f64>,
-    /// What the clock's resolution may have done to any of them.
-    pub(crate) resolution: f64,
-}
-
-/// Compares block by block.
-pub(crate) fn shared(baseline: &BTreeMap<u32, f64>, contender: &BTreeMap<u32, f64>) -> Shared {
-    let mut shared = Shared {
-        logs: Vec::new(),
-        resolution: 0.0,
-    };
-    for (block, &reference) in baseline {
-        if let Some(&time) = contender.get(block) {
-            shared.logs.push(libm::log(time / reference));
-            let blurred = interval::resolution(reference) + interval::resolution(time);
-            shared.resolution = shared.resolution.max(blurred);
-        }
-    }
-    shared
-}
 
 /// The judgement of a pair.
 #[derive(Debug, Clone)]
@@ -60,20 +33,6 @@ pub(crate) struct Judge<'a> {
     pub(crate) confidence: f64,
     /// Number of verdicts that share the error.
     pub(crate) family: u32,
-}
-
-/// Confidence of each of `family` intervals that hold together with `confidence`: Bonferroni, in
-/// the form of Dunn, "Multiple comparisons among means", JASA 56 (1961).
-pub(crate) fn shared_confidence(confidence: f64, family: u32) -> f64 {
-    let each = 1.0 - (1.0 - confidence) / f64::from(family.max(1));
-    // 0.05 has no finite binary form: twelve digits print what was meant.
-    let printed = format!("{each:.12}").parse().unwrap_or(each);
-    let sharpest = 1.0 - f64::EPSILON;
-    if printed < sharpest {
-        printed
-    } else {
-        each.min(sharpest)
-    }
 }
 
 impl Judge<'_> {
@@ -133,7 +92,7 @@ impl Judge<'_> {
         if let Some(reason) = obstacles(baseline, contender, |kind| !has_speed(kind)) {
             return unmeasured(reason);
         }
-        let shared = shared(&baseline.slot.blocks, &contender.slot.blocks);
+        let shared = pair::shared(&baseline.slot.blocks, &contender.slot.blocks);
         let times = libm::log(times);
         let logs: Vec<f64> = shared.logs.iter().map(|log| log - times).collect();
         let Some(ratio) = interval::of_logs(&logs, self.confidence, shared.resolution) else {
@@ -178,31 +137,5 @@ fn obstacles(
         (None, Some(what)) => Some(format!("contender: {what}")),
         (Some(what), Some(same)) if what == same => Some(format!("both: {what}")),
         (Some(what), Some(other)) => Some(format!("baseline: {what}; contender: {other}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_error_is_shared_and_never_vanishes() {
-        assert_eq!(shared_confidence(0.95, 0), 0.95);
-        assert_eq!(shared_confidence(0.95, 1), 0.95);
-        assert_eq!(shared_confidence(0.95, 12), 0.995_833_333_333);
-        let sharp = shared_confidence(1.0 - f64::EPSILON / 2.0, u32::MAX);
-        assert!(sharp < 1.0, "{sharp}");
-        let ratio = interval::of_logs(&[0.0, 0.01, 0.02, 0.0, 0.01, 0.02], sharp, 0.0).unwrap();
-        assert!(ratio.low.is_some() && ratio.high.is_some(), "{ratio:?}");
-    }
-
-    #[test]
-    fn only_shared_blocks_are_compared() {
-        let shared = shared(
-            &BTreeMap::from([(0, 100.0), (1, 200.0), (5, 400.0)]),
-            &BTreeMap::from([(1, 200.0), (2, 1.0), (5, 100.0)]),
-        );
-        assert_eq!(shared.logs, [0.0, -4_f64.ln()]);
-        assert_eq!(shared.resolution, 1.0 / 400.0 + 1.0 / 100.0);
     }
 }

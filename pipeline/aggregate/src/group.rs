@@ -25,6 +25,8 @@ pub(crate) struct Group<'a> {
     pub(crate) origin: Option<Origin>,
     /// Per block with rounds: the supervisor's share of a core while they were measured.
     pub(crate) supervisor_shares: Vec<f64>,
+    /// From the beginning of each block to that of the next, in seconds.
+    pub(crate) apart_s: Vec<f64>,
 }
 
 /// Where a heat comes from.
@@ -37,6 +39,8 @@ pub(crate) struct Origin {
     pub(crate) finished: String,
     /// Why workers ran one at a time, in a block where they did.
     pub(crate) alone: Option<String>,
+    /// Why measuring ended.
+    pub(crate) stopped: String,
 }
 
 /// All groups of the plan, in its order.
@@ -93,6 +97,7 @@ fn measured<'a>(
         started: content.header.started.clone(),
         finished: content.footer.finished.clone(),
         alone: content.blocks.iter().find_map(|block| block.alone.clone()),
+        stopped: content.footer.stopped.clone(),
     };
     let shares = content
         .blocks
@@ -100,16 +105,31 @@ fn measured<'a>(
         .filter(|block| block.measuring_ns > 0)
         .map(|block| block.supervisor_ns as f64 / block.measuring_ns as f64);
     let supervisor_shares = shares.collect();
+    let apart_s = apart_s(&content);
     let mut found: Vec<Option<Slot>> = slot::slots(content).into_iter().map(Some).collect();
     Group {
         planned,
         supervisor_shares,
+        apart_s,
         slots: slots
             .iter()
             .filter_map(|slot| found.get_mut(*slot)?.take())
             .collect(),
         origin: Some(origin),
     }
+}
+
+/// From the beginning of each block to that of the next: a heat that was interrupted between two counts
+/// what that took.
+fn apart_s(heat: &Heat) -> Vec<f64> {
+    let begun = heat.blocks.iter();
+    let begun: Vec<Option<Timestamp>> = begun.map(|block| block.started.parse().ok()).collect();
+    let seconds = |pair: &[Option<Timestamp>]| match pair {
+        [Some(one), Some(next)] => Some(next.duration_since(*one).as_secs_f64()),
+        _ => None,
+    };
+    let apart = begun.windows(2).filter_map(seconds);
+    apart.filter(|seconds| *seconds >= 0.0).collect()
 }
 
 /// No heat: each cell is not reached, unless the plan knew something worse.
@@ -135,6 +155,7 @@ fn unreached<'a>(planned: &'a PlannedHeat, reason: &str) -> Group<'a> {
         slots,
         origin: None,
         supervisor_shares: Vec::new(),
+        apart_s: Vec::new(),
     }
 }
 

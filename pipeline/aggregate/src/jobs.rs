@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use schema::{Plan, plan::PlannedJob, tables::JobTable};
+use statistics::{family::confidence_of_each, number::rounded};
 
 use crate::{
     claims,
-    compare::{self, Judge},
+    compare::Judge,
     error::AggregateError,
     floor::Floors,
     group::{Group, Index},
-    number::rounded,
 };
 
 /// Axes that come first in a table, in this order; others follow by name, compared axes last.
@@ -32,6 +32,7 @@ pub(crate) fn jobs(
     floors: &Floors,
 ) -> Result<Vec<JobTable>, AggregateError> {
     let cells = Index::new(groups);
+    let families = plan.families();
     plan.jobs
         .iter()
         .map(|job| {
@@ -39,13 +40,15 @@ pub(crate) fn jobs(
                 .iter()
                 .filter(|group| group.planned.job == job.id)
                 .collect();
-            table(job, &own, &cells, floors)
+            let family = families.get(job.id.as_str()).copied().unwrap_or(0);
+            table(job, family, &own, &cells, floors)
         })
         .collect()
 }
 
 fn table<'a>(
     job: &PlannedJob,
+    family: u32,
     groups: &[&'a Group<'a>],
     cells: &Index<'_>,
     floors: &Floors,
@@ -55,13 +58,7 @@ fn table<'a>(
         0 => &[],
         _ => job.comparisons.as_slice(),
     };
-    let planned: usize = compared
-        .iter()
-        .map(|comparison| comparison.pairs.len())
-        .sum();
-    let family = planned + claims::extra_pairs(job, groups);
-    let family = u32::try_from(family).unwrap_or(u32::MAX);
-    let confidence = compare::shared_confidence(job.measure.confidence, family);
+    let confidence = confidence_of_each(&job.measure, family);
     let judge = Judge {
         job,
         cells,
@@ -85,19 +82,17 @@ fn table<'a>(
         axes: axes(job, groups),
         claims: claims.collect(),
         comparisons: comparisons?,
-        supervisor_share: supervisor_share(groups),
+        supervisor_share: median(groups, |group| &group.supervisor_shares),
+        apart_s: median(groups, |group| &group.apart_s),
     })
 }
 
 /// The median over all blocks of the job; of two in the middle, their mean.
-fn supervisor_share(groups: &[&Group<'_>]) -> Option<f64> {
-    let mut shares: Vec<f64> = groups
-        .iter()
-        .flat_map(|group| group.supervisor_shares.iter().copied())
-        .collect();
-    shares.sort_by(f64::total_cmp);
-    let last = shares.len().checked_sub(1)?;
-    let (below, above) = (shares.get(last / 2)?, shares.get(last.div_ceil(2))?);
+fn median<'a>(groups: &[&'a Group<'a>], of: impl Fn(&'a Group<'a>) -> &'a Vec<f64>) -> Option<f64> {
+    let mut values: Vec<f64> = groups.iter().copied().flat_map(of).copied().collect();
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    let (below, above) = (values.get(last / 2)?, values.get(last.div_ceil(2))?);
     Some(rounded(f64::midpoint(*below, *above)))
 }
 

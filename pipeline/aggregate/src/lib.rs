@@ -1,17 +1,10 @@
 //! Run records to tables: what was measured becomes what may be said about it.
 //!
-//! The rules, each in the module of its name:
-//! * a cell's value in a block is the median of its samples there (`slot`); blocks are the
-//!   independent units, samples of one stretch are not;
-//! * a ratio is the centre of ln(contender ÷ baseline) over the blocks that measured both, with a
-//!   t or order-statistic interval (`interval`) at a confidence shared among all pairs of the job
-//!   (`compare`);
-//! * a verdict holds that interval against the margin and the noise between identical cells
-//!   (`verdict`, `floor`), and below six blocks there is none;
-//! * claims of sources are judged by the same intervals (`claims`).
+//! What blocks allow to say is decided in [`statistics`]; here it is asked of every cell (`slot`), of
+//! every pair (`compare`), of the twins of every engine (`floor`), and claims of sources are judged by
+//! the same intervals (`claims`).
 //!
-//! Same records in, same bytes out, whatever the processor: one order of every sum, logarithms
-//! from `libm`, numbers rounded to six significant digits before anything is decided from them.
+//! Same records in, same bytes out, whatever the processor.
 
 #![forbid(unsafe_code)]
 
@@ -24,22 +17,17 @@ mod export;
 mod failures;
 mod floor;
 mod group;
-mod interval;
 mod jobs;
-mod number;
-mod percentile;
 mod slot;
 mod speed;
 #[cfg(feature = "synthetic")]
 pub mod synthetic;
-mod verdict;
 
 use schema::{Digest, Heat, RunRecord, Tables, tables};
 
 pub use error::{AggregateError, ExportError};
 pub use export::downloads;
 pub use failures::{Failure, failures};
-pub use interval::{ORDER_STATISTIC_BLOCKS, VERDICT_BLOCKS};
 
 /// Whether the record of a run holds together. [`aggregate`] asks the same before it reads a heat.
 ///

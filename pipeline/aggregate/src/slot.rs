@@ -9,11 +9,10 @@ use schema::{
     tables::LaunchRow,
 };
 
-use crate::percentile;
-
-/// The longest step that is believed, in nanoseconds: 2⁵³, 104 days, beyond which a time is no
-/// longer exact in binary64 and no heat can have waited for it.
-const LONGEST_STEP_NS: u64 = 1 << 53;
+use statistics::{
+    percentile,
+    samples::{self, has_speed},
+};
 
 /// What a heat says about one of its cells.
 #[derive(Debug, Clone)]
@@ -25,9 +24,7 @@ pub(crate) struct Slot {
     pub(crate) parity_log: Option<String>,
     /// In the order of blocks.
     pub(crate) launches: Vec<LaunchRow>,
-    /// Per block, the median of all samples of the cell in it, in nanoseconds. Pooled over
-    /// rounds: it is what a reader gets from the published samples by grouping them by block,
-    /// and a disturbed round, which holds fewer steps in its time, weighs less.
+    /// Per block, the median step of the cell in it, in nanoseconds ([`samples::step_ns`]).
     pub(crate) blocks: BTreeMap<u32, f64>,
     pub(crate) memory: Option<Memory>,
     pub(crate) loaded: Option<Loaded>,
@@ -116,22 +113,18 @@ fn slot(
         .filter_map(|(_, _, launch)| launch.memory.clone())
         .reduce(peak);
     slot.versions = versions(&launches);
-    let mut pooled: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    let mut of_block: BTreeMap<u32, Vec<&Launch>> = BTreeMap::new();
+    for (block, _, launch) in &launches {
+        of_block.entry(*block).or_default().push(launch);
+    }
+    slot.blocks = of_block
+        .into_iter()
+        .filter_map(|(block, launches)| Some((block, samples::step_ns(launches)?)))
+        .collect();
     for (block, canary, launch) in launches {
-        let outcome = believe(&launch);
-        if has_speed(outcome.kind) {
-            let samples = pooled.entry(block).or_default();
-            samples.extend(launch.rounds.iter().flat_map(|round| &round.samples_ns));
-        }
+        let outcome = samples::believed(&launch);
         slot.launches.push(row(block, canary, launch, outcome));
     }
-    slot.blocks = pooled
-        .into_iter()
-        .filter_map(|(block, mut samples)| {
-            samples.sort_unstable();
-            Some((block, percentile::median(&samples)?))
-        })
-        .collect();
     slot.outcome = judge(&slot, &footer, obstacle.as_ref(), &verified, is_timed);
     slot
 }
@@ -158,11 +151,6 @@ fn judge(
     Outcome::worst_of([worst, verified])
         .unwrap_or(worst)
         .clone()
-}
-
-/// Whether samples of this ending may be shown.
-pub(crate) const fn has_speed(kind: OutcomeKind) -> bool {
-    matches!(kind, OutcomeKind::Measured | OutcomeKind::Unstable)
 }
 
 /// Parity that is a number at all, and what it means for the cell.
@@ -199,25 +187,6 @@ fn verify(parity: Option<Parity>) -> (Option<Parity>, Outcome) {
         Outcome::new(OutcomeKind::ParityFailed, reason)
     };
     (Some(parity), outcome)
-}
-
-/// The launch's outcome, unless its samples are impossible.
-fn believe(launch: &Launch) -> Outcome {
-    if !has_speed(launch.outcome.kind) {
-        return launch.outcome.clone();
-    }
-    let samples = || launch.rounds.iter().flat_map(|round| &round.samples_ns);
-    let impossible = samples().find(|&&sample| sample == 0 || sample > LONGEST_STEP_NS);
-    match impossible {
-        Some(sample) => Outcome::new(
-            OutcomeKind::Crashed,
-            format!("its worker reported a step of {sample} ns, which cannot be"),
-        ),
-        None if samples().next().is_none() => {
-            Outcome::new(OutcomeKind::Crashed, "its worker reported no step times")
-        }
-        None => launch.outcome.clone(),
-    }
 }
 
 fn row(block: u32, canary: Canary, launch: Launch, outcome: Outcome) -> LaunchRow {

@@ -7,12 +7,9 @@ use schema::{
     tables::{Interval, LaunchRow, Speed},
 };
 
-use crate::{
-    interval,
-    number::rounded,
-    percentile,
-    slot::{Slot, has_speed},
-};
+use statistics::{interval, number::rounded, percentile, samples::has_speed};
+
+use crate::slot::Slot;
 
 /// The speed of a cell; `None` when its samples may not be shown.
 ///

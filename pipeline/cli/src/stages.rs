@@ -167,7 +167,7 @@ pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Mea
     let blocks = plan
         .heats_to_measure()
         .filter_map(|heat| plan.job(&heat.job))
-        .map(|job| u64::from(job.measure.blocks))
+        .map(|job| u64::from(job.measure.first_look()))
         .sum();
     let mut progress = SweepProgress::new(session.printer, blocks);
     let options = run::Options {

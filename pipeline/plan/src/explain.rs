@@ -41,13 +41,21 @@ pub fn explain(plan: &Plan, details: bool) -> String {
     let cached = groups - plan.heats_to_measure().count();
     let left_ns = predicted_ns(plan.heats_to_measure());
     // Zero is predicted where nothing can run, and only there.
+    let goes_on = |heat: &PlannedHeat| {
+        let job = plan.job(&heat.job);
+        job.is_some_and(|job| job.measure.looks().len() > 1)
+    };
     let left = match left_ns {
-        0 => "nothing".to_owned(),
-        _ => format!("about {}", time(left_ns)),
+        0 => "nothing to measure".to_owned(),
+        _ if plan.heats_to_measure().any(goes_on) => format!(
+            "about {} to measure, more where verdicts stay open",
+            time(left_ns)
+        ),
+        _ => format!("about {} to measure", time(left_ns)),
     };
     let _ = writeln!(
         text,
-        "{} in {}, {cached} cached; {left} to measure",
+        "{} in {}, {cached} cached; {left}",
         counted(plan.cell_count(), "cell"),
         counted(groups, "group"),
     );

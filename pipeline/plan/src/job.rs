@@ -2,7 +2,7 @@
 
 use schema::{
     Measure,
-    plan::{PlannedCell, PlannedHeat, PlannedJob, Warning},
+    plan::{PlannedCell, PlannedHeat, PlannedJob, VERDICT_BLOCKS, Warning},
 };
 
 use crate::{
@@ -145,7 +145,7 @@ fn heats(
         .zip(&originals)
         .map(|(group, parts)| known.twins(&group.name, parts))
         .collect();
-    let twins = if measure.blocks < lint::VERDICT_BLOCKS {
+    let twins = if measure.blocks < VERDICT_BLOCKS {
         // No verdict, so no floor that it would be held against.
         vec![Vec::new(); groups.len()]
     } else {

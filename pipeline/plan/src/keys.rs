@@ -20,8 +20,12 @@ const WITNESS: [&str; 2] = ["onnxruntime", "cpu"];
 /// Most changes named of one part of a key.
 const SHOWN: usize = 4;
 
-/// Settings that change nothing about a heat.
-const JUDGING: [&str; 3] = ["budget_ns", "confidence", "margin"];
+/// The setting that only decides whether there is time for a heat, or for more of it.
+const BUDGET: &str = "budget_ns";
+
+/// Settings that judge what was measured. They change nothing about a heat whose number of blocks is
+/// fixed; where it is not, a heat goes on until they are met.
+const JUDGING: [&str; 2] = ["confidence", "margin"];
 
 /// The part of a key that lists the cells.
 const CELLS: &str = "cells";
@@ -126,12 +130,14 @@ fn cell_lines(cells: &[PlannedCell]) -> String {
     lines.join("\n")
 }
 
-/// The settings that decide what is measured. The budget only decides whether; margin and
-/// confidence judge what was. The target stays: a warm-up ends when steps are as steady as that.
+/// The settings that decide what is measured. The target is one in any case: a warm-up ends when steps
+/// are as steady as that.
 fn settings(measure: &Measure) -> String {
     let mut settings = json(measure);
+    let is_fixed = measure.looks().len() < 2;
+    let decides = |field: &str| field != BUDGET && !(is_fixed && JUDGING.contains(&field));
     if let Some(fields) = settings.as_object_mut() {
-        fields.retain(|field, _| !JUDGING.contains(&field.as_str()));
+        fields.retain(|field, _| decides(field));
     }
     settings.to_string()
 }

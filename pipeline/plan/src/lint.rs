@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 
 use schema::{
     CellId, Fingerprint, Plan,
-    plan::{Comparison, PlannedCell, PlannedHeat, PlannedJob, Warning},
+    plan::{Comparison, PlannedCell, PlannedHeat, PlannedJob, VERDICT_BLOCKS, Warning},
 };
 
 use crate::{World, compare::Family, explain, fairness};
-
-/// Blocks below which no verdict is given.
-pub(crate) const VERDICT_BLOCKS: u32 = 6;
 
 /// Everything worth knowing about a job; `families` are what its comparisons come to.
 pub(crate) fn lint<'a>(

@@ -10,8 +10,14 @@ use crate::{
     tree::Step,
 };
 
-/// Default of `target`, and least default of `margin`.
-const TARGET: f64 = 0.02;
+/// Default of `target`.
+const TARGET: f64 = 0.01;
+
+/// Least default of `margin`.
+const MARGIN: f64 = 0.02;
+
+/// Most blocks of a heat.
+const MOST_BLOCKS: u32 = 48;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -42,10 +48,10 @@ pub(crate) fn resolve(context: &mut Context<'_>) -> Measure {
     let target = share(given.target, TARGET);
     let measure = Measure {
         target,
-        margin: share(given.margin, target.max(TARGET)),
+        margin: share(given.margin, target.max(MARGIN)),
         budget_ns: given.budget.map_or(1800 * SECOND_NS, |time| time.ns),
         boundary: given.boundary.unwrap_or(Boundary::Step),
-        blocks: given.blocks.unwrap_or(6),
+        blocks: given.blocks.unwrap_or(MOST_BLOCKS),
         rounds: given.rounds.unwrap_or(3),
         round_ns: given.round.map_or(300_000_000, |time| time.ns),
         round_steps: given.round_steps.unwrap_or(5),
@@ -61,7 +67,13 @@ pub(crate) fn resolve(context: &mut Context<'_>) -> Measure {
 fn check(context: &mut Context<'_>, measure: &Measure) {
     let hour_ns = 3600 * SECOND_NS;
     let bounds: [(&str, u64, u64, u64, &str); 6] = [
-        ("blocks", u64::from(measure.blocks), 0, 48, "0 to 48 blocks"),
+        (
+            "blocks",
+            u64::from(measure.blocks),
+            0,
+            u64::from(MOST_BLOCKS),
+            "0 to 48 blocks",
+        ),
         (
             "rounds",
             u64::from(measure.rounds),

@@ -161,7 +161,7 @@ pub(crate) fn memory_bytes(cell: &Cell, network: &Network) -> u64 {
     ENGINE_BYTES.saturating_add((network.peak_bytes / 4).saturating_mul(width(cell.precision)))
 }
 
-/// The time of measuring a heat, in nanoseconds.
+/// The time of measuring a heat until its first look, in nanoseconds.
 pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &Measure) -> u64 {
     let runnable = cells.iter().zip(preparing);
     let runnable = runnable.filter(|(cell, _)| cell.obstacle.is_none());
@@ -199,7 +199,7 @@ pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &
         };
         sum_of([
             sum,
-            launch_ns.saturating_mul(u64::from(measure.blocks)),
+            launch_ns.saturating_mul(u64::from(measure.first_look())),
             parity_ns,
         ])
     })

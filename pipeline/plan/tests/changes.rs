@@ -138,25 +138,44 @@ fn what_changed_in_a_key_is_told_in_words() {
         Status::Stale { changed } => changed.join("\n"),
         other => panic!("{other:?}"),
     };
-    for judging in ["budget: 1h", "margin: 10%", "confidence: 99%"] {
-        let settings = format!("measure: {{ {judging} }}\n    compare:");
-        let plan = planned(&RACE.replace("compare:", &settings), &world);
+    let with = |settings: &str| {
+        let settings = format!("measure: {{ {settings} }}\n    compare:");
+        RACE.replace("compare:", &settings)
+    };
+    let plan = planned(&with("budget: 1h"), &world);
+    assert!(matches!(plan.heats[0].status, Status::Cached { .. }));
+    // How long it goes on depends on them.
+    for (judging, said) in [
+        ("margin: 10%", "margin was 0.02, is 0.1"),
+        ("confidence: 99%", "confidence was 0.95, is 0.99"),
+    ] {
+        let changed = changed(&planned(&with(judging), &world));
+        assert_eq!(changed, format!("measure: {said}"));
+    }
+    let mut fixed = support::world();
+    fixed.known = planned(&with("blocks: 6"), &fixed)
+        .heats
+        .iter()
+        .map(|heat| sealed(heat, "2026-01-01T00:00:00Z"))
+        .collect();
+    for judging in ["margin: 10%", "confidence: 99%"] {
+        let plan = planned(&with(&format!("blocks: 6, {judging}")), &fixed);
         assert!(
             matches!(plan.heats[0].status, Status::Cached { .. }),
-            "`{judging}` is no part of the key"
+            "`{judging}` only judges what was measured"
         );
     }
     // A warm-up is held against it.
-    let target = RACE.replace("compare:", "measure: { target: 1% }\n    compare:");
+    let target = RACE.replace("compare:", "measure: { target: 2% }\n    compare:");
     assert_eq!(
         changed(&planned(&target, &world)),
-        "measure: target was 0.02, is 0.01"
+        "measure: target was 0.01, is 0.02"
     );
 
     let blocks = RACE.replace("compare:", "measure: { blocks: 12 }\n    compare:");
     assert_eq!(
         changed(&planned(&blocks, &world)),
-        "measure: blocks was 6, is 12"
+        "measure: blocks was 48, is 12"
     );
 
     let threads = planned(&RACE.replace("matrix:", "threads: 2\n    matrix:"), &world);
@@ -206,7 +225,7 @@ fn a_heat_that_measured_nothing_is_not_the_last_of_its_group() {
         Status::Stale { changed } => changed.join("\n"),
         other => panic!("{other:?}"),
     };
-    assert_eq!(changed(&world), "measure: blocks was 6, is 7");
+    assert_eq!(changed(&world), "measure: blocks was 48, is 7");
     world.known[1].state = KnownState::Open(1);
     assert_eq!(changed(&world), "measure: blocks was 12, is 7");
 }

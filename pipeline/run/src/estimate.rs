@@ -43,19 +43,16 @@ impl Estimate {
         self.real_ns = self.real_ns.saturating_add(nanoseconds(real));
     }
 
-    /// What is left, where the heat under way has `done` of `parts` equal parts behind it, and
-    /// took `spent` for those.
-    pub(crate) fn left(&self, heat_ns: u64, done: u32, parts: u32, spent: Duration) -> Duration {
-        let rest = f64::from(parts.saturating_sub(done));
-        let heat = if done > 0 && !spent.is_zero() {
-            spent.as_secs_f64() * 1e9 / f64::from(done) * rest
-        } else {
-            heat_ns as f64 * self.correction() * rest / f64::from(parts.max(1))
-        };
-        let least = f64::from(self.ahead) * HEAT_FLOOR_NS as f64;
-        let nanoseconds = heat + (self.ahead_ns as f64 * self.correction()).max(least);
+    /// What the heats take that have not begun.
+    pub(crate) fn ahead(&self) -> Duration {
+        let least = Duration::from_nanos(HEAT_FLOOR_NS).saturating_mul(self.ahead);
+        self.corrected(self.ahead_ns).max(least)
+    }
+
+    /// What so long a prediction has to be taken for.
+    pub(crate) fn corrected(&self, predicted_ns: u64) -> Duration {
         // Beyond 584 years nothing needs to be exact.
-        Duration::from_nanos(nanoseconds as u64)
+        Duration::from_nanos((predicted_ns as f64 * self.correction()) as u64)
     }
 
     fn correction(&self) -> f64 {
@@ -75,24 +72,15 @@ mod tests {
     fn what_was_seen_corrects_what_was_predicted() {
         let second = 1_000_000_000;
         let mut estimate = Estimate::new([10 * second, 20 * second].into_iter());
+        assert_eq!(estimate.ahead(), Duration::from_secs(30));
         estimate.take(10 * second);
-        assert_eq!(
-            estimate.left(10 * second, 0, 5, Duration::ZERO),
-            Duration::from_secs(30)
-        );
-        // Two of five parts took 8 s: three more take 12 s.
-        let left = estimate.left(10 * second, 2, 5, Duration::from_secs(8));
-        assert_eq!(left, Duration::from_secs(32));
+        assert_eq!(estimate.ahead(), Duration::from_secs(20));
         estimate.learn(10 * second, Duration::from_secs(20));
-        estimate.take(20 * second);
-        assert_eq!(
-            estimate.left(20 * second, 0, 5, Duration::ZERO),
-            Duration::from_secs(40)
-        );
-        assert_eq!(
-            estimate.left(u64::MAX, 7, 5, Duration::ZERO),
-            Duration::ZERO
-        );
+        assert_eq!(estimate.ahead(), Duration::from_secs(40));
+        assert_eq!(estimate.corrected(second), Duration::from_secs(2));
+        estimate.learn(1, Duration::from_secs(1 << 20));
+        assert_eq!(estimate.corrected(second), Duration::from_secs(10));
+        assert_eq!(estimate.corrected(u64::MAX), Duration::from_nanos(u64::MAX));
     }
 
     #[test]
@@ -102,14 +90,13 @@ mod tests {
         estimate.take(2 * second);
         // The first took a hundredth of what was predicted.
         estimate.learn(2 * second, Duration::from_millis(20));
-        let left = |estimate: &Estimate| estimate.left(2 * second, 5, 5, Duration::from_millis(20));
-        assert_eq!(left(&estimate), Duration::from_secs(2));
+        assert_eq!(estimate.ahead(), Duration::from_secs(2));
         estimate.take(2 * second);
-        assert_eq!(left(&estimate), Duration::from_secs(1));
+        assert_eq!(estimate.ahead(), Duration::from_secs(1));
         // In the third nothing can run.
         estimate.take(0);
-        assert_eq!(left(&estimate), Duration::from_secs(1));
+        assert_eq!(estimate.ahead(), Duration::from_secs(1));
         estimate.take(second / 2);
-        assert_eq!(left(&estimate), Duration::ZERO);
+        assert_eq!(estimate.ahead(), Duration::ZERO);
     }
 }

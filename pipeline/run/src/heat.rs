@@ -15,11 +15,14 @@ use crate::{
     error::Stop,
     estimate::Estimate,
     graphs::Graphs,
-    home, order, reference,
+    home,
+    jury::Jury,
+    order, reference,
     tally::Tally,
 };
 
 /// A heat to be measured.
+#[derive(Clone, Copy)]
 pub(crate) struct Assignment<'a> {
     pub(crate) heat: &'a PlannedHeat,
     pub(crate) job: &'a PlannedJob,
@@ -30,6 +33,34 @@ pub(crate) struct Assignment<'a> {
     pub(crate) manifests: &'a [ManifestSource],
     /// A journal that does not count for this fresh run is begun anew.
     pub(crate) fresh: Option<&'a Fresh>,
+    /// The number of the job's verdicts.
+    pub(crate) family: u32,
+}
+
+/// A heat under way.
+pub(crate) struct Running<'a> {
+    pub(crate) assignment: Assignment<'a>,
+    journal: Journal<'a>,
+    graphs: Graphs,
+    tally: Tally,
+    looks: Vec<u32>,
+    /// Blocks that an earlier, interrupted run measured.
+    kept: u32,
+    /// Whether this run measured all of it.
+    is_whole: bool,
+    /// Time that this run took for it, and of that for its blocks.
+    spent: Duration,
+    spent_on_blocks: Duration,
+}
+
+/// What a heat needs next.
+pub(crate) enum Next {
+    /// A block.
+    Block,
+    /// So many blocks until the next look, if there is time for them.
+    More(u32),
+    /// Nothing, for this reason.
+    Nothing(String),
 }
 
 /// A heat that was sealed.
@@ -39,135 +70,185 @@ pub(crate) struct Sealed {
     pub(crate) cells: Vec<PlannedCell>,
     /// How each of them ended.
     pub(crate) outcomes: Vec<Outcome>,
-    /// Whether this run measured all of it.
-    pub(crate) whole: bool,
+    /// Why it ended where it did; `None` where the number of its blocks was fixed.
+    pub(crate) stopped: Option<String>,
+    /// What all of it was predicted to take, in nanoseconds; `None` where this run did not measure all.
+    pub(crate) predicted_ns: Option<u64>,
 }
 
-/// Measures a heat, or goes on with one that was interrupted, and seals it.
-pub(crate) fn measure(
-    context: &mut Context<'_>,
-    assignment: &Assignment<'_>,
-    estimate: &Estimate,
-) -> Result<Sealed, Stop> {
-    let (mut journal, mut graphs) = open(context, assignment)?;
-    let header = journal.header().clone();
-    let pace = Pace::new(&journal, assignment, estimate);
-    context.tell(&Event::HeatStarted {
-        group: &header.group,
-        index: assignment.index,
-        of: assignment.of,
-        blocks_kept: count(&journal),
-        blocks: header.measure.blocks,
-        left: pace.left(&journal),
-    });
-    let quantised = match journal.reference() {
-        Some(_) => Vec::new(),
-        None => calibration::quantise(context, &header, &mut graphs)?,
-    };
-    let setting = Setting {
-        header: &header,
-        graphs: &graphs,
-    };
-    let reference = match journal.reference() {
-        Some(reference) => reference.clone(),
-        None => {
-            let mut judged = reference::judge(context, &setting, quantised)?;
-            home::hide_in_reference(&mut judged);
-            journal.set_reference(judged.clone())?;
-            judged
-        }
-    };
-    let mut tally = Tally::new(&reference, header.measure.blocks, journal.blocks());
-    let stopped = blocks(context, &setting, &mut journal, &mut tally, &pace)?;
-    let outcomes = tally.outcomes();
-    let footer = HeatFooter {
-        finished: now(),
-        outcomes: outcomes.clone(),
-        stopped,
-    };
-    Ok(Sealed {
-        digest: journal.seal(footer)?,
-        outcomes,
-        cells: header.cells,
-        whole: pace.kept == 0,
-    })
-}
-
-/// Measures the blocks that are missing; tells why it stopped.
-fn blocks(
-    context: &mut Context<'_>,
-    setting: &Setting<'_>,
-    journal: &mut Journal<'_>,
-    tally: &mut Tally,
-    pace: &Pace<'_>,
-) -> Result<String, Stop> {
-    let of = setting.header.measure.blocks;
-    if of == 0 {
-        return Ok("nothing was to be timed".to_owned());
+impl<'a> Running<'a> {
+    /// Begins a heat, or goes on with one that was interrupted: parity first. `left` estimates the time
+    /// that the run will still take.
+    pub(crate) fn begin(
+        context: &mut Context<'a>,
+        assignment: Assignment<'a>,
+        left: Duration,
+    ) -> Result<Self, Stop> {
+        let began = Instant::now();
+        let (mut journal, mut graphs) = open(context, &assignment)?;
+        let header = journal.header().clone();
+        let kept = count(&journal);
+        let is_whole = journal.reference().is_none();
+        context.tell(&Event::HeatStarted {
+            group: &header.group,
+            index: assignment.index,
+            of: assignment.of,
+            blocks_kept: kept,
+            blocks: header.measure.first_look(),
+            left,
+        });
+        let reference = match journal.reference() {
+            Some(reference) => reference.clone(),
+            None => {
+                let quantised = calibration::quantise(context, &header, &mut graphs)?;
+                let setting = Setting {
+                    header: &header,
+                    graphs: &graphs,
+                };
+                let mut judged = reference::judge(context, &setting, quantised)?;
+                home::hide_in_reference(&mut judged);
+                journal.set_reference(judged.clone())?;
+                judged
+            }
+        };
+        Ok(Self {
+            assignment,
+            tally: Tally::new(&reference, header.measure.blocks, journal.blocks()),
+            looks: header.measure.looks(),
+            journal,
+            graphs,
+            kept,
+            is_whole,
+            spent: began.elapsed(),
+            spent_on_blocks: Duration::ZERO,
+        })
     }
-    for index in count(journal)..of {
-        let slots = tally.launchable();
-        if slots.is_empty() {
-            return Ok(format!(
-                "no cell could be launched after {index} of {of} blocks"
+
+    /// Whether it has said enough.
+    pub(crate) fn next(&self) -> Next {
+        let header = self.journal.header();
+        let (done, most) = (count(&self.journal), header.measure.blocks);
+        if most == 0 {
+            return Next::Nothing("nothing was to be timed".to_owned());
+        }
+        if done >= most {
+            return Next::Nothing(format!("all {most} blocks measured"));
+        }
+        if self.tally.launchable().is_empty() {
+            return Next::Nothing(format!(
+                "no cell could be launched after {done} of {most} blocks"
             ));
         }
-        context.check_interrupt()?;
-        context.tell(&Event::BlockStarted {
-            block: index,
-            of,
-            left: pace.left(journal),
-        });
-        let mut block = block::measure(context, setting, index, &slots)?;
-        home::hide_in_block(&mut block);
-        tally.count(&block);
-        journal.append(block)?;
+        if !self.looks.contains(&done) {
+            return Next::Block;
+        }
+        let Assignment {
+            heat, job, family, ..
+        } = self.assignment;
+        match Jury::new(header, heat, job, family).enough(self.journal.blocks()) {
+            Some(reason) => Next::Nothing(format!("{reason}, {}", self.after())),
+            None => Next::More(self.goal() - done),
+        }
     }
-    Ok(format!("all {of} blocks measured"))
+
+    /// How far it has come, in words.
+    pub(crate) fn after(&self) -> String {
+        let most = self.journal.header().measure.blocks;
+        format!("after {} of at most {most} blocks", count(&self.journal))
+    }
+
+    /// The look that it is on the way to.
+    fn goal(&self) -> u32 {
+        let done = count(&self.journal);
+        let ahead = self.looks.iter().copied().find(|look| *look > done);
+        ahead.unwrap_or(done)
+    }
+
+    /// Measures its next block; tells how long that took.
+    pub(crate) fn block(
+        &mut self,
+        context: &mut Context<'a>,
+        left: Duration,
+    ) -> Result<Duration, Stop> {
+        let began = Instant::now();
+        context.check_interrupt()?;
+        let index = count(&self.journal);
+        let group = &self.assignment.heat.group;
+        context.tell(&Event::BlockStarted {
+            group,
+            block: index,
+            of: self.goal(),
+            left,
+        });
+        let setting = Setting {
+            header: self.journal.header(),
+            graphs: &self.graphs,
+        };
+        let slots = self.tally.launchable();
+        let mut block = block::measure(context, &setting, index, &slots)?;
+        home::hide_in_block(&mut block);
+        self.tally.count(&block);
+        self.journal.append(block)?;
+        context.tell(&Event::BlockMeasured { group });
+        let took = began.elapsed();
+        self.spent += took;
+        self.spent_on_blocks += took;
+        Ok(took)
+    }
+
+    /// What a block of it takes, as far as that is known.
+    pub(crate) fn block_takes(&self, estimate: &Estimate) -> Duration {
+        let done = count(&self.journal) - self.kept;
+        match self.spent_on_blocks.checked_div(done) {
+            Some(block) if !block.is_zero() => block,
+            _ => estimate.corrected(part_ns(&self.assignment)),
+        }
+    }
+
+    /// What it will take until its next look.
+    pub(crate) fn rest(&self, estimate: &Estimate) -> Duration {
+        let blocks = self.goal() - count(&self.journal);
+        self.block_takes(estimate).saturating_mul(blocks)
+    }
+
+    /// Time that this run took for it.
+    pub(crate) const fn spent(&self) -> Duration {
+        self.spent
+    }
+
+    /// Ends it, for this reason.
+    pub(crate) fn seal(self, reason: String) -> Result<Sealed, Stop> {
+        let outcomes = self.tally.outcomes();
+        let footer = HeatFooter {
+            finished: now(),
+            outcomes: outcomes.clone(),
+            stopped: reason.clone(),
+        };
+        let cells = self.journal.header().cells.clone();
+        let parts = parts(count(&self.journal));
+        let predicted_ns = part_ns(&self.assignment).saturating_mul(parts);
+        Ok(Sealed {
+            digest: self.journal.seal(footer)?,
+            outcomes,
+            stopped: Some(reason).filter(|_| self.looks.len() > 1),
+            predicted_ns: self.is_whole.then_some(predicted_ns),
+            cells,
+        })
+    }
+}
+
+/// So many blocks, and parity: that launches every cell once, like a block, and is counted as one.
+fn parts(blocks: u32) -> u64 {
+    u64::from(blocks) + 1
+}
+
+/// The predicted time of one of those.
+fn part_ns(assignment: &Assignment<'_>) -> u64 {
+    assignment.heat.predicted_ns / parts(assignment.job.measure.first_look())
 }
 
 fn count(journal: &Journal<'_>) -> u32 {
     u32::try_from(journal.blocks().len()).unwrap_or(u32::MAX)
-}
-
-/// How fast a heat gets on. Judging parity launches every cell once, like a block, and is counted
-/// as one.
-struct Pace<'a> {
-    estimate: &'a Estimate,
-    predicted_ns: u64,
-    parts: u32,
-    /// Parts that an earlier, interrupted run did.
-    kept: u32,
-    began: Instant,
-}
-
-impl<'a> Pace<'a> {
-    fn new(journal: &Journal<'_>, assignment: &Assignment<'_>, estimate: &'a Estimate) -> Self {
-        Self {
-            estimate,
-            predicted_ns: assignment.heat.predicted_ns,
-            parts: journal.header().measure.blocks.saturating_add(1),
-            kept: Self::done(journal),
-            began: Instant::now(),
-        }
-    }
-
-    fn done(journal: &Journal<'_>) -> u32 {
-        count(journal).saturating_add(u32::from(journal.reference().is_some()))
-    }
-
-    /// Estimate of the time that the run will still take.
-    fn left(&self, journal: &Journal<'_>) -> Duration {
-        let done = Self::done(journal);
-        let (ours, rest) = (
-            done.saturating_sub(self.kept),
-            self.parts.saturating_sub(done),
-        );
-        let rest_ns = self.predicted_ns / u64::from(self.parts) * u64::from(rest);
-        let both = ours.saturating_add(rest);
-        self.estimate
-            .left(rest_ns, ours, both, self.began.elapsed())
-    }
 }
 
 /// The journal of a heat that was begun, or of one that begins now, and the networks of its cells:

@@ -6,7 +6,7 @@
 //! every cell is launched afresh, in random order, warmed up and stopped; then its rounds are
 //! interleaved with those of the others; then it leaves. A block is kept as soon as it is complete,
 //! so that an interrupted heat loses at most the block in flight. A worker that fails costs its
-//! own cell; the others go on.
+//! own cell; the others go on. At fixed numbers of blocks it is asked whether the heat has said enough.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ mod gallery;
 mod graphs;
 mod heat;
 mod home;
+mod jury;
 mod lane;
 mod launch;
 mod observer;
@@ -36,7 +37,7 @@ mod workers;
 
 /// Version of the procedure by which a heat is measured: what is warmed up, discarded, interleaved
 /// and judged, and how. Part of the key of every heat; to be raised when any of it changes.
-pub const PROCEDURE: u32 = 10;
+pub const PROCEDURE: u32 = 11;
 
 pub use error::RunError;
 pub use observer::{Event, Observer, Phase};

@@ -39,19 +39,26 @@ pub enum Event<'a> {
         of: usize,
         /// Blocks that an earlier, interrupted run measured.
         blocks_kept: u32,
-        /// Blocks in all.
+        /// Blocks until its first look.
         blocks: u32,
         /// Estimate of the time that the run will still take.
         left: Duration,
     },
     /// A block begins.
     BlockStarted {
+        /// The group.
+        group: &'a str,
         /// Number of the block, from 0.
         block: u32,
-        /// Blocks in all.
+        /// Blocks until the next look, after which it may end.
         of: u32,
-        /// Estimate of the time that the run will still take.
+        /// Estimate of the time that the run will still take, if no heat goes on after that.
         left: Duration,
+    },
+    /// A block is measured and kept.
+    BlockMeasured {
+        /// The group.
+        group: &'a str,
     },
     /// A worker reaches a phase.
     Launch {
@@ -84,6 +91,8 @@ pub enum Event<'a> {
         cells: &'a [PlannedCell],
         /// How each ended.
         outcomes: &'a [Outcome],
+        /// Why it ended where it did; `None` where the number of its blocks was fixed.
+        stopped: Option<&'a str>,
     },
     /// A heat was not measured, or not to its end.
     NotReached {

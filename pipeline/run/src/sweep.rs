@@ -1,7 +1,8 @@
 //! A run: the heats of a plan, in order.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -18,7 +19,7 @@ use crate::{
     context::Context,
     error::Stop,
     estimate::Estimate,
-    heat::{self, Assignment},
+    heat::{Assignment, Next, Running},
 };
 
 /// Measures the heats of a plan that the store lacks, and says for every heat of the plan which
@@ -38,6 +39,7 @@ pub fn run(
     interrupt: &Interrupt,
     observer: &mut dyn Observer,
 ) -> Result<RunRecord, RunError> {
+    let fresh = OnceCell::new();
     let mut context = Context {
         store,
         workers,
@@ -45,16 +47,13 @@ pub fn run(
         interrupt,
         observer,
     };
-    let mut sweep = Sweep::begin(&mut context, plan)?;
-    let mut heats = Vec::with_capacity(plan.heats.len());
-    for (index, heat) in plan.heats.iter().enumerate() {
-        let result = sweep.take(&mut context, index, heat)?;
-        heats.push(HeatEntry {
-            group: heat.group.clone(),
-            key: heat.key,
-            heat: result,
-        });
-    }
+    let results = Sweep::begin(&mut context, plan, &fresh)?.run(&mut context)?;
+    let entry = |(heat, result): (&PlannedHeat, HeatResult)| HeatEntry {
+        group: heat.group.clone(),
+        key: heat.key,
+        heat: result,
+    };
+    let heats = plan.heats.iter().zip(results).map(entry).collect();
     if options.fresh && !interrupt.is_set() {
         store.end_fresh()?;
     }
@@ -65,25 +64,58 @@ pub fn run(
     })
 }
 
-/// What a run keeps in mind from heat to heat.
+/// Blocks of one heat are to begin so far apart, where other heats can fill the time: a machine's moods
+/// last tens of seconds, and blocks that lie in one of them are not independent.
+const APART: Duration = Duration::from_mins(1);
+
+/// Most heats under way. Each keeps its networks, and on the disk what was written of them.
+const MOST_OPEN: usize = 16;
+
+/// What a run keeps in mind.
 struct Sweep<'a> {
     plan: &'a Plan,
     /// The newest sound heat of every key, of those that count.
     sealed: BTreeMap<Digest, Digest>,
     /// Fresh runs: what counts for them.
-    fresh: Option<Fresh>,
+    fresh: Option<&'a Fresh>,
     /// Time spent on every job.
-    spent: BTreeMap<String, Duration>,
+    spent: BTreeMap<&'a str, Duration>,
+    /// The number of every job's verdicts.
+    families: BTreeMap<&'a str, u32>,
     /// The heats that were to be measured when the run began, each key once, by their place in the
     /// plan.
     wanting: Vec<bool>,
+    /// Predicted for the first blocks of the heats that every job has ahead, in nanoseconds.
+    ahead_ns: BTreeMap<&'a str, u64>,
+    estimate: Estimate,
+    /// The places of the heats that have not had their turn.
+    ahead: VecDeque<usize>,
+    /// Those under way; their blocks take turns.
+    open: Vec<Running<'a>>,
     /// The keys of which an event told that they are in the store.
     told: BTreeSet<Digest>,
-    estimate: Estimate,
+    /// What became of each heat, by its place.
+    results: BTreeMap<usize, HeatResult>,
+}
+
+/// What becomes of the next heat.
+enum Turn<'a> {
+    /// It is not measured now.
+    Ends(HeatResult),
+    /// Another group's heat, which is under way, will answer it.
+    Shares,
+    /// It is known once the others of its job are done whether there is time for it.
+    Waits,
+    /// It begins.
+    Begins(Assignment<'a>),
 }
 
 impl<'a> Sweep<'a> {
-    fn begin(context: &mut Context<'_>, plan: &'a Plan) -> Result<Self, RunError> {
+    fn begin(
+        context: &mut Context<'_>,
+        plan: &'a Plan,
+        fresh: &'a OnceCell<Fresh>,
+    ) -> Result<Self, RunError> {
         let mut known = context.store.known_heats()?;
         let runs = context.store.corrupt_runs()?;
         for corrupt in known.corrupt.iter().chain(&runs) {
@@ -95,8 +127,9 @@ impl<'a> Sweep<'a> {
             }
         }
         let fresh = if context.options.fresh {
-            let fresh = fresh_run(context, plan)?;
-            known = context.store.known_heats_of(&fresh)?;
+            let found = fresh_run(context, plan)?;
+            let fresh = fresh.get_or_init(|| found);
+            known = context.store.known_heats_of(fresh)?;
             Some(fresh)
         } else {
             None
@@ -110,9 +143,14 @@ impl<'a> Sweep<'a> {
             sealed: sealed.collect(),
             fresh,
             spent: BTreeMap::new(),
+            families: plan.families(),
             wanting: Vec::new(),
-            told: BTreeSet::new(),
+            ahead_ns: BTreeMap::new(),
             estimate: Estimate::default(),
+            ahead: (0..plan.heats.len()).collect(),
+            open: Vec::new(),
+            told: BTreeSet::new(),
+            results: BTreeMap::new(),
         };
         let heats = plan.heats.iter();
         let mut seen = BTreeSet::new();
@@ -121,20 +159,70 @@ impl<'a> Sweep<'a> {
             .map(|heat| seen.insert(heat.key) && sweep.have(&heat.key).is_none())
             .collect();
         let wanted = heats.zip(&sweep.wanting).filter(|(_, wanting)| **wanting);
+        for (heat, _) in wanted.clone() {
+            let ahead_ns = sweep.ahead_ns.entry(&heat.job).or_default();
+            *ahead_ns = ahead_ns.saturating_add(heat.predicted_ns);
+        }
         sweep.estimate = Estimate::new(wanted.map(|(heat, _)| heat.predicted_ns));
         Ok(sweep)
     }
 
-    fn take(
-        &mut self,
-        context: &mut Context<'_>,
-        index: usize,
-        heat: &PlannedHeat,
-    ) -> Result<HeatResult, RunError> {
-        let of = self.plan.heats.len();
-        if self.wanting.get(index).is_some_and(|wanting| *wanting) {
-            self.estimate.take(heat.predicted_ns);
+    /// Measures block by block, heat by heat, and tells what became of each heat.
+    fn run(mut self, context: &mut Context<'a>) -> Result<Vec<HeatResult>, RunError> {
+        loop {
+            self.fill(context)?;
+            if self.open.is_empty() {
+                break;
+            }
+            let mut at = 0;
+            while at < self.open.len() {
+                if self.go_on(context, at)? {
+                    at += 1;
+                }
+            }
         }
+        let heats = self.plan.heats.iter().enumerate();
+        heats
+            .map(|(index, heat)| match self.results.remove(&index) {
+                Some(result) => Ok(result),
+                None => Ok(self.shared(context, heat)),
+            })
+            .collect()
+    }
+
+    /// Begins heats until the blocks of those under way fill the time between two blocks of one.
+    fn fill(&mut self, context: &mut Context<'a>) -> Result<(), RunError> {
+        while let Some(&index) = self.ahead.front() {
+            let takes = self
+                .open
+                .iter()
+                .map(|heat| heat.block_takes(&self.estimate));
+            if takes.sum::<Duration>() >= APART || self.open.len() >= MOST_OPEN {
+                break;
+            }
+            let turn = self.turn(context, index)?;
+            if matches!(turn, Turn::Waits) {
+                break;
+            }
+            self.ahead.pop_front();
+            self.take(index);
+            match turn {
+                Turn::Ends(result) => {
+                    self.results.insert(index, result);
+                }
+                Turn::Begins(assignment) => self.start(context, assignment)?,
+                Turn::Shares | Turn::Waits => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, context: &mut Context<'a>, index: usize) -> Result<Turn<'a>, RunError> {
+        let plan = self.plan;
+        let of = plan.heats.len();
+        let Some(heat) = plan.heats.get(index) else {
+            return Ok(Turn::Shares);
+        };
         if let Some(digest) = self.have(&heat.key) {
             // What an earlier group of this plan has was told with it.
             if self.told.insert(heat.key) {
@@ -144,61 +232,212 @@ impl<'a> Sweep<'a> {
                     of,
                 });
             }
-            return Ok(HeatResult::Sealed(digest));
+            return Ok(Turn::Ends(HeatResult::Sealed(digest)));
         }
-        let job = self
-            .plan
-            .job(&heat.job)
-            .ok_or_else(|| RunError::NoSuchJob {
-                group: heat.group.clone(),
-                job: heat.job.clone(),
-            })?;
+        if self
+            .open
+            .iter()
+            .any(|open| open.assignment.heat.key == heat.key)
+        {
+            return Ok(Turn::Shares);
+        }
+        let job = plan.job(&heat.job).ok_or_else(|| RunError::NoSuchJob {
+            group: heat.group.clone(),
+            job: heat.job.clone(),
+        })?;
         if context.interrupt.is_set() {
-            return Ok(not_reached(context, heat, INTERRUPTED));
+            return Ok(Turn::Ends(not_reached(context, heat, INTERRUPTED)));
         }
-        let spent = self.spent.get(&job.id).copied().unwrap_or_default();
+        let owed = self.owed(&job.id, None);
         let budget = Duration::from_nanos(job.measure.budget_ns);
-        if spent >= budget {
+        if self.spent(&job.id).saturating_add(owed) >= budget {
+            if !owed.is_zero() {
+                return Ok(Turn::Waits);
+            }
             let reason = format!(
                 "the budget of job `{}` ({:.0} s) was used up; run again to go on, or give it more",
                 job.id,
                 budget.as_secs_f64()
             );
-            return Ok(not_reached(context, heat, &reason));
+            return Ok(Turn::Ends(not_reached(context, heat, &reason)));
         }
-        let assignment = Assignment {
+        Ok(Turn::Begins(Assignment {
             heat,
             job,
             index,
             of,
-            manifests: &self.plan.manifests,
-            fresh: self.fresh.as_ref(),
-        };
-        let began = Instant::now();
-        let measured = heat::measure(context, &assignment, &self.estimate);
-        let took = began.elapsed();
-        *self.spent.entry(job.id.clone()).or_default() += took;
-        match measured {
-            Ok(sealed) => {
-                // A heat in which nothing could run tells nothing about those that can.
-                let is_complete = |outcome: &Outcome| outcome.kind.is_complete();
-                if sealed.whole && sealed.outcomes.iter().any(is_complete) {
-                    self.estimate.learn(heat.predicted_ns, took);
-                }
-                self.sealed.insert(heat.key, sealed.digest);
-                self.told.insert(heat.key);
-                context.tell(&Event::HeatFinished {
-                    group: &heat.group,
-                    index,
-                    cells: &sealed.cells,
-                    outcomes: &sealed.outcomes,
-                });
-                Ok(HeatResult::Sealed(sealed.digest))
+            manifests: &plan.manifests,
+            fresh: self.fresh,
+            family: self.families.get(job.id.as_str()).copied().unwrap_or(0),
+        }))
+    }
+
+    /// A heat leaves those that are ahead.
+    fn take(&mut self, index: usize) {
+        let heat = self.plan.heats.get(index);
+        let wanting = self.wanting.get(index).is_some_and(|wanting| *wanting);
+        if let Some(heat) = heat.filter(|_| wanting) {
+            self.estimate.take(heat.predicted_ns);
+            if let Some(ahead_ns) = self.ahead_ns.get_mut(heat.job.as_str()) {
+                *ahead_ns = ahead_ns.saturating_sub(heat.predicted_ns);
             }
-            Err(Stop::Interrupted) => Ok(not_reached(context, heat, INTERRUPTED)),
-            Err(Stop::Later(reason)) => Ok(not_reached(context, heat, &reason)),
-            Err(Stop::Failed(error)) => Err(error),
         }
+    }
+
+    fn start(
+        &mut self,
+        context: &mut Context<'a>,
+        assignment: Assignment<'a>,
+    ) -> Result<(), RunError> {
+        let own = self.estimate.corrected(assignment.heat.predicted_ns);
+        let left = self.left().saturating_add(own);
+        let began = Instant::now();
+        let begun = Running::begin(context, assignment, left);
+        self.spend(assignment, began.elapsed());
+        match begun {
+            Ok(heat) => match heat.next() {
+                Next::Nothing(reason) => self.seal(context, heat, reason)?,
+                Next::Block | Next::More(_) => self.open.push(heat),
+            },
+            Err(stop) => self.stop(context, assignment, stop)?,
+        }
+        Ok(())
+    }
+
+    /// The next block of a heat under way, where there is time for it; tells whether it still is.
+    fn go_on(&mut self, context: &mut Context<'a>, at: usize) -> Result<bool, RunError> {
+        if let Some(heat) = self.open.get(at)
+            && let Next::More(blocks) = heat.next()
+            && !self.affords(heat, at, blocks)
+        {
+            let reason = format!("its job's budget leaves no time to go on, {}", heat.after());
+            let heat = self.open.remove(at);
+            self.seal(context, heat, reason)?;
+            return Ok(false);
+        }
+        let left = self.left();
+        let Some(heat) = self.open.get_mut(at) else {
+            return Ok(false);
+        };
+        let assignment = heat.assignment;
+        let measured = heat.block(context, left);
+        // Sealed at once: from then on no interruption loses it.
+        let next = heat.next();
+        match (measured, next) {
+            (Ok(took), Next::Block | Next::More(_)) => {
+                self.spend(assignment, took);
+                Ok(true)
+            }
+            (Ok(took), Next::Nothing(reason)) => {
+                self.spend(assignment, took);
+                let heat = self.open.remove(at);
+                self.seal(context, heat, reason)?;
+                Ok(false)
+            }
+            (Err(stop), _) => {
+                self.open.remove(at);
+                self.stop(context, assignment, stop)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether the job's budget has room for more blocks of a heat, once the others of the job have had
+    /// theirs.
+    fn affords(&self, heat: &Running<'_>, at: usize, blocks: u32) -> bool {
+        let job = heat.assignment.job;
+        let needed = heat.block_takes(&self.estimate).saturating_mul(blocks);
+        let ahead_ns = self.ahead_ns.get(job.id.as_str()).copied().unwrap_or(0);
+        let others = self.owed(&job.id, Some(at));
+        let others = others.saturating_add(self.estimate.corrected(ahead_ns));
+        let budget = Duration::from_nanos(job.measure.budget_ns);
+        let spent = self.spent(&job.id);
+        needed.saturating_add(others).saturating_add(spent) <= budget
+    }
+
+    /// What the heats of a job under way will take, but for one.
+    fn owed(&self, job: &str, but: Option<usize>) -> Duration {
+        let others = self.open.iter().enumerate();
+        others
+            .filter(|(at, open)| Some(*at) != but && open.assignment.job.id == job)
+            .map(|(_, open)| open.rest(&self.estimate))
+            .sum()
+    }
+
+    fn spent(&self, job: &str) -> Duration {
+        self.spent.get(job).copied().unwrap_or_default()
+    }
+
+    fn spend(&mut self, assignment: Assignment<'a>, time: Duration) {
+        *self.spent.entry(&assignment.job.id).or_default() += time;
+    }
+
+    /// Estimate of the time that the run will still take.
+    fn left(&self) -> Duration {
+        let open = self.open.iter().map(|heat| heat.rest(&self.estimate));
+        self.estimate.ahead().saturating_add(open.sum())
+    }
+
+    fn seal(
+        &mut self,
+        context: &mut Context<'a>,
+        heat: Running<'a>,
+        reason: String,
+    ) -> Result<(), RunError> {
+        let (assignment, took) = (heat.assignment, heat.spent());
+        let sealed = match heat.seal(reason) {
+            Ok(sealed) => sealed,
+            Err(stop) => return self.stop(context, assignment, stop),
+        };
+        // A heat in which nothing could run tells nothing about those that can.
+        let is_complete = |outcome: &Outcome| outcome.kind.is_complete();
+        if let Some(predicted_ns) = sealed.predicted_ns
+            && sealed.outcomes.iter().any(is_complete)
+        {
+            self.estimate.learn(predicted_ns, took);
+        }
+        let Assignment { heat, index, .. } = assignment;
+        self.sealed.insert(heat.key, sealed.digest);
+        self.told.insert(heat.key);
+        context.tell(&Event::HeatFinished {
+            group: &heat.group,
+            index,
+            cells: &sealed.cells,
+            outcomes: &sealed.outcomes,
+            stopped: sealed.stopped.as_deref(),
+        });
+        self.results
+            .insert(index, HeatResult::Sealed(sealed.digest));
+        Ok(())
+    }
+
+    /// A heat ended before its end.
+    fn stop(
+        &mut self,
+        context: &mut Context<'a>,
+        assignment: Assignment<'a>,
+        stop: Stop,
+    ) -> Result<(), RunError> {
+        let Assignment { heat, index, .. } = assignment;
+        let result = match stop {
+            Stop::Interrupted => not_reached(context, heat, INTERRUPTED),
+            Stop::Later(reason) => not_reached(context, heat, &reason),
+            Stop::Failed(error) => return Err(error),
+        };
+        self.results.insert(index, result);
+        Ok(())
+    }
+
+    /// What became of a heat that another group's was to answer.
+    fn shared(&self, context: &mut Context<'a>, heat: &PlannedHeat) -> HeatResult {
+        if let Some(digest) = self.have(&heat.key) {
+            return HeatResult::Sealed(digest);
+        }
+        not_reached(
+            context,
+            heat,
+            "the group that it shares its heat with was not reached",
+        )
     }
 
     /// The heat that answers this key, if the store has one that counts.

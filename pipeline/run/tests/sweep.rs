@@ -369,11 +369,107 @@ fn an_interrupted_run_goes_on_where_it_was() {
     }
     let (record, diary) = track.run(&plan);
     assert_eq!(diary.lines[0], "heat a, 2 kept");
-    assert_eq!(diary.count("block"), 2 + 4);
+    // Both were under way.
+    assert_eq!(diary.lines[1], "heat b, 2 kept");
+    assert_eq!(diary.count("block"), 2 + 2);
     let heat = track.heat(&record, 0);
     let indices: Vec<u32> = heat.blocks.iter().map(|block| block.index).collect();
     assert_eq!(indices, [0, 1, 2, 3]);
     assert_eq!(kinds(&heat.footer.outcomes), [OutcomeKind::Measured; 2]);
+}
+
+/// Blocks are a minute apart where other heats can fill the time, so that no mood of the machine
+/// holds all of one's.
+#[test]
+fn blocks_of_heats_take_turns_while_there_is_room() {
+    let order = |predicted_s: u64| {
+        let track = Track::new();
+        let groups = ["a", "b", "c"].map(|group| (group, cells(&["noop"])));
+        let mut plan = plan(measure(), groups.into());
+        for heat in &mut plan.heats {
+            heat.predicted_ns = predicted_s * 1_000_000_000;
+        }
+        let (record, diary) = track.run(&plan);
+        for index in 0..3 {
+            assert_eq!(track.heat(&record, index).blocks.len(), 2);
+        }
+        let told = diary.lines.into_iter().filter_map(|line| {
+            if let Some(group) = line.strip_suffix(", 0 kept") {
+                return Some(group.replace("heat ", "+"));
+            }
+            let block = line.strip_prefix("block ")?;
+            Some(block.replace(" of ", ""))
+        });
+        told.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(order(1), "+a +b +c 0a 0b 0c 1a 1b 1c");
+    // One such heat fills a minute, until it is known what it really takes.
+    assert_eq!(order(300), "+a 0a +b 1a 0b +c 1b 0c 1c");
+}
+
+/// Cells whose steps take so many microseconds, the first of them held against each other one.
+fn race(measure: schema::Measure, times: &[u32]) -> schema::Plan {
+    let paced = |(batch, microseconds): (u64, &u32)| {
+        let mut cell = cell("steady", batch);
+        let pace = ("step_us".to_owned(), microseconds.to_string());
+        cell.factors.extend([pace]);
+        planned(cell)
+    };
+    let cells: Vec<_> = (1..).zip(times).map(paced).collect();
+    let pair = |contender: &schema::plan::PlannedCell| schema::plan::Pair {
+        group: "g".to_owned(),
+        baseline: cells[0].id.clone(),
+        contender: contender.id.clone(),
+        value: "other".to_owned(),
+        coordinates: std::collections::BTreeMap::new(),
+    };
+    let pairs = cells[1..].iter().map(pair).collect();
+    let mut plan = plan(measure, vec![("g", cells.clone())]);
+    plan.jobs[0].comparisons = vec![schema::plan::Comparison {
+        axis: "step_us".to_owned(),
+        baseline: "any".to_owned(),
+        pairs,
+    }];
+    plan
+}
+
+#[test]
+fn a_heat_ends_at_the_look_at_which_it_has_said_enough() {
+    let track = Track::new();
+    let mut measure = measure();
+    (measure.blocks, measure.rounds) = (48, 1);
+    let (record, _) = track.run(&race(measure, &[200, 2000]));
+    let heat = track.heat(&record, 0);
+    assert_eq!(heat.blocks.len(), 6);
+    assert_eq!(
+        heat.footer.stopped,
+        "every verdict is settled, after 6 of at most 48 blocks"
+    );
+}
+
+#[test]
+fn a_heat_goes_on_while_a_verdict_is_open() {
+    let track = Track::new();
+    let mut measure = measure();
+    (measure.blocks, measure.rounds) = (7, 1);
+    // No interval is ever so narrow, and none of equals so sure to hold no difference.
+    (measure.margin, measure.target, measure.confidence) = (1e-9, 1e-9, 1.0 - 1e-9);
+    let (record, diary) = track.run(&race(measure, &[200, 200]));
+    let heat = track.heat(&record, 0);
+    assert_eq!(heat.blocks.len(), 7);
+    assert_eq!(heat.footer.stopped, "all 7 blocks measured");
+    assert_eq!(diary.count("block"), 7);
+
+    // Where the budget has no room for more, the first look is the last.
+    measure.blocks = 12;
+    measure.budget_ns = 1;
+    let track = Track::new();
+    let (record, _) = track.run(&race(measure, &[200, 200]));
+    let heat = track.heat(&record, 0);
+    assert_eq!(
+        heat.footer.stopped,
+        "its job's budget leaves no time to go on, after 6 of at most 12 blocks"
+    );
 }
 
 #[test]
@@ -384,7 +480,7 @@ fn an_interrupted_fresh_run_goes_on_too() {
         vec![("a", cells(&["noop"])), ("b", cells(&["steady"]))],
     );
     let (old, _) = track.run(&plan);
-    let (record, _) = track.run_until(&plan, true, "heat b");
+    let (record, _) = track.run_until(&plan, true, "finished a");
     let HeatResult::Sealed(_) = record.heats[0].heat else {
         panic!("{record:?}")
     };

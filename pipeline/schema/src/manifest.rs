@@ -110,7 +110,8 @@ const fn default_mode() -> Mode {
     expecting = "measurement settings: a mapping such as `{ target: 3% }`"
 )]
 pub struct MeasureSettings {
-    /// Relative half-width that an interval should reach; default `2%`.
+    /// Relative half-width that an interval should reach; default `1%`. A group ends at the first look
+    /// at which every interval is as narrow as that, or its verdict settled.
     #[serde(default)]
     pub target: Option<Percent>,
     /// Smallest relative difference worth acting on, never below the target; default `2%` or the
@@ -118,14 +119,15 @@ pub struct MeasureSettings {
     #[serde(default)]
     pub margin: Option<Percent>,
     /// Time after which no further group of the job is begun; default `30m`. A group that has begun
-    /// is measured to its end.
+    /// is measured until its first look at least.
     #[serde(default)]
     pub budget: Option<Duration>,
     /// Where the clock starts and stops; default `step`.
     #[serde(default)]
     pub boundary: Option<Boundary>,
-    /// Interleaved passes over all cells of a group; default 6. Fewer give no verdict; with 0, outputs
-    /// are compared and nothing is timed.
+    /// Interleaved passes over all cells of a group, at most; default 48. A group is looked at after 6,
+    /// 12 and 24, and ends where it has said enough. With 6 it has just those; fewer give no verdict;
+    /// with 0, outputs are compared and nothing is timed.
     #[serde(default)]
     #[schemars(range(min = 0, max = 48))]
     pub blocks: Option<u32>,

@@ -22,6 +22,13 @@ pub const PARITY_ITERATIONS: u32 = 3;
 /// pools are cold.
 pub const REWARM_STEPS: u64 = 2;
 
+/// Fewest blocks that a verdict, or a noise floor, may rest on.
+pub const VERDICT_BLOCKS: u32 = 6;
+
+/// Numbers of blocks after which a heat that may have more is looked at, and goes on where it has not
+/// said enough. Fixed beforehand: intervals share their error among the looks.
+pub const LOOKS: [u32; 4] = [VERDICT_BLOCKS, 12, 24, 48];
+
 /// Everything that a run will do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -97,7 +104,8 @@ pub struct PlannedJob {
 }
 
 /// How a job is measured, and how what was measured is judged. Part of the key of its heats, but
-/// for the budget, the margin and the confidence, which change nothing about a heat.
+/// for the budget, and where the number of blocks is fixed for the margin and the confidence, which
+/// change nothing about a heat then.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
@@ -106,11 +114,13 @@ pub struct Measure {
     pub target: f64,
     /// Smallest relative difference worth acting on; never below `target`.
     pub margin: f64,
-    /// Time that the job may take, in nanoseconds; a heat that would start after it is not reached.
+    /// Time that the job may take, in nanoseconds: a heat that would start after it is not reached, and
+    /// none goes on after a look where that would take the first blocks of another beyond it.
     pub budget_ns: u64,
     /// Where the clock starts and stops.
     pub boundary: Boundary,
-    /// Interleaved passes over all cells of a heat.
+    /// Interleaved passes over all cells of a heat, at most; after how many of them it may end,
+    /// [`Measure::looks`] says.
     pub blocks: u32,
     /// Stretches of steps of each cell in a block.
     pub rounds: u32,
@@ -126,6 +136,23 @@ pub struct Measure {
     pub memory_limit_bytes: Option<u64>,
     /// Simultaneous confidence of a family's intervals, for example 0.95.
     pub confidence: f64,
+}
+
+impl Measure {
+    /// The numbers of blocks after which a heat may end, ascending; the last is the most that it may
+    /// have. None where nothing is timed.
+    #[must_use]
+    pub fn looks(&self) -> Vec<u32> {
+        let earlier = LOOKS.into_iter().filter(|look| *look < self.blocks);
+        let last = Some(self.blocks).filter(|blocks| *blocks > 0);
+        earlier.chain(last).collect()
+    }
+
+    /// The blocks that every heat has: those of the first look.
+    #[must_use]
+    pub fn first_look(&self) -> u32 {
+        self.blocks.min(VERDICT_BLOCKS)
+    }
 }
 
 /// Cells equal in all but one axis: a family of verdicts.
@@ -343,6 +370,31 @@ impl Plan {
         self.jobs.iter().find(|job| job.id == id)
     }
 
+    /// The number of verdicts of each job, by its id: pairs of cells that its comparisons or claims
+    /// speak of, each once. All of them share the job's error.
+    #[must_use]
+    pub fn families(&self) -> BTreeMap<&str, u32> {
+        let mut jobs = BTreeMap::new();
+        for job in &self.jobs {
+            let pairs = job.comparisons.iter().flat_map(|family| &family.pairs);
+            let pairs = pairs.map(|pair| unordered(&pair.group, &pair.baseline, &pair.contender));
+            let pairs: BTreeSet<_> = pairs.collect();
+            jobs.insert(job.id.as_str(), (job, pairs));
+        }
+        for heat in &self.heats {
+            if let Some((job, pairs)) = jobs.get_mut(heat.job.as_str()) {
+                let claimed = job.claimed(heat).into_iter();
+                pairs.extend(
+                    claimed.map(|(_, [left, right])| unordered(&heat.group, &left.id, &right.id)),
+                );
+            }
+        }
+        let sizes = jobs.into_iter();
+        sizes
+            .map(|(job, (_, pairs))| (job, u32::try_from(pairs.len()).unwrap_or(u32::MAX)))
+            .collect()
+    }
+
     /// The heats, each key once, under the first group that has it: several jobs may ask for the
     /// same, and one artifact answers them all.
     pub fn distinct_heats(&self) -> impl Iterator<Item = &PlannedHeat> {
@@ -377,6 +429,26 @@ impl Plan {
         engines.sort();
         engines.dedup();
         engines
+    }
+}
+
+/// A pair of a group, whichever way round it is asked for.
+fn unordered<'a>(group: &'a str, one: &'a CellId, other: &'a CellId) -> (&'a str, [&'a CellId; 2]) {
+    (group, [one.min(other), one.max(other)])
+}
+
+impl PlannedJob {
+    /// The pairs that its claims speak of in one of its heats, each with its claim; the left of each
+    /// pair first.
+    #[must_use]
+    pub fn claimed<'a>(&'a self, heat: &'a PlannedHeat) -> Vec<(&'a Claim, [&'a PlannedCell; 2])> {
+        let originals = || heat.cells.iter().filter(|cell| cell.twin_of.is_none());
+        let of_claim = |claim: &'a Claim| {
+            let pairs = claim.expect.pairs(originals().map(|cell| (cell, ())));
+            let pairs = pairs.into_iter();
+            pairs.map(move |[(left, ()), (right, ())]| (claim, [left, right]))
+        };
+        self.claims.iter().flat_map(of_claim).collect()
     }
 }
 

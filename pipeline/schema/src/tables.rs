@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Version of the tables document.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Everything that a site shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -68,6 +68,9 @@ pub struct JobTable {
     /// The supervisor's processor time while rounds were measured, as a share of one core: the
     /// median over blocks. `None` when nothing was measured.
     pub supervisor_share: Option<f64>,
+    /// Seconds from the beginning of a block to that of the next one of its heat: the median over blocks.
+    /// `None` where no heat has two.
+    pub apart_s: Option<f64>,
 }
 
 /// A family of verdicts.
@@ -80,7 +83,8 @@ pub struct ComparisonTable {
     pub baseline: String,
     /// Number of verdicts that share the error: all pairs of the job.
     pub family: u32,
-    /// Confidence of each single interval after sharing.
+    /// Confidence of each single interval after sharing, with the others and among the looks of
+    /// [`Measure::looks`].
     pub confidence_each: f64,
     /// The pairs, in the plan's order.
     pub rows: Vec<ComparisonRow>,
@@ -268,6 +272,8 @@ pub struct CellRow {
     /// Why the workers of its heat ran one at a time, in words; `None`: their rounds were
     /// interleaved.
     pub alone: Option<String>,
+    /// Why measuring its heat ended, in words; `None` when it never began.
+    pub stopped: Option<String>,
     /// Launches with their samples, in the order of blocks.
     pub launches: Vec<LaunchRow>,
 }

@@ -36,6 +36,8 @@ pub(crate) struct CellPage {
     unsteady: Option<Badge>,
     unsteady_launches: String,
     alone: Option<String>,
+    /// Why measuring its comparison ended.
+    stopped: Option<String>,
     meaning: &'static str,
     reason: String,
     allowed: bool,
@@ -166,6 +168,7 @@ impl CellPage {
             unsteady: steady::badge(row),
             unsteady_launches: steady::sentence(row),
             alone: row.alone.clone(),
+            stopped: row.stopped.clone(),
             meaning: words::outcome_meaning(row.outcome.kind),
             reason: row.outcome.reason.clone(),
             allowed: row.allowed,

@@ -1,6 +1,7 @@
 //! A family of verdicts: sentences, rows, tally and chart.
 
 use schema::{
+    Measure,
     printed::Bounds,
     tables::{ComparisonRow, ComparisonTable, JobTable, Verdict},
 };
@@ -164,7 +165,7 @@ impl Family {
             id: format!("{}-{}", job.id, number + 1),
             title: title(&table.axis, &contenders, &baseline),
             shared: settings.shared(),
-            confidence: confidence(table, job.measure.confidence),
+            confidence: confidence(table, &job.measure),
             summaries: values
                 .iter()
                 .filter_map(|value| summary(table, value, contender(value), job.measure.margin))
@@ -192,16 +193,23 @@ fn title(axis: &str, contenders: &[Contender], baseline: &Contender) -> String {
     }
 }
 
-fn confidence(table: &ComparisonTable, together: f64) -> String {
+fn confidence(table: &ComparisonTable, measure: &Measure) -> String {
+    let looks = match measure.looks().len() {
+        0 | 1 => String::new(),
+        looks => format!(", whichever of {looks} looks ended the measuring"),
+    };
     let (together, each) = (
-        units::chosen(together),
+        units::chosen(measure.confidence),
         units::confidence(table.confidence_each),
     );
     if table.family == 1 {
-        return format!("One verdict, at {each} confidence");
+        return match looks.as_str() {
+            "" => format!("One verdict, at {each} confidence"),
+            _ => format!("One verdict at {together} confidence{looks}: an interval at {each}"),
+        };
     }
     format!(
-        "{} verdicts drawn together at {together} confidence: each interval at {each}",
+        "{} verdicts drawn together at {together} confidence{looks}: each interval at {each}",
         table.family
     )
 }

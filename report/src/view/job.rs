@@ -188,6 +188,14 @@ impl JobPage {
 /// How it was to be measured, and what became of it.
 fn measure(job: &JobTable, rows: &[&CellRow]) -> Vec<Fact> {
     let mut facts = words::measure(&job.measure);
+    facts.extend(ended(job, rows));
+    facts.extend(job.apart_s.map(|seconds| {
+        let apart = units::span((seconds * 1e9) as u64);
+        fact(
+            "Apart",
+            format!("{apart} from a block to the next of its group, the median"),
+        )
+    }));
     facts.push(fact("Not steady after warm-up", steady::count(rows)));
     facts.extend(job.supervisor_share.map(|share| {
         fact(
@@ -199,6 +207,27 @@ fn measure(job: &JobTable, rows: &[&CellRow]) -> Vec<Fact> {
         )
     }));
     facts
+}
+
+/// Why measuring ended, where that was open: each reason with the number of groups that it ended.
+fn ended(job: &JobTable, rows: &[&CellRow]) -> Option<Fact> {
+    if job.measure.looks().len() < 2 {
+        return None;
+    }
+    let of_groups: BTreeMap<&str, &str> = rows
+        .iter()
+        .filter_map(|row| Some((row.group.as_str(), row.stopped.as_deref()?)))
+        .collect();
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for reason in of_groups.into_values() {
+        *counts.entry(reason).or_default() += 1;
+    }
+    let counts = counts.into_iter().map(|(reason, count)| {
+        let groups = if count == 1 { "group" } else { "groups" };
+        format!("{} {groups}: {reason}", units::count(count))
+    });
+    let counts: Vec<String> = counts.collect();
+    (!counts.is_empty()).then(|| fact("Ended", counts.join("; ")))
 }
 
 /// The question, or the id where there is none.

@@ -5,9 +5,13 @@ use schema::{
     tables::{Judgement, Verdict},
 };
 use serde::Serialize;
+use statistics::coverage::{COVERAGE, Coverage};
 
 use super::chrome::{Chrome, link};
-use crate::words::{self, Badge};
+use crate::{
+    units,
+    words::{self, Badge},
+};
 
 /// The page of the method.
 #[derive(Debug, Serialize)]
@@ -16,6 +20,51 @@ pub(crate) struct MethodPage {
     verdicts: Vec<Meaning>,
     outcomes: Vec<Meaning>,
     judgements: Vec<Meaning>,
+    coverage: Vec<CoverageRow>,
+}
+
+/// How often intervals hold the truth on a machine that is made up, its blocks close together and a
+/// minute apart; in per cent.
+#[derive(Debug, Serialize)]
+struct CoverageRow {
+    machine: &'static str,
+    close: Covered,
+    apart: Covered,
+}
+
+/// By the way in which they are made.
+#[derive(Debug, Serialize)]
+struct Covered {
+    six: String,
+    looks: String,
+    blocks: String,
+    plain_t: String,
+    bootstrap: String,
+}
+
+impl From<&Coverage> for Covered {
+    fn from(row: &Coverage) -> Self {
+        let tenths = |value: f64| units::fixed(value, 1);
+        Self {
+            six: tenths(row.six),
+            looks: tenths(row.looks),
+            blocks: tenths(row.blocks),
+            plain_t: tenths(row.plain_t),
+            bootstrap: tenths(row.bootstrap),
+        }
+    }
+}
+
+fn coverage() -> Vec<CoverageRow> {
+    let of = |apart| COVERAGE.iter().filter(move |row| row.apart == apart);
+    of(false)
+        .zip(of(true))
+        .map(|(close, apart)| CoverageRow {
+            machine: close.machine,
+            close: close.into(),
+            apart: apart.into(),
+        })
+        .collect()
 }
 
 /// A word and what it means.
@@ -60,6 +109,7 @@ impl MethodPage {
                     "One of the two has no speed, so there is nothing to compare; its outcome says why.",
                 ),
             ],
+            coverage: coverage(),
             outcomes: OutcomeKind::ALL
                 .iter()
                 .map(|kind| Meaning {

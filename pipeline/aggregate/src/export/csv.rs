@@ -212,7 +212,7 @@ fn figures(speed: Option<&Speed>) -> Vec<String> {
     values.push(decimal(speed.map(|speed| speed.items_per_second)));
     values.push(number(speed.map(|speed| speed.samples)));
     values.push(number(speed.map(|speed| speed.min_ns)));
-    values.extend(crate::percentile::SHOWN.iter().map(|percent| {
+    values.extend(statistics::percentile::SHOWN.iter().map(|percent| {
         number(speed.and_then(|speed| speed.percentiles_ns.get(&format!("p{percent}"))))
     }));
     values.push(number(speed.map(|speed| speed.max_ns)));

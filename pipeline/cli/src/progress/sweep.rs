@@ -20,6 +20,8 @@ pub(crate) struct SweepProgress {
     printer: Printer,
     bar: ProgressBar,
     line: Line,
+    /// Blocks that each group is counted with.
+    goals: BTreeMap<String, u32>,
     /// How many groups were not reached, by the reason.
     not_reached: BTreeMap<String, usize>,
     pub(crate) measured: usize,
@@ -43,6 +45,7 @@ impl SweepProgress {
                 of: blocks,
                 ..Line::default()
             },
+            goals: BTreeMap::new(),
             not_reached: BTreeMap::new(),
             measured: 0,
             cached: 0,
@@ -81,7 +84,13 @@ impl SweepProgress {
         self.draw();
     }
 
-    fn finished(&mut self, group: &str, cells: &[PlannedCell], outcomes: &[Outcome]) {
+    fn finished(
+        &mut self,
+        group: &str,
+        cells: &[PlannedCell],
+        outcomes: &[Outcome],
+        stopped: Option<&str>,
+    ) {
         self.measured = self.measured.saturating_add(1);
         let pairs = cells
             .iter()
@@ -101,7 +110,9 @@ impl SweepProgress {
         } else {
             format!("{good} of {total} cells {verb}")
         };
-        self.note(&format!("  {group}: {verb}"));
+        let stopped = stopped.map(|stopped| format!("; {stopped}"));
+        let stopped = stopped.unwrap_or_default();
+        self.note(&format!("  {group}: {verb}{stopped}"));
     }
 }
 
@@ -118,9 +129,11 @@ impl Observer for SweepProgress {
             Event::HeatStarted {
                 group,
                 blocks_kept,
+                blocks,
                 left,
                 ..
             } => {
+                self.goals.insert((*group).to_owned(), *blocks);
                 self.line = Line {
                     group: (*group).to_owned(),
                     done: self.line.done.saturating_add(u64::from(*blocks_kept)),
@@ -140,14 +153,23 @@ impl Observer for SweepProgress {
                     ));
                 }
             }
-            Event::BlockStarted { block, of, left } => {
-                if *block > 0 && !self.line.block.is_empty() {
-                    self.line.done = self.line.done.saturating_add(1);
-                }
+            Event::BlockStarted {
+                group,
+                block,
+                of,
+                left,
+            } => {
+                // A heat that goes on after a look has more of them.
+                let goal = self.goals.entry((*group).to_owned()).or_default();
+                let more = of.saturating_sub(*goal);
+                *goal = (*goal).max(*of);
+                self.line.of = self.line.of.saturating_add(u64::from(more));
+                (*group).clone_into(&mut self.line.group);
                 self.line.block = format!(", block {} of {of}", block.saturating_add(1));
                 self.line.left = duration(*left);
                 self.draw();
             }
+            Event::BlockMeasured { .. } => self.line.done = self.line.done.saturating_add(1),
             Event::Launch { cell, phase } => self.doing(cell, *phase),
             Event::Failed { cell, outcome, log } => {
                 let mut text = format!(
@@ -167,12 +189,10 @@ impl Observer for SweepProgress {
                 group,
                 cells,
                 outcomes,
+                stopped,
                 ..
             } => {
-                if !self.line.block.is_empty() {
-                    self.line.done = self.line.done.saturating_add(1);
-                }
-                self.finished(group, cells, outcomes);
+                self.finished(group, cells, outcomes, *stopped);
             }
             Event::NotReached { reason, .. } => {
                 let count = self.not_reached.entry((*reason).to_owned()).or_default();

@@ -260,7 +260,8 @@ impl Observer for Diary {
             } => {
                 format!("heat {group}, {blocks_kept} kept")
             }
-            Event::BlockStarted { block, .. } => format!("block {block}"),
+            Event::BlockStarted { group, block, .. } => format!("block {block} of {group}"),
+            Event::BlockMeasured { group } => format!("measured {group}"),
             Event::Launch {
                 cell,
                 phase: Phase::Measure { round, .. },

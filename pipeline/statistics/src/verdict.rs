@@ -1,17 +1,16 @@
 //! What an interval allows to say.
 
 use schema::{
+    plan::VERDICT_BLOCKS,
     printed::{self, Bounds, percent, sides},
     tables::{Interval, Verdict},
 };
-
-use crate::interval::VERDICT_BLOCKS;
 
 /// The verdict about the contender whose time ÷ baseline's is `ratio`, and why.
 ///
 /// Decided from the rounded numbers that are printed: an interval never contradicts its verdict.
 #[must_use]
-pub(crate) fn judge(ratio: &Interval, bounds: Bounds) -> (Verdict, String) {
+pub fn judge(ratio: &Interval, bounds: Bounds) -> (Verdict, String) {
     if ratio.blocks < VERDICT_BLOCKS {
         return (Verdict::Unclear, too_few(ratio.blocks));
     }

@@ -6,11 +6,11 @@
 /// what is left to differ (the quantile of Student's t goes through the system's mathematical
 /// library) is some 10⁻¹⁵, which nine digits fewer hide. Six digits are more than any
 /// measurement here carries.
-pub(crate) const DIGITS: usize = 6;
+pub const DIGITS: usize = 6;
 
 /// `value` rounded to [`DIGITS`] significant decimal digits; ties go as the exact binary value says.
 #[must_use]
-pub(crate) fn rounded(value: f64) -> f64 {
+pub fn rounded(value: f64) -> f64 {
     if !value.is_finite() {
         return value;
     }
@@ -20,7 +20,7 @@ pub(crate) fn rounded(value: f64) -> f64 {
 
 /// The largest number of [`DIGITS`] digits that is not above `value`.
 #[must_use]
-pub(crate) fn rounded_down(value: f64) -> f64 {
+pub fn rounded_down(value: f64) -> f64 {
     let near = rounded(value);
     if near <= value || !near.is_finite() {
         return near;
@@ -38,7 +38,7 @@ pub(crate) fn rounded_down(value: f64) -> f64 {
 
 /// The smallest number of [`DIGITS`] digits that is not below `value`.
 #[must_use]
-pub(crate) fn rounded_up(value: f64) -> f64 {
+pub fn rounded_up(value: f64) -> f64 {
     -rounded_down(-value)
 }
 

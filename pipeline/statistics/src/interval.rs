@@ -30,9 +30,6 @@ use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
 use crate::number::{rounded, rounded_down, rounded_up};
 
-/// Fewest blocks that a verdict, or a noise floor, may rest on.
-pub const VERDICT_BLOCKS: u32 = 6;
-
 /// Fewest blocks for an order-statistic interval.
 pub const ORDER_STATISTIC_BLOCKS: u32 = 20;
 
@@ -41,7 +38,7 @@ const CLOCK_NS: f64 = 1.0;
 
 /// What rounding to whole nanoseconds may have done to the logarithm of a time.
 #[must_use]
-pub(crate) fn resolution(time_ns: f64) -> f64 {
+pub fn resolution(time_ns: f64) -> f64 {
     CLOCK_NS / time_ns.max(CLOCK_NS)
 }
 
@@ -52,7 +49,7 @@ pub(crate) fn resolution(time_ns: f64) -> f64 {
 /// nanosecond would claim an interval without width. Ends are rounded outward. `None` without a value, or when one is not
 /// finite.
 #[must_use]
-pub(crate) fn of_logs(logs: &[f64], confidence: f64, resolution: f64) -> Option<Interval> {
+pub fn of_logs(logs: &[f64], confidence: f64, resolution: f64) -> Option<Interval> {
     let mut sorted = logs.to_vec();
     // One order whatever the order of blocks, so that sums have the same bits.
     sorted.sort_by(f64::total_cmp);
@@ -79,7 +76,7 @@ pub(crate) fn of_logs(logs: &[f64], confidence: f64, resolution: f64) -> Option<
 
 /// Standard deviation of `values`, with n − 1; 0 for fewer than two.
 #[must_use]
-pub(crate) fn standard_deviation(values: &[f64]) -> f64 {
+pub fn standard_deviation(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     mean(&sorted)
@@ -88,7 +85,8 @@ pub(crate) fn standard_deviation(values: &[f64]) -> f64 {
 }
 
 /// Arithmetic mean; `None` without a value, or when it is not finite.
-pub(crate) fn mean(values: &[f64]) -> Option<f64> {
+#[must_use]
+pub fn mean(values: &[f64]) -> Option<f64> {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     mean.is_finite().then_some(mean)
 }

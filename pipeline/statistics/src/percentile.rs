@@ -5,12 +5,12 @@
 //! pandas use it by default, so a reader's own figures agree; the 50th is the usual median.
 
 /// The percentiles that a cell shows.
-pub(crate) const SHOWN: [u8; 9] = [5, 16, 25, 50, 75, 84, 90, 95, 99];
+pub const SHOWN: [u8; 9] = [5, 16, 25, 50, 75, 84, 90, 95, 99];
 
 /// The `percent`-th percentile of ascending `sorted`, to the nearest nanosecond, halves up.
 /// `None` without a sample, or above 100.
 #[must_use]
-pub(crate) fn of_sorted(sorted: &[u64], percent: u8) -> Option<u64> {
+pub fn of_sorted(sorted: &[u64], percent: u8) -> Option<u64> {
     let last = sorted.len().checked_sub(1)?;
     if percent > 100 {
         return None;
@@ -26,7 +26,7 @@ pub(crate) fn of_sorted(sorted: &[u64], percent: u8) -> Option<u64> {
 
 /// The median of ascending `sorted`, halves of a nanosecond kept.
 #[must_use]
-pub(crate) fn median(sorted: &[u64]) -> Option<f64> {
+pub fn median(sorted: &[u64]) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let low = *sorted.get(last / 2)?;
     let high = *sorted.get(last.div_ceil(2))?;

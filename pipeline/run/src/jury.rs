@@ -1,0 +1,418 @@
+//! Whether a heat has said enough, asked at its looks.
+//!
+//! Intervals hold whichever look ends the measuring, and by whatever rule
+//! ([`statistics::family`]), so the rule may be one of thrift. It is made from the
+//! heat's own blocks, so that a heat that was interrupted decides as if it had not been.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    plan::{Measure, PlannedCell, PlannedHeat, PlannedJob},
+    printed::{Bounds, percent},
+    record::{Block, HeatHeader, Launch},
+};
+use statistics::{
+    enough::{self, Known},
+    family::{confidence_of_each, confidence_of_one},
+    interval,
+    noise::Twins,
+    pair, samples,
+};
+
+/// What a heat is measured for.
+pub(crate) struct Jury<'a> {
+    cells: &'a [PlannedCell],
+    measure: &'a Measure,
+    pairs: Vec<Pair>,
+    /// Confidence of the interval of a pair, and of a cell for itself.
+    of_pair: f64,
+    of_cell: f64,
+}
+
+/// Two slots that are held against each other.
+struct Pair {
+    baseline: usize,
+    contender: usize,
+    /// The contender is held against so many times the baseline.
+    times: f64,
+}
+
+/// The step times of a cell, by block.
+type Steps = BTreeMap<u32, f64>;
+
+impl<'a> Jury<'a> {
+    /// Of a heat that this plan asks for, as it was begun; `family` is the number of the job's verdicts.
+    pub(crate) fn new(
+        header: &'a HeatHeader,
+        heat: &PlannedHeat,
+        job: &'a PlannedJob,
+        family: u32,
+    ) -> Self {
+        let measure = &job.measure;
+        let slot = |id: &schema::CellId| {
+            let is_it = |cell: &PlannedCell| cell.id == *id && cell.twin_of.is_none();
+            header.cells.iter().position(is_it)
+        };
+        let compared = job.comparisons.iter().flat_map(|family| &family.pairs);
+        let compared = compared
+            .filter(|pair| pair.group == heat.group)
+            .map(|pair| (&pair.baseline, &pair.contender, 1.0));
+        let claimed = job.claimed(heat).into_iter();
+        let claimed =
+            claimed.map(|(claim, [left, right])| (&right.id, &left.id, claim.expect.times));
+        let pairs = compared
+            .chain(claimed)
+            .filter_map(|(baseline, contender, times)| {
+                Some(Pair {
+                    baseline: slot(baseline)?,
+                    contender: slot(contender)?,
+                    times,
+                })
+            });
+        Self {
+            cells: &header.cells,
+            pairs: pairs.collect(),
+            of_pair: confidence_of_each(measure, family),
+            of_cell: confidence_of_one(measure),
+            measure,
+        }
+    }
+
+    /// Why these blocks are enough; `None` while more would tell more.
+    pub(crate) fn enough(&self, blocks: &[Block]) -> Option<String> {
+        let steps: Vec<Option<Steps>> = (0..self.cells.len())
+            .map(|slot| steps(slot, blocks))
+            .collect();
+        let of = |slot: usize| steps.get(slot)?.as_ref();
+        let floors = self.floors(&of);
+        let target = percent(self.measure.target);
+        let (mut settled, mut narrow, mut open) = (0, 0, 0);
+        for pair in &self.pairs {
+            // Of a cell without a speed there is no verdict, however often the others are measured.
+            let Some((baseline, contender)) = of(pair.baseline).zip(of(pair.contender)) else {
+                continue;
+            };
+            let shared = pair::shared(baseline, contender);
+            let times = libm::log(pair.times);
+            let logs: Vec<f64> = shared.logs.iter().map(|log| log - times).collect();
+            let ratio = interval::of_logs(&logs, self.of_pair, shared.resolution);
+            let known = ratio.map_or(Known::Open, |ratio| {
+                enough::known(&ratio, self.bounds(pair, &floors), self.measure.target)
+            });
+            match known {
+                Known::Settled => settled += 1,
+                Known::Narrow => narrow += 1,
+                Known::Open => open += 1,
+            }
+        }
+        match (settled, narrow, open) {
+            (0, 0, 0) => self.enough_of_cells(&of, &target),
+            (_, _, 1..) => None,
+            (_, 0, 0) => Some("every verdict is settled".to_owned()),
+            (0, _, 0) => Some(format!("every interval is within {target}")),
+            _ => Some(format!(
+                "every verdict is settled or its interval within {target}"
+            )),
+        }
+    }
+
+    /// Where nothing is compared, step times are what is asked for.
+    fn enough_of_cells<'s>(
+        &self,
+        of: &impl Fn(usize) -> Option<&'s Steps>,
+        target: &str,
+    ) -> Option<String> {
+        let originals = self.cells.iter().enumerate();
+        let originals = originals.filter(|(_, cell)| cell.twin_of.is_none());
+        let mut sound = originals.filter_map(|(slot, _)| of(slot)).peekable();
+        if sound.peek().is_none() {
+            return Some("no cell can have a speed any more".to_owned());
+        }
+        let is_known = |steps: &Steps| {
+            let logs: Vec<f64> = steps.values().map(|&time| libm::log(time)).collect();
+            let shortest = steps.values().copied().fold(f64::INFINITY, f64::min);
+            let resolution = interval::resolution(shortest);
+            interval::of_logs(&logs, self.of_cell, resolution)
+                .is_some_and(|step| enough::is_narrow(&step, self.measure.target))
+        };
+        sound
+            .all(is_known)
+            .then(|| format!("every step time is known within {target}"))
+    }
+
+    /// What a pair is held against. Twins of other heats may tell of more noise: what is not known here
+    /// keeps nothing going.
+    fn bounds(&self, pair: &Pair, floors: &Floors<'_>) -> Bounds {
+        let sides = [pair.baseline, pair.contender].into_iter();
+        let floors = sides.filter_map(|slot| floors.get(&owner(self.cells.get(slot)?)).copied());
+        Bounds {
+            margin: self.measure.margin,
+            floor: Some(floors.fold(0.0, f64::max)),
+        }
+    }
+
+    /// The noise between the twins of this heat.
+    fn floors<'s>(&self, of: &impl Fn(usize) -> Option<&'s Steps>) -> Floors<'a> {
+        let mut twins: BTreeMap<Owner<'a>, Twins> = BTreeMap::new();
+        for (slot, cell) in self.cells.iter().enumerate() {
+            let original = cell.twin_of.and_then(|original| of(original as usize));
+            if let Some((original, twin)) = original.zip(of(slot)) {
+                let shared = pair::shared(original, twin);
+                twins.entry(owner(cell)).or_default().add(&shared);
+            }
+        }
+        let floors = twins.into_iter();
+        floors
+            .filter_map(|(owner, twins)| Some((owner, twins.noise(self.of_cell).floor?)))
+            .collect()
+    }
+}
+
+/// Whose twins: an engine's and variant's, on a device.
+type Owner<'a> = (&'a schema::EngineVariant, schema::Device);
+
+type Floors<'a> = BTreeMap<Owner<'a>, f64>;
+
+const fn owner(planned: &PlannedCell) -> Owner<'_> {
+    (&planned.cell.engine, planned.cell.device)
+}
+
+/// A cell's step times; `None` where it has none, or has failed once and so has no speed.
+fn steps(slot: usize, blocks: &[Block]) -> Option<Steps> {
+    let of_slot = |launch: &&Launch| launch.slot as usize == slot;
+    let mut launches = blocks
+        .iter()
+        .flat_map(|block| &block.launches)
+        .filter(of_slot);
+    if !launches.all(|launch| samples::has_speed(samples::believed(launch).kind)) {
+        return None;
+    }
+    let steps: Steps = blocks
+        .iter()
+        .filter_map(|block| {
+            let launches = block.launches.iter().filter(of_slot);
+            Some((block.index, samples::step_ns(launches)?))
+        })
+        .collect();
+    (!steps.is_empty()).then_some(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{
+        CellId, Outcome, OutcomeKind,
+        machine::Load,
+        plan::{Comparison, Pair as Planned, Status},
+        record::{Canary, Round, Tool},
+    };
+
+    use super::*;
+
+    /// Cells that differ in their batch, the last one a twin of the first.
+    fn header(cells: u64, twinned: bool, measure: Measure) -> HeatHeader {
+        let cell = |batch: u64| {
+            let graph = models::sample::perceptron(batch).expect("it is a graph");
+            let engine = "pytorch/eager".parse().expect("it is an engine");
+            let cell = schema::Cell::plain(&graph, engine);
+            PlannedCell {
+                id: CellId(format!("cell{batch}")),
+                cell,
+                coordinates: BTreeMap::new(),
+                twin_of: None,
+                obstacle: None,
+                predicted_step_ns: 1,
+                predicted_bytes: 1,
+                flops: 1,
+                bytes: 1,
+                parameters: 1,
+            }
+        };
+        let mut cells: Vec<_> = (1..=cells).map(cell).collect();
+        if twinned {
+            let twin = PlannedCell {
+                twin_of: Some(0),
+                ..cells[0].clone()
+            };
+            cells.push(twin);
+        }
+        HeatHeader {
+            version: schema::record::VERSION,
+            group: "g".to_owned(),
+            key: schema::Digest::of_bytes(b"key"),
+            key_parts: BTreeMap::new(),
+            cells,
+            measure,
+            seed: 1,
+            started: "2026-11-25T12:00:00Z".to_owned(),
+            environment: telemetry::environment(),
+            tool: Tool {
+                version: "0".to_owned(),
+                revision: None,
+            },
+        }
+    }
+
+    fn measure() -> Measure {
+        Measure {
+            target: 0.01,
+            margin: 0.02,
+            budget_ns: 1,
+            boundary: schema::Boundary::Step,
+            blocks: 48,
+            rounds: 1,
+            round_ns: 1,
+            round_steps: 1,
+            warm_up_ns: 1,
+            timeout_ns: 1,
+            memory_limit_bytes: None,
+            confidence: 0.95,
+        }
+    }
+
+    /// What is said after blocks in which the cells took so many nanoseconds; 0 for one that crashed.
+    /// All but the first are held against it.
+    fn said(header: &HeatHeader, blocks: &[&[u64]]) -> Option<String> {
+        let originals = header.cells.iter().filter(|cell| cell.twin_of.is_none());
+        let pairs = originals.skip(1).map(|cell| Planned {
+            group: "g".to_owned(),
+            baseline: header.cells[0].id.clone(),
+            contender: cell.id.clone(),
+            value: String::new(),
+            coordinates: BTreeMap::new(),
+        });
+        let job = PlannedJob {
+            id: "job".to_owned(),
+            question: String::new(),
+            mode: schema::Mode::Inference,
+            measure: header.measure,
+            comparisons: vec![Comparison {
+                axis: "batch".to_owned(),
+                baseline: "1".to_owned(),
+                pairs: pairs.collect(),
+            }],
+            allow: Vec::new(),
+            claims: Vec::new(),
+        };
+        let heat = PlannedHeat {
+            group: "g".to_owned(),
+            job: "job".to_owned(),
+            key: header.key,
+            key_parts: BTreeMap::new(),
+            cells: header.cells.clone(),
+            status: Status::New,
+            predicted_ns: 1,
+        };
+        let blocks = (0..).zip(blocks).map(|(index, times)| block(index, times));
+        let blocks: Vec<Block> = blocks.collect();
+        Jury::new(header, &heat, &job, 2).enough(&blocks)
+    }
+
+    fn block(index: u32, times: &[u64]) -> Block {
+        let load = || Load {
+            load_1m: 0.0,
+            available_memory_bytes: 0,
+            steal_ns: 0,
+            busy_ns: 0,
+            clock_mhz: None,
+        };
+        let canary = Canary {
+            copy_ns: 1,
+            matmul_ns: 1,
+        };
+        let launch = |(slot, &time): (u32, &u64)| Launch {
+            slot,
+            outcome: match time {
+                0 => Outcome::new(OutcomeKind::Crashed, "why"),
+                _ => Outcome::measured(),
+            },
+            versions: BTreeMap::new(),
+            start_ns: None,
+            loaded: None,
+            warm_up: None,
+            rounds: vec![Round {
+                sequence: 0,
+                samples_ns: vec![time],
+            }],
+            memory: None,
+            cpu_ns: None,
+            log: String::new(),
+        };
+        Block {
+            index,
+            started: "2026-11-25T12:00:00Z".to_owned(),
+            canary_before: canary,
+            canary_after: canary,
+            alone: None,
+            load_before: load(),
+            load_after: load(),
+            supervisor_ns: 1,
+            measuring_ns: 1,
+            launches: (0..).zip(times).map(launch).collect(),
+        }
+    }
+
+    /// Six blocks: the first cell's times, a thousandth up and down, and those of others in its terms.
+    fn six(others: &[fn(u64, u64) -> u64]) -> Vec<Vec<u64>> {
+        let times = |index: u64| {
+            let first = 1_000_000 + 1000 * (index % 3);
+            let others = others.iter().map(|other| other(first, index));
+            [first].into_iter().chain(others).collect()
+        };
+        (0..6).map(times).collect()
+    }
+
+    fn said_of(header: &HeatHeader, others: &[fn(u64, u64) -> u64]) -> Option<String> {
+        let blocks = six(others);
+        let blocks: Vec<&[u64]> = blocks.iter().map(Vec::as_slice).collect();
+        said(header, &blocks)
+    }
+
+    const TWICE: fn(u64, u64) -> u64 = |first, _| 2 * first;
+    const AT_THE_MARGIN: fn(u64, u64) -> u64 = |first, index| first / 100 * 102 + 50 * (index % 2);
+    const NOISY: fn(u64, u64) -> u64 = |first, index| first + 100_000 * (index % 3);
+    const CRASHING: fn(u64, u64) -> u64 = |first, index| if index == 3 { 0 } else { first };
+
+    #[test]
+    fn pairs_are_settled_or_narrow_or_keep_a_heat_going() {
+        let two = header(2, false, measure());
+        let settled = "every verdict is settled";
+        assert_eq!(said_of(&two, &[TWICE]).as_deref(), Some(settled));
+        let narrow = "every interval is within 1 %";
+        assert_eq!(said_of(&two, &[AT_THE_MARGIN]).as_deref(), Some(narrow));
+        assert_eq!(said_of(&two, &[NOISY]), None);
+        let three = header(3, false, measure());
+        let mixed = "every verdict is settled or its interval within 1 %";
+        let said = |others: &[fn(u64, u64) -> u64]| said_of(&three, others);
+        assert_eq!(said(&[TWICE, AT_THE_MARGIN]).as_deref(), Some(mixed));
+        assert_eq!(said(&[TWICE, NOISY]), None);
+        // What has no speed keeps nothing going.
+        assert_eq!(said(&[TWICE, CRASHING]).as_deref(), Some(settled));
+    }
+
+    #[test]
+    fn noise_between_twins_keeps_a_verdict_open() {
+        let twinned = header(2, true, measure());
+        let noisy_twin: fn(u64, u64) -> u64 = |first, index| first + 300_000 * (index % 2);
+        let slower: fn(u64, u64) -> u64 = |first, index| first / 10 * 12 + 50_000 * (index % 2);
+        assert!(said_of(&header(2, false, measure()), &[slower]).is_some());
+        assert_eq!(said_of(&twinned, &[slower, noisy_twin]), None);
+    }
+
+    #[test]
+    fn step_times_count_where_nothing_is_compared() {
+        let one = header(1, false, measure());
+        let known = "every step time is known within 1 %";
+        assert_eq!(said_of(&one, &[]).as_deref(), Some(known));
+        let precise = Measure {
+            target: 0.000_1,
+            ..measure()
+        };
+        assert_eq!(said_of(&header(1, false, precise), &[]), None);
+        let two = header(2, false, measure());
+        // The pair has none of the speeds that it compares; what is left is the first cell's own.
+        assert_eq!(said_of(&two, &[CRASHING]).as_deref(), Some(known));
+        let none = "no cell can have a speed any more";
+        let blocks: [&[u64]; 6] = [&[0]; 6];
+        assert_eq!(said(&one, &blocks).as_deref(), Some(none));
+    }
+}

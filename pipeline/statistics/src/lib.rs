@@ -1,0 +1,27 @@
+//! What blocks of step times allow to say. Pure functions of numbers: whoever decides whether a heat
+//! goes on, and whoever judges it afterwards, asks the same.
+//!
+//! * A cell's value in a block is the median of its samples there ([`samples`]); blocks are the
+//!   independent units, samples of one stretch are not.
+//! * Two cells are compared in the blocks that measured both ([`pair`]), by an interval of the centre
+//!   of their differences ([`interval`]), at a confidence that all verdicts of a job and all looks at
+//!   them share ([`family`]).
+//! * Identical cells show what a difference means nothing below ([`noise`]).
+//! * A verdict holds an interval against a margin and that noise ([`verdict`]); at a look it is asked
+//!   whether more blocks would tell more ([`enough`]).
+//!
+//! Same numbers in, same bits out, whatever the processor: one order of every sum, logarithms from
+//! `libm`, numbers rounded to six significant digits before anything is decided from them ([`number`]).
+
+#![forbid(unsafe_code)]
+
+pub mod coverage;
+pub mod enough;
+pub mod family;
+pub mod interval;
+pub mod noise;
+pub mod number;
+pub mod pair;
+pub mod percentile;
+pub mod samples;
+pub mod verdict;

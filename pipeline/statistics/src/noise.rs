@@ -1,0 +1,74 @@
+//! The A/A floor: how far apart this machine puts things that are the same.
+
+use schema::{plan::VERDICT_BLOCKS, tables::Interval};
+
+use crate::{
+    interval,
+    number::{rounded, rounded_up},
+    pair::Shared,
+};
+
+/// What pairs of identical cells say together.
+#[derive(Debug, Clone, Default)]
+pub struct Twins {
+    /// ln(twin ÷ original), a value per block of every pair.
+    logs: Vec<f64>,
+    /// Centres of those, a value per pair with enough blocks.
+    centres: Vec<f64>,
+    resolution: f64,
+}
+
+/// The noise between identical cells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Noise {
+    /// Ratio between twins, with its interval.
+    pub ratio: Option<Interval>,
+    /// The floor as a relative difference; `None` with too few blocks.
+    pub floor: Option<f64>,
+}
+
+impl Twins {
+    /// Takes a pair in, by its differences.
+    pub fn add(&mut self, shared: &Shared) {
+        self.resolution = self.resolution.max(shared.resolution);
+        if shared.logs.len() >= VERDICT_BLOCKS as usize {
+            self.centres.extend(interval::mean(&shared.logs));
+        }
+        self.logs.extend_from_slice(&shared.logs);
+    }
+
+    /// The larger of
+    /// * what twins differ by as a rule: the logarithms of twin ÷ original of all blocks of all pairs
+    ///   make one interval, blocks being independent; of its ends the one farther from 1;
+    /// * what a single heat shows: the root mean square, over pairs of 6 blocks and more, of the mean
+    ///   logarithm. Heats that put twins apart in opposite directions cancel in the interval, and
+    ///   many of them make it narrow, but each comparison has one heat only.
+    ///
+    /// Both as relative differences counted upward like the margin: exp(|ln ratio|) − 1. With fewer
+    /// than 6 blocks in all there is no floor. It estimates what noise is typical; it bounds nothing.
+    #[must_use]
+    pub fn noise(&self, confidence: f64) -> Noise {
+        let ratio = interval::of_logs(&self.logs, confidence, self.resolution);
+        let rule = ratio.as_ref().and_then(farther_end);
+        let heat = self.root_mean_square() + self.resolution;
+        let floor = rule.map(|rule| rule.max(rounded_up(libm::expm1(heat))));
+        Noise {
+            ratio,
+            floor: floor.filter(|floor| floor.is_finite()),
+        }
+    }
+
+    fn root_mean_square(&self) -> f64 {
+        let squares: Vec<f64> = self.centres.iter().map(|centre| centre * centre).collect();
+        interval::mean(&squares).map_or(0.0, f64::sqrt)
+    }
+}
+
+/// From the rounded ends, so that the printed interval and floor agree.
+fn farther_end(ratio: &Interval) -> Option<f64> {
+    if ratio.blocks < VERDICT_BLOCKS {
+        return None;
+    }
+    let (low, high) = (ratio.low?, ratio.high?);
+    Some(rounded(high.max(1.0 / low) - 1.0))
+}

@@ -1,0 +1,183 @@
+//! A machine that is made up: what it does to the step times of two cells, in the ways that were seen
+//! on real ones.
+
+use rand::{Rng, RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+/// Seconds that starting and warming up a worker takes, and that a round does.
+const LAUNCH_S: f64 = 1.5;
+const ROUND_S: f64 = 0.3;
+
+/// Steps of a round, and rounds of a cell in a block.
+const STEPS: usize = 20;
+const ROUNDS: usize = 2;
+
+/// How step times scatter, in logarithms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Law {
+    Independent,
+    Drifting,
+    HeavyTailed,
+    Autocorrelated,
+    Bimodal,
+    Moods,
+}
+
+impl Law {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Independent,
+        Self::Drifting,
+        Self::HeavyTailed,
+        Self::Autocorrelated,
+        Self::Bimodal,
+        Self::Moods,
+    ];
+
+    /// In words.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Independent => "each step by itself, 2 %",
+            Self::Drifting => {
+                "each step by itself, 2 %, on a machine that slows down by 15 % while it warms up"
+            }
+            Self::HeavyTailed => {
+                "heavy tails: Student's t of 3 degrees of freedom, 2 %, and each launch by 1 %"
+            }
+            Self::Autocorrelated => "each step resembles the one before it (correlation 0.98), 3 %",
+            Self::Bimodal => "two humps: every other launch, by chance, is slower by 6 %",
+            Self::Moods => {
+                "two moods of half a minute each: in one of them one engine is slower by 50 %, the other by 3 %"
+            }
+        }
+    }
+
+    /// What the logarithm of contender ÷ baseline is in the long run, were both equally fast.
+    pub(crate) fn bias(self) -> f64 {
+        match self {
+            Self::Moods => libm::log(MOOD[1] / MOOD[0]) / 2.0,
+            _ => 0.0,
+        }
+    }
+}
+
+/// Mean time that a mood lasts, in seconds.
+const MOOD_S: f64 = 30.0;
+
+/// What a mood costs the baseline and the contender.
+const MOOD: [f64; 2] = [1.03, 1.5];
+
+/// A machine that measures two cells.
+pub(crate) struct Machine {
+    law: Law,
+    between_s: f64,
+    random: ChaCha8Rng,
+    now_s: f64,
+    /// Whether it is in its slow mood, and until when.
+    is_slow: bool,
+    until_s: f64,
+    /// What a launch of each cell is slower by, and its last step.
+    launch: [f64; 2],
+    last: [f64; 2],
+}
+
+/// Logarithms of the step times of both cells in a block.
+pub(crate) type Steps = [Vec<f64>; 2];
+
+impl Machine {
+    pub(crate) fn new(law: Law, between_s: f64, seed: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let is_slow = random.random::<bool>();
+        let until_s = MOOD_S * exponential(&mut random);
+        let last = [normal(&mut random), normal(&mut random)];
+        Self {
+            law,
+            between_s,
+            random,
+            now_s: 0.0,
+            is_slow,
+            until_s,
+            launch: [0.0; 2],
+            last,
+        }
+    }
+
+    /// Both cells launched, their rounds interleaved. The contender takes `ratio` of the baseline's time.
+    pub(crate) fn block(&mut self, ratio: f64) -> Steps {
+        let mut steps = Steps::default();
+        self.wait(self.between_s);
+        for cell in 0..2 {
+            self.wait(LAUNCH_S);
+            self.launch[cell] = self.launched(cell);
+        }
+        for _ in 0..ROUNDS {
+            let first = usize::from(self.random.random::<bool>());
+            for cell in [first, 1 - first] {
+                for _ in 0..STEPS {
+                    self.wait(ROUND_S / STEPS as f64);
+                    let base = if cell == 1 { libm::log(ratio) } else { 0.0 };
+                    let step = base + self.step(cell);
+                    steps[cell].push(step);
+                }
+            }
+        }
+        steps
+    }
+
+    fn wait(&mut self, seconds: f64) {
+        self.now_s += seconds;
+        while self.now_s > self.until_s {
+            self.is_slow = !self.is_slow;
+            self.until_s += MOOD_S * exponential(&mut self.random);
+        }
+    }
+
+    fn launched(&mut self, cell: usize) -> f64 {
+        match self.law {
+            Law::HeavyTailed | Law::Moods => 0.01 * normal(&mut self.random),
+            Law::Bimodal if self.random.random::<bool>() => 0.06,
+            Law::Autocorrelated => {
+                self.last[cell] = normal(&mut self.random);
+                0.0
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn step(&mut self, cell: usize) -> f64 {
+        let noise = normal(&mut self.random);
+        let own = match self.law {
+            Law::Independent => 0.02 * noise,
+            Law::Drifting => 0.02 * noise + 0.15 * -libm::expm1(-self.now_s / 43.0),
+            Law::HeavyTailed => 0.02 * heavy(&mut self.random),
+            Law::Autocorrelated => {
+                let fresh = (1.0 - 0.98_f64.powi(2)).sqrt();
+                self.last[cell] = 0.98 * self.last[cell] + fresh * noise;
+                0.03 * self.last[cell]
+            }
+            Law::Bimodal => 0.01 * noise,
+            Law::Moods if self.is_slow => 0.02 * noise + libm::log(MOOD[cell]),
+            Law::Moods => 0.02 * noise,
+        };
+        own + self.launch[cell]
+    }
+}
+
+fn uniform(random: &mut impl Rng) -> f64 {
+    1.0 - random.random::<f64>()
+}
+
+fn exponential(random: &mut impl Rng) -> f64 {
+    -libm::log(uniform(random))
+}
+
+/// Box and Muller, "A note on the generation of random normal deviates" (1958).
+pub(crate) fn normal(random: &mut impl Rng) -> f64 {
+    let radius = (-2.0 * libm::log(uniform(random))).sqrt();
+    radius * libm::cos(std::f64::consts::TAU * uniform(random))
+}
+
+/// Student's t of three degrees of freedom.
+fn heavy(random: &mut impl Rng) -> f64 {
+    let squares: f64 = (0..3).map(|_| normal(random).powi(2)).sum();
+    normal(random) / (squares / 3.0).sqrt()
+}

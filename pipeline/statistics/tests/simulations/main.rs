@@ -1,0 +1,177 @@
+//! How often nominal 95 % intervals hold the truth, on machines that are made up: the table of the method
+//! page.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
+
+mod machine;
+
+use machine::{Law, Machine, Steps};
+use photofinish_statistics::{
+    coverage::{self, Coverage},
+    enough::{self, Known},
+    family::confidence_of_one,
+    interval,
+};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use schema::{Boundary, Measure, printed::Bounds, tables::Interval};
+
+/// Heats of each machine.
+const HEATS: u64 = 2000;
+
+/// Seconds that lie between two blocks of a heat: none to speak of, or the blocks of other heats.
+const BETWEEN_S: [f64; 2] = [0.3, 60.0];
+
+/// Contender ÷ baseline, but for what the machine does: not far from the margin.
+const RATIO: f64 = 1.03;
+
+/// Samples drawn again for a bootstrap.
+const RESAMPLES: usize = 400;
+
+fn measure(blocks: u32) -> Measure {
+    Measure {
+        target: 0.01,
+        margin: 0.02,
+        budget_ns: u64::MAX,
+        boundary: Boundary::Step,
+        blocks,
+        rounds: 2,
+        round_ns: 1,
+        round_steps: 1,
+        warm_up_ns: 1,
+        timeout_ns: 1,
+        memory_limit_bytes: None,
+        confidence: 0.95,
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len() - 1;
+    f64::midpoint(sorted[last / 2], sorted[last.div_ceil(2)])
+}
+
+fn holds(interval: &Interval, truth: f64) -> bool {
+    let truth = libm::exp(truth);
+    interval.low.unwrap() <= truth && truth <= interval.high.unwrap()
+}
+
+/// Welch's t of the difference between all samples of one and all of the other, as if they were
+/// independent.
+fn plain_t_holds(blocks: &[Steps], truth: f64) -> bool {
+    let moments = |cell: usize| {
+        let samples = || blocks.iter().flat_map(|steps| &steps[cell]);
+        let count = samples().count() as f64;
+        let mean = samples().sum::<f64>() / count;
+        let squares: f64 = samples().map(|sample| (sample - mean).powi(2)).sum();
+        (mean, squares / (count - 1.0) / count)
+    };
+    let ((baseline, one), (contender, other)) = (moments(0), moments(1));
+    // Of some four hundred degrees of freedom.
+    const QUANTILE: f64 = 1.966;
+    (contender - baseline - truth).abs() <= QUANTILE * (one + other).sqrt()
+}
+
+/// Percentile bootstrap of the median of the blocks' differences (Efron, "Bootstrap methods", 1979).
+fn bootstrap_holds(logs: &[f64], truth: f64, random: &mut ChaCha8Rng) -> bool {
+    let resample = |_| {
+        let drawn = (0..logs.len()).map(|_| logs[random.random_range(0..logs.len())]);
+        median(&drawn.collect::<Vec<_>>())
+    };
+    let mut medians: Vec<f64> = (0..RESAMPLES).map(resample).collect();
+    medians.sort_by(f64::total_cmp);
+    let beyond = RESAMPLES / 40;
+    (medians[beyond - 1]..=medians[RESAMPLES - beyond]).contains(&truth)
+}
+
+/// What one heat came to.
+#[derive(Default)]
+struct Heat {
+    six: bool,
+    plain_t: bool,
+    bootstrap: bool,
+    looks: bool,
+    blocks: u32,
+}
+
+fn heat(law: Law, between_s: f64, seed: u64) -> Heat {
+    let (fixed, open) = (measure(6), measure(48));
+    let looks = open.looks();
+    let bounds = Bounds {
+        margin: open.margin,
+        floor: Some(0.0),
+    };
+    let truth = libm::log(RATIO) + law.bias();
+    let mut machine = Machine::new(law, between_s, seed);
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut heat = Heat::default();
+    let (mut blocks, mut logs) = (Vec::new(), Vec::new());
+    for count in 1..=open.blocks {
+        let steps = machine.block(RATIO);
+        logs.push(median(&steps[1]) - median(&steps[0]));
+        blocks.push(steps);
+        if count == fixed.blocks {
+            let ratio = interval::of_logs(&logs, confidence_of_one(&fixed), 0.0).unwrap();
+            heat.six = holds(&ratio, truth);
+            heat.plain_t = plain_t_holds(&blocks, truth);
+            heat.bootstrap = bootstrap_holds(&logs, truth, &mut random);
+        }
+        if looks.contains(&count) {
+            let ratio = interval::of_logs(&logs, confidence_of_one(&open), 0.0).unwrap();
+            let known = enough::known(&ratio, bounds, open.target);
+            if known != Known::Open || count == open.blocks {
+                heat.looks = holds(&ratio, truth);
+                heat.blocks = count;
+                break;
+            }
+        }
+    }
+    heat
+}
+
+fn simulated(law: Law, between_s: f64) -> Coverage {
+    let heats: Vec<Heat> = (0..HEATS).map(|seed| heat(law, between_s, seed)).collect();
+    let percent = |holds: fn(&Heat) -> bool| {
+        let held = heats.iter().filter(|heat| holds(heat)).count();
+        tenths(100.0 * held as f64 / HEATS as f64)
+    };
+    let blocks: u32 = heats.iter().map(|heat| heat.blocks).sum();
+    Coverage {
+        machine: law.words(),
+        apart: between_s > 1.0,
+        six: percent(|heat| heat.six),
+        looks: percent(|heat| heat.looks),
+        blocks: tenths(f64::from(blocks) / HEATS as f64),
+        plain_t: percent(|heat| heat.plain_t),
+        bootstrap: percent(|heat| heat.bootstrap),
+    }
+}
+
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+#[test]
+fn intervals_hold_the_truth_as_often_as_they_promise() {
+    let kinds = BETWEEN_S
+        .into_iter()
+        .flat_map(|between_s| Law::ALL.map(|law| (law, between_s)));
+    let rows: Vec<Coverage> = kinds
+        .map(|(law, between_s)| simulated(law, between_s))
+        .collect();
+    for row in &rows {
+        println!("{row:?}");
+        // A mood that lasts longer than the heat: no interval of six blocks knows of the other one.
+        let is_hopeless = row.machine == Law::Moods.words() && !row.apart;
+        assert!(
+            is_hopeless || (row.six >= 93.0 && row.looks >= 93.0),
+            "{row:?}"
+        );
+    }
+    assert_eq!(
+        coverage::COVERAGE.to_vec(),
+        rows,
+        "the table of the method page is old"
+    );
+}
