@@ -271,6 +271,18 @@ pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
                 units::chosen(measure.confidence)
             ),
         ),
+        fact(
+            "Disturbed blocks",
+            match measure.disturbance {
+                None => "count like any other".to_owned(),
+                Some(limits) => format!(
+                    "are measured again, {} at most: those in which other processes kept more than {} of a processor busy, or a hypervisor took more than {} of all processors' time",
+                    limits.repeats,
+                    limits.foreign_processors,
+                    units::chosen(limits.steal)
+                ),
+            },
+        ),
         fact("Budget", units::span(measure.budget_ns)),
         fact(
             "Time limit",

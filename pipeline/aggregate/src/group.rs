@@ -7,7 +7,7 @@ use schema::{
     CellId, Digest, Environment, Heat, Outcome, OutcomeKind, RunRecord,
     machine::Load,
     plan::{PlannedCell, PlannedHeat, Status},
-    record::{HeatEntry, HeatResult, Tool},
+    record::{Block, HeatEntry, HeatResult, Tool},
 };
 
 use crate::{
@@ -122,8 +122,10 @@ fn measured<'a>(
 /// From the beginning of each block to that of the next: a heat that was interrupted between two counts
 /// what that took.
 fn apart_s(heat: &Heat) -> Vec<f64> {
-    let begun = heat.blocks.iter();
-    let begun: Vec<Option<Timestamp>> = begun.map(|block| block.started.parse().ok()).collect();
+    let mut blocks: Vec<&Block> = heat.blocks.iter().collect();
+    blocks.sort_by_key(|block| block.index);
+    let begun = blocks.into_iter().map(|block| block.started.parse().ok());
+    let begun: Vec<Option<Timestamp>> = begun.collect();
     let seconds = |pair: &[Option<Timestamp>]| match pair {
         [Some(one), Some(next)] => Some(next.duration_since(*one).as_secs_f64()),
         _ => None,

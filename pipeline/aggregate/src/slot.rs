@@ -113,13 +113,20 @@ fn slot(
         .filter_map(|(_, _, launch)| launch.memory.clone())
         .reduce(peak);
     slot.versions = versions(&launches);
+    // What was disturbed is shown, and counts only where that is all there is.
+    let counts = |kind| kind == OutcomeKind::Measured || footer.kind == OutcomeKind::Unstable;
     let mut of_block: BTreeMap<u32, Vec<&Launch>> = BTreeMap::new();
     for (block, _, launch) in &launches {
         of_block.entry(*block).or_default().push(launch);
     }
     slot.blocks = of_block
         .into_iter()
-        .filter_map(|(block, launches)| Some((block, samples::step_ns(launches)?)))
+        .filter_map(|(block, launches)| {
+            let counted = launches
+                .into_iter()
+                .filter(|launch| counts(launch.outcome.kind));
+            Some((block, samples::step_ns(counted)?))
+        })
         .collect();
     for (block, canary, launch) in launches {
         let outcome = samples::believed(&launch);
@@ -138,7 +145,9 @@ fn judge(
     verified: &Outcome,
     is_timed: bool,
 ) -> Outcome {
+    // A block that was disturbed is measured again: whether that came to an end, the footer says.
     let launches = slot.launches.iter().map(|launch| &launch.outcome);
+    let launches = launches.filter(|outcome| outcome.kind != OutcomeKind::Unstable);
     let said = [footer].into_iter().chain(obstacle).chain(launches);
     let worst = Outcome::worst_of(said).unwrap_or(footer);
     if !worst.kind.is_complete() && !has_speed(worst.kind) {

@@ -37,8 +37,11 @@ pub(crate) fn speed(planned: &PlannedCell, slot: &Slot, confidence: f64) -> Opti
     })
 }
 
+/// The rounds of the blocks that count.
 fn rounds(slot: &Slot) -> impl Iterator<Item = &Vec<u64>> {
-    let shown = |launch: &&LaunchRow| has_speed(launch.outcome.kind);
+    let shown = |launch: &&LaunchRow| {
+        has_speed(launch.outcome.kind) && slot.blocks.contains_key(&launch.block)
+    };
     slot.launches
         .iter()
         .filter(shown)

@@ -121,6 +121,7 @@ fn measure(size: Size) -> Measure {
         timeout_ns: 60_000_000_000,
         memory_limit_bytes: None,
         confidence: 0.95,
+        disturbance: None,
     }
 }
 

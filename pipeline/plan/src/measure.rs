@@ -2,7 +2,8 @@
 
 use schema::{
     Boundary, Measure,
-    manifest::{MeasureSettings, Percent},
+    manifest::{Disturbed, MeasureSettings, Percent},
+    plan::{Disturbance, VERDICT_BLOCKS},
 };
 
 use crate::{
@@ -18,6 +19,15 @@ const MARGIN: f64 = 0.02;
 
 /// Most blocks of a heat.
 const MOST_BLOCKS: u32 = 48;
+
+/// Limits to disturbance. An idle machine keeps some hundredths of a processor busy with itself. A
+/// tenth of one slows what runs on all processors of a small machine by some hundredths, which is what
+/// verdicts are about; and so does as much time of all processors that a hypervisor takes.
+const DISTURBANCE: Disturbance = Disturbance {
+    foreign_processors: 0.1,
+    steal: 0.02,
+    repeats: VERDICT_BLOCKS,
+};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -36,6 +46,7 @@ fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
         timeout: own.timeout.or(shared.timeout),
         memory_limit: own.memory_limit.or(shared.memory_limit),
         confidence: own.confidence.or(shared.confidence),
+        disturbed: own.disturbed.or(shared.disturbed),
     }
 }
 
@@ -46,12 +57,14 @@ pub(crate) fn resolve(context: &mut Context<'_>) -> Measure {
     let share =
         |percent: Option<Percent>, default: f64| percent.map_or(default, |percent| percent.share);
     let target = share(given.target, TARGET);
+    let blocks = given.blocks.unwrap_or(MOST_BLOCKS);
+    let is_kept = given.disturbed == Some(Disturbed::Keep) || blocks < VERDICT_BLOCKS;
     let measure = Measure {
         target,
         margin: share(given.margin, target.max(MARGIN)),
         budget_ns: given.budget.map_or(1800 * SECOND_NS, |time| time.ns),
         boundary: given.boundary.unwrap_or(Boundary::Step),
-        blocks: given.blocks.unwrap_or(MOST_BLOCKS),
+        blocks,
         rounds: given.rounds.unwrap_or(3),
         round_ns: given.round.map_or(300_000_000, |time| time.ns),
         round_steps: given.round_steps.unwrap_or(5),
@@ -59,6 +72,7 @@ pub(crate) fn resolve(context: &mut Context<'_>) -> Measure {
         timeout_ns: given.timeout.map_or(300 * SECOND_NS, |time| time.ns),
         memory_limit_bytes: given.memory_limit.map(|size| size.bytes),
         confidence: share(given.confidence, 0.95),
+        disturbance: (!is_kept).then_some(DISTURBANCE),
     };
     check(context, &measure);
     measure

@@ -301,6 +301,7 @@ mod tests {
         timeout_ns: 60_000_000_000,
         memory_limit_bytes: None,
         confidence: 0.95,
+        disturbance: None,
     };
 
     #[test]

@@ -7,6 +7,7 @@ use store::now;
 use crate::{
     Event, Phase, canary,
     context::{Context, Setting},
+    disturbance::{self, Watch},
     error::Stop,
     lane::{Lane, Meter},
     order::Orders,
@@ -20,6 +21,7 @@ pub(crate) fn measure(
     slots: &[u32],
 ) -> Result<Block, Stop> {
     let started = now();
+    let watch = Watch::begin();
     let load_before = telemetry::load();
     let canary_before = canary::sing();
     let mut orders = Orders::of_block(setting.header.seed, index);
@@ -39,18 +41,28 @@ pub(crate) fn measure(
         }
     }
     context.check_interrupt()?;
-    Ok(Block {
+    let canary_after = canary::sing();
+    let load_after = telemetry::load();
+    let processors = setting.header.environment.fingerprint.logical_cpus;
+    let limits = setting.header.measure.disturbance;
+    let disturbed =
+        limits.and_then(|limits| watch.end(&limits, &load_before, &load_after, processors));
+    let mut block = Block {
         index,
         started,
         canary_before,
-        canary_after: canary::sing(),
+        canary_after,
         alone,
         load_before,
-        load_after: telemetry::load(),
+        load_after,
         supervisor_ns: meter.supervisor_ns,
         measuring_ns: meter.measuring_ns,
         launches: lanes.into_iter().map(Lane::into_launch).collect(),
-    })
+    };
+    if let Some(reason) = disturbed {
+        disturbance::mark(&mut block, &reason);
+    }
+    Ok(block)
 }
 
 /// All workers alive at the same time, all but one of them stopped.

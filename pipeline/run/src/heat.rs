@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use schema::{
     Digest, Outcome,
     plan::{ManifestSource, PlannedCell, PlannedHeat, PlannedJob},
-    record::{self, HeatFooter, HeatHeader},
+    record::{self, Block, HeatFooter, HeatHeader},
 };
 use store::{Fresh, Journal, now};
 
 use crate::{
     Event, block, calibration,
     context::{Context, Setting},
+    disturbance,
     error::Stop,
     estimate::Estimate,
     graphs::Graphs,
@@ -127,7 +128,7 @@ impl<'a> Running<'a> {
     /// Whether it has said enough.
     pub(crate) fn next(&self) -> Next {
         let header = self.journal.header();
-        let (done, most) = (count(&self.journal), header.measure.blocks);
+        let (done, most) = (self.done(), header.measure.blocks);
         if most == 0 {
             return Next::Nothing("nothing was to be timed".to_owned());
         }
@@ -139,27 +140,59 @@ impl<'a> Running<'a> {
                 "no cell could be launched after {done} of {most} blocks"
             ));
         }
+        let disturbed = count(&self.journal) - done;
+        let repeats = header
+            .measure
+            .disturbance
+            .map_or(0, |limits| limits.repeats);
+        if disturbed > repeats {
+            return Next::Nothing(format!("{}, {}", self.disturbed(), self.after()));
+        }
         if !self.looks.contains(&done) {
             return Next::Block;
         }
         let Assignment {
             heat, job, family, ..
         } = self.assignment;
-        match Jury::new(header, heat, job, family).enough(self.journal.blocks()) {
+        match Jury::new(header, heat, job, family).enough(&self.sound()) {
             Some(reason) => Next::Nothing(format!("{reason}, {}", self.after())),
             None => Next::More(self.goal() - done),
         }
     }
 
+    /// Its blocks that nothing disturbed.
+    fn sound(&self) -> Vec<&Block> {
+        let blocks = self.journal.blocks().iter();
+        let is_sound = |block: &&Block| disturbance::mark_of(block).is_none();
+        blocks.filter(is_sound).collect()
+    }
+
+    /// How many those are.
+    fn done(&self) -> u32 {
+        u32::try_from(self.sound().len()).unwrap_or(u32::MAX)
+    }
+
+    /// In how many blocks it was disturbed, and by what the last time.
+    fn disturbed(&self) -> String {
+        let blocks = self.journal.blocks();
+        let last = blocks.iter().rev().find_map(disturbance::mark_of);
+        format!(
+            "the machine was disturbed in {} of {} blocks, where at last {}",
+            blocks.len() - self.sound().len(),
+            blocks.len(),
+            last.unwrap_or_default()
+        )
+    }
+
     /// How far it has come, in words.
     pub(crate) fn after(&self) -> String {
         let most = self.journal.header().measure.blocks;
-        format!("after {} of at most {most} blocks", count(&self.journal))
+        format!("after {} of at most {most} blocks", self.done())
     }
 
     /// The look that it is on the way to.
     fn goal(&self) -> u32 {
-        let done = count(&self.journal);
+        let done = self.done();
         let ahead = self.looks.iter().copied().find(|look| *look > done);
         ahead.unwrap_or(done)
     }
@@ -176,7 +209,7 @@ impl<'a> Running<'a> {
         let group = &self.assignment.heat.group;
         context.tell(&Event::BlockStarted {
             group,
-            block: index,
+            block: self.done(),
             of: self.goal(),
             left,
         });
@@ -188,8 +221,14 @@ impl<'a> Running<'a> {
         let mut block = block::measure(context, &setting, index, &slots)?;
         home::hide_in_block(&mut block);
         self.tally.count(&block);
+        match disturbance::mark_of(&block) {
+            Some(reason) => {
+                let text = format!("a block of {group} does not count: {reason}");
+                context.tell(&Event::Note { text: &text });
+            }
+            None => context.tell(&Event::BlockMeasured { group }),
+        }
         self.journal.append(block)?;
-        context.tell(&Event::BlockMeasured { group });
         let took = began.elapsed();
         self.spent += took;
         self.spent_on_blocks += took;
@@ -207,7 +246,7 @@ impl<'a> Running<'a> {
 
     /// What it will take until its next look.
     pub(crate) fn rest(&self, estimate: &Estimate) -> Duration {
-        let blocks = self.goal() - count(&self.journal);
+        let blocks = self.goal() - self.done();
         self.block_takes(estimate).saturating_mul(blocks)
     }
 
@@ -218,7 +257,9 @@ impl<'a> Running<'a> {
 
     /// Ends it, for this reason.
     pub(crate) fn seal(self, reason: String) -> Result<Sealed, Stop> {
-        let outcomes = self.tally.outcomes();
+        let is_unstable = self.done() < self.journal.header().measure.first_look();
+        let disturbed = self.disturbed();
+        let outcomes = self.tally.outcomes(&disturbed, is_unstable);
         let footer = HeatFooter {
             finished: now(),
             outcomes: outcomes.clone(),

@@ -79,7 +79,7 @@ impl<'a> Jury<'a> {
     }
 
     /// Why these blocks are enough; `None` while more would tell more.
-    pub(crate) fn enough(&self, blocks: &[Block]) -> Option<String> {
+    pub(crate) fn enough(&self, blocks: &[&Block]) -> Option<String> {
         let steps: Vec<Option<Steps>> = (0..self.cells.len())
             .map(|slot| steps(slot, blocks))
             .collect();
@@ -178,7 +178,7 @@ const fn owner(planned: &PlannedCell) -> Owner<'_> {
 }
 
 /// A cell's step times; `None` where it has none, or has failed once and so has no speed.
-fn steps(slot: usize, blocks: &[Block]) -> Option<Steps> {
+fn steps(slot: usize, blocks: &[&Block]) -> Option<Steps> {
     let of_slot = |launch: &&Launch| launch.slot as usize == slot;
     let mut launches = blocks
         .iter()
@@ -266,6 +266,7 @@ mod tests {
             timeout_ns: 1,
             memory_limit_bytes: None,
             confidence: 0.95,
+            disturbance: None,
         }
     }
 
@@ -304,6 +305,7 @@ mod tests {
         };
         let blocks = (0..).zip(blocks).map(|(index, times)| block(index, times));
         let blocks: Vec<Block> = blocks.collect();
+        let blocks: Vec<&Block> = blocks.iter().collect();
         Jury::new(header, &heat, &job, 2).enough(&blocks)
     }
 

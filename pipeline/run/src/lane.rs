@@ -375,6 +375,7 @@ mod tests {
             timeout_ns: 1,
             memory_limit_bytes: None,
             confidence: 0.95,
+            disturbance: None,
         };
         assert_eq!(most_samples(&measure, 3), ROUND_SAMPLES);
         for (blocks, rounds, cells) in [(48, 5, 40), (1, 1000, 100), (u32::MAX, u32::MAX, 9)] {

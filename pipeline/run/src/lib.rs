@@ -15,6 +15,7 @@ mod calibration;
 mod canary;
 mod clock;
 mod context;
+mod disturbance;
 mod error;
 mod estimate;
 mod gallery;

@@ -4,6 +4,7 @@ use schema::{
     Outcome, OutcomeKind,
     record::{Block, Reference},
 };
+use statistics::samples::has_speed;
 
 /// A cell that failed this often, and could end otherwise, is not launched again.
 const PATIENCE: usize = 2;
@@ -58,10 +59,13 @@ impl Tally {
     }
 
     /// The outcome of each slot: its obstacle, or the worst of its launches. Where nothing is timed, what
-    /// has no obstacle is in parity, and that is all.
-    pub(crate) fn outcomes(&self) -> Vec<Outcome> {
+    /// has no obstacle is in parity, and that is all. Launches that were disturbed count only where the
+    /// heat `is_unstable`: then the machine is why there is no speed to be relied on.
+    pub(crate) fn outcomes(&self, disturbed: &str, is_unstable: bool) -> Vec<Outcome> {
+        let unstable = || Outcome::new(OutcomeKind::Unstable, disturbed);
         let outcome = |slot: &Slot| match (&slot.obstacle, self.times) {
             (None, false) => Outcome::verified(),
+            _ if is_unstable && slot.is_disturbed() => unstable(),
             _ => slot.outcome(),
         };
         self.slots.iter().map(outcome).collect()
@@ -73,16 +77,28 @@ impl Slot {
         let failures = self
             .launches
             .iter()
-            .filter(|outcome| !outcome.is_measured());
+            .filter(|outcome| !has_speed(outcome.kind));
         self.obstacle.is_none()
             && !self.launches.iter().any(|outcome| outcome.kind.is_final())
             && failures.count() < PATIENCE
     }
 
+    fn undisturbed(&self) -> impl Iterator<Item = &Outcome> {
+        let launches = self.launches.iter();
+        launches.filter(|outcome| outcome.kind != OutcomeKind::Unstable)
+    }
+
+    /// Whether nothing is wrong with it, but that it was disturbed.
+    fn is_disturbed(&self) -> bool {
+        self.obstacle.is_none()
+            && self.undisturbed().count() < self.launches.len()
+            && self.undisturbed().all(Outcome::is_measured)
+    }
+
     fn outcome(&self) -> Outcome {
         self.obstacle
             .as_ref()
-            .or_else(|| Outcome::worst_of(&self.launches))
+            .or_else(|| Outcome::worst_of(self.undisturbed()))
             .cloned()
             .unwrap_or_else(|| Outcome::new(OutcomeKind::NotReached, "it was never launched"))
     }
@@ -116,7 +132,10 @@ mod tests {
                 logs: vec![None],
                 quantised: Vec::new(),
             };
-            assert_eq!(Tally::new(&reference, 0, &[]).outcomes(), [outcome]);
+            assert_eq!(
+                Tally::new(&reference, 0, &[]).outcomes("", false),
+                [outcome]
+            );
         }
     }
 
@@ -138,7 +157,28 @@ mod tests {
                 usize::from(launchable),
                 "{launches:?}"
             );
-            assert_eq!(tally.outcomes()[0].kind, kind, "{launches:?}");
+            assert_eq!(tally.outcomes("", false)[0].kind, kind, "{launches:?}");
+        }
+    }
+
+    #[test]
+    fn disturbed_launches_count_where_the_heat_is_unstable() {
+        use OutcomeKind::{Crashed, Measured, Unstable};
+
+        for (launches, of_stable, of_unstable) in [
+            (&[Measured, Unstable][..], Measured, Unstable),
+            (
+                &[Unstable, Unstable, Unstable],
+                OutcomeKind::NotReached,
+                Unstable,
+            ),
+            (&[Unstable, Crashed], Crashed, Crashed),
+            (&[Measured, Measured], Measured, Measured),
+        ] {
+            let tally = tally(None, launches);
+            let kind = |is_unstable| tally.outcomes("why", is_unstable)[0].kind;
+            assert_eq!((kind(false), kind(true)), (of_stable, of_unstable));
+            assert_eq!(tally.launchable().len(), 1, "{launches:?}");
         }
     }
 }

@@ -473,6 +473,62 @@ fn a_heat_goes_on_while_a_verdict_is_open() {
 }
 
 #[test]
+fn disturbed_blocks_are_measured_again_and_no_end() {
+    let limits = |foreign_processors| {
+        let mut measure = measure();
+        measure.blocks = 6;
+        measure.disturbance = Some(schema::plan::Disturbance {
+            foreign_processors,
+            steal: 1e9,
+            repeats: 2,
+        });
+        plan(
+            measure,
+            vec![("g", cells(&["noop", "leaves_when_resumed"]))],
+        )
+    };
+    // Even silence is more than less than nothing.
+    let track = Track::new();
+    let (record, diary) = track.run(&limits(-1.0));
+    let heat = track.heat(&record, 0);
+    assert_eq!(heat.blocks.len(), 3);
+    let told = "the machine was disturbed in 3 of 3 blocks, where at last other processes kept ";
+    assert!(
+        heat.footer.stopped.starts_with(told),
+        "{}",
+        heat.footer.stopped
+    );
+    let after = ", after 0 of at most 6 blocks";
+    assert!(
+        heat.footer.stopped.ends_with(after),
+        "{}",
+        heat.footer.stopped
+    );
+    let outcomes = &heat.footer.outcomes;
+    assert_eq!(
+        kinds(outcomes),
+        [OutcomeKind::Unstable, OutcomeKind::Crashed]
+    );
+    assert!(
+        outcomes[0].reason.starts_with(told),
+        "{}",
+        outcomes[0].reason
+    );
+    assert_eq!(diary.count("note: a block of g does not count"), 3);
+    assert_eq!(diary.count("block 0 of g"), 3);
+    let launches = heat.blocks.iter().flat_map(|block| &block.launches);
+    let kept = launches.filter(|launch| launch.outcome.kind == OutcomeKind::Unstable);
+    assert!(kept.clone().all(|launch| launch.rounds.len() == 2));
+    assert_eq!(kept.count(), 3);
+
+    let track = Track::new();
+    let (record, diary) = track.run(&limits(1e9));
+    let heat = track.heat(&record, 0);
+    assert_eq!((heat.blocks.len(), diary.count("note: a block")), (6, 0));
+    assert_eq!(heat.footer.outcomes[0].kind, OutcomeKind::Measured);
+}
+
+#[test]
 fn an_interrupted_fresh_run_goes_on_too() {
     let track = Track::new();
     let plan = plan(

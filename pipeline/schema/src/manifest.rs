@@ -154,6 +154,20 @@ pub struct MeasureSettings {
     /// Simultaneous confidence of a family's intervals; default `95%`.
     #[serde(default)]
     pub confidence: Option<Percent>,
+    /// What becomes of a block that other processes or a hypervisor disturbed; default `again`, in jobs of
+    /// blocks enough for a verdict.
+    #[serde(default)]
+    pub disturbed: Option<Disturbed>,
+}
+
+/// What becomes of a block that something from outside disturbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Disturbed {
+    /// It is measured again, a few times; a group that stays disturbed ends `unstable`.
+    Again,
+    /// It counts like any other.
+    Keep,
 }
 
 /// Cells equal in all but one axis.

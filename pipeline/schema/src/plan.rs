@@ -136,6 +136,21 @@ pub struct Measure {
     pub memory_limit_bytes: Option<u64>,
     /// Simultaneous confidence of a family's intervals, for example 0.95.
     pub confidence: f64,
+    /// What disturbs a block so much that it is measured again; `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<Disturbance>,
+}
+
+/// Limits to what comes from outside while a block is measured, and how often it is measured again.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Disturbance {
+    /// Processors that other processes may keep busy on average; 0.1 is a tenth of one.
+    pub foreign_processors: f64,
+    /// Share of all processors' time that a hypervisor may take.
+    pub steal: f64,
+    /// Most blocks of a heat that are measured again.
+    pub repeats: u32,
 }
 
 impl Measure {

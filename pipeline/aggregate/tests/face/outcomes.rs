@@ -247,3 +247,38 @@ fn every_cell_names_its_tool() {
         .collect();
     assert_eq!(versions, ["0.1.0", "0.1.0", "0.2.0", "0.2.0"]);
 }
+
+#[test]
+fn disturbed_blocks_are_shown_and_do_not_count() {
+    let seven = |disturbed| [EVEN.as_slice(), &[disturbed]].concat();
+    let mut run = race(&seven(1_000_000), &seven(9_000_000));
+    for slot in 0..3 {
+        launch(&mut run, 0, 6, slot).outcome = Outcome::new(OutcomeKind::Unstable, "load of 3");
+    }
+    let cell = contender(&run);
+    assert_eq!(cell.outcome, Outcome::measured());
+    let speed = cell.speed.as_ref().unwrap();
+    assert_eq!((speed.step_ns.blocks, speed.max_ns), (6, 1_000_000));
+    assert_eq!(cell.launches[6].outcome.kind, OutcomeKind::Unstable);
+    assert_eq!(cell.launches[6].median_ns, Some(9_000_000));
+    let row = tables(&run)
+        .jobs
+        .swap_remove(0)
+        .comparisons
+        .swap_remove(0)
+        .rows
+        .swap_remove(0);
+    assert_eq!(
+        row.ratio.map(|ratio| (ratio.blocks, ratio.centre)),
+        Some((6, 1.0))
+    );
+
+    // Of a heat that stayed disturbed they are all there is.
+    for outcome in &mut heat(&mut run, 0).footer.outcomes {
+        *outcome = Outcome::new(OutcomeKind::Unstable, "load of 3, again and again");
+    }
+    let cell = contender(&run);
+    assert_eq!(cell.outcome.reason, "load of 3, again and again");
+    let speed = cell.speed.as_ref().unwrap();
+    assert_eq!((speed.step_ns.blocks, speed.max_ns), (7, 9_000_000));
+}

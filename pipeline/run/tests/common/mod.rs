@@ -202,6 +202,7 @@ pub fn measure() -> Measure {
         timeout_ns: 60_000_000_000,
         memory_limit_bytes: Some(1 << 30),
         confidence: 0.95,
+        disturbance: None,
     }
 }
 

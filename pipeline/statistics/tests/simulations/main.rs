@@ -42,6 +42,7 @@ fn measure(blocks: u32) -> Measure {
         timeout_ns: 1,
         memory_limit_bytes: None,
         confidence: 0.95,
+        disturbance: None,
     }
 }
 

@@ -118,6 +118,7 @@ pub fn measure() -> Measure {
         timeout_ns: 1 << 40,
         memory_limit_bytes: None,
         confidence: 0.95,
+        disturbance: None,
     }
 }
 

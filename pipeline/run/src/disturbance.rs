@@ -1,0 +1,156 @@
+//! What came from outside while a block was measured.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::TimeValLike as _,
+};
+use schema::{
+    Outcome, OutcomeKind,
+    machine::Load,
+    plan::Disturbance,
+    printed::{percent, short},
+    record::{Block, Launch},
+};
+use worker::nanoseconds;
+
+use crate::clock::own_cpu_ns;
+
+/// Keeps watch over a block.
+pub(crate) struct Watch {
+    began: Instant,
+    /// Processor time of ours by then, and of workers that have left.
+    ours_ns: u64,
+}
+
+/// What a watch saw.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    elapsed: Duration,
+    /// Processor time of all processes, and of those that are ours.
+    busy_ns: u64,
+    ours_ns: u64,
+    /// What the hypervisor took.
+    steal_ns: u64,
+    processors: u32,
+}
+
+impl Watch {
+    pub(crate) fn begin() -> Self {
+        Self {
+            began: Instant::now(),
+            ours_ns: ours_ns(),
+        }
+    }
+
+    /// Why a block cannot be believed, all of whose workers have left; `None` where it can.
+    pub(crate) fn end(
+        &self,
+        limits: &Disturbance,
+        before: &Load,
+        after: &Load,
+        processors: u32,
+    ) -> Option<String> {
+        let seen = Seen {
+            elapsed: self.began.elapsed(),
+            busy_ns: after.busy_ns.saturating_sub(before.busy_ns),
+            ours_ns: ours_ns().saturating_sub(self.ours_ns),
+            steal_ns: after.steal_ns.saturating_sub(before.steal_ns),
+            processors: processors.max(1),
+        };
+        seen.too_much(limits)
+    }
+}
+
+impl Seen {
+    fn too_much(&self, limits: &Disturbance) -> Option<String> {
+        let elapsed_ns = (nanoseconds(self.elapsed) as f64).max(1.0);
+        let foreign = self.busy_ns.saturating_sub(self.ours_ns) as f64 / elapsed_ns;
+        let steal = self.steal_ns as f64 / elapsed_ns / f64::from(self.processors);
+        let (most, most_steal) = (limits.foreign_processors, limits.steal);
+        if foreign > most {
+            return Some(format!(
+                "other processes kept {} of a processor busy, more than {most}",
+                short(foreign, 2)
+            ));
+        }
+        (steal > most_steal).then(|| {
+            format!(
+                "the hypervisor took {} of the processors' time, more than {}",
+                percent((steal * 1e3).round() / 1e3),
+                percent(most_steal)
+            )
+        })
+    }
+}
+
+/// Processor time of this process and of all that it has waited for, workers and what they left behind.
+fn ours_ns() -> u64 {
+    let children = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| {
+        let times = [usage.user_time(), usage.system_time()];
+        let microseconds = times.map(|time| u64::try_from(time.num_microseconds()).unwrap_or(0));
+        microseconds.iter().sum::<u64>().saturating_mul(1000)
+    });
+    own_cpu_ns().saturating_add(children)
+}
+
+/// Marks what was measured in a block as disturbed.
+pub(crate) fn mark(block: &mut Block, reason: &str) {
+    for launch in &mut block.launches {
+        if launch.outcome.is_measured() {
+            launch.outcome = Outcome::new(OutcomeKind::Unstable, reason);
+        }
+    }
+}
+
+/// Why a block is marked; `None` where it is not.
+pub(crate) fn mark_of(block: &Block) -> Option<&str> {
+    let is_marked = |launch: &&Launch| launch.outcome.kind == OutcomeKind::Unstable;
+    let launch = block.launches.iter().find(is_marked)?;
+    Some(&launch.outcome.reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Disturbance = Disturbance {
+        foreign_processors: 0.1,
+        steal: 0.02,
+        repeats: 6,
+    };
+
+    fn said(busy_ms: u64, ours_ms: u64, steal_ms: u64) -> Option<String> {
+        let seen = Seen {
+            elapsed: Duration::from_secs(10),
+            busy_ns: busy_ms * 1_000_000,
+            ours_ns: ours_ms * 1_000_000,
+            steal_ns: steal_ms * 1_000_000,
+            processors: 2,
+        };
+        seen.too_much(&LIMITS)
+    }
+
+    #[test]
+    fn others_and_the_hypervisor_have_limits() {
+        assert_eq!(said(18_000, 17_100, 300), None);
+        // Ticks are coarser than our own clock.
+        assert_eq!(said(16_990, 17_000, 0), None);
+        let others = "other processes kept 0.45 of a processor busy, more than 0.1";
+        assert_eq!(said(18_500, 14_000, 0).as_deref(), Some(others));
+        let taken = "the hypervisor took 3.5 % of the processors' time, more than 2 %";
+        assert_eq!(said(17_000, 17_000, 700).as_deref(), Some(taken));
+    }
+
+    #[test]
+    fn what_we_and_our_workers_use_is_ours() {
+        let watch = Watch::begin();
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"])
+            .spawn()
+            .expect("a shell");
+        child.wait().expect("its end");
+        assert!(ours_ns() > watch.ours_ns);
+    }
+}
