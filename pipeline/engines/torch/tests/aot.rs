@@ -511,7 +511,7 @@ fn training_moves_every_weight_as_eager_does() {
     let told = launch(&graph, of, cache.path(), Some(&compiler())).unwrap();
     assert_eq!(
         told.loaded.settings["AOTInductor"],
-        "the joint graph of forward and backward pass"
+        "the joint graph of forward and backward pass, the loss among it"
     );
     assert_like_eager(&told, &graph, of, 1e-5);
 }
