@@ -4,10 +4,16 @@ use schema::{
     OutcomeKind,
     plan::{Comparison, Pair, PlannedJob},
     printed::Bounds,
-    tables::{ComparisonRow, ComparisonTable, Interval, Verdict},
+    tables::{ComparisonRow, ComparisonTable, Interval, Payback, Verdict},
 };
 
-use statistics::{interval, pair, samples::has_speed, verdict};
+use statistics::{
+    family::confidence_of_one,
+    interval, pair,
+    payback::{self, Cost},
+    samples::has_speed,
+    verdict,
+};
 
 use crate::{
     error::AggregateError,
@@ -58,7 +64,8 @@ impl Judge<'_> {
                     cell: cell.clone(),
                 })
         };
-        let judged = self.pair(find(&pair.baseline)?, find(&pair.contender)?);
+        let (baseline, contender) = (find(&pair.baseline)?, find(&pair.contender)?);
+        let judged = self.pair(baseline, contender);
         Ok(ComparisonRow {
             coordinates: pair.coordinates.clone(),
             baseline: pair.baseline.clone(),
@@ -68,7 +75,28 @@ impl Judge<'_> {
             floor: judged.floor,
             verdict: judged.verdict,
             reason: judged.reason,
+            payback: self.payback(judged.verdict, baseline, contender),
         })
+    }
+
+    /// When a contender that this verdict is about has paid for getting ready.
+    fn payback(
+        &self,
+        verdict: Verdict,
+        baseline: Entry<'_>,
+        contender: Entry<'_>,
+    ) -> Option<Payback> {
+        let cost = |entry: Entry<'_>, block: &u32| {
+            Some(Cost {
+                ready: *entry.slot.ready.get(block)?,
+                step: *entry.slot.blocks.get(block)?,
+            })
+        };
+        let blocks = baseline.slot.ready.keys();
+        let blocks: Vec<[Cost; 2]> = blocks
+            .filter_map(|block| Some([cost(baseline, block)?, cost(contender, block)?]))
+            .collect();
+        payback::payback(verdict, &blocks, confidence_of_one(&self.job.measure))
     }
 
     /// The verdict about `contender`, held against `baseline`.

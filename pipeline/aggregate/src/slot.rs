@@ -26,6 +26,9 @@ pub(crate) struct Slot {
     pub(crate) launches: Vec<LaunchRow>,
     /// Per block, the median step of the cell in it, in nanoseconds ([`samples::step_ns`]).
     pub(crate) blocks: BTreeMap<u32, f64>,
+    /// Per block that counts, the time from the start of its worker until its first step was done, in
+    /// nanoseconds, without the making of weights and inputs, which is ours.
+    pub(crate) ready: BTreeMap<u32, f64>,
     pub(crate) memory: Option<Memory>,
     pub(crate) loaded: Option<Loaded>,
     pub(crate) start_ns: Option<u64>,
@@ -41,6 +44,7 @@ impl Slot {
             parity_log: None,
             launches: Vec::new(),
             blocks: BTreeMap::new(),
+            ready: BTreeMap::new(),
             memory: None,
             loaded: None,
             start_ns: None,
@@ -128,6 +132,11 @@ fn slot(
             Some((block, samples::step_ns(counted)?))
         })
         .collect();
+    slot.ready = launches
+        .iter()
+        .filter(|(block, _, _)| slot.blocks.contains_key(block))
+        .filter_map(|(block, _, launch)| Some((*block, ready_ns(launch)?)))
+        .collect();
     for (block, canary, launch) in launches {
         let outcome = samples::believed(&launch);
         slot.launches.push(row(block, canary, launch, outcome));
@@ -196,6 +205,17 @@ fn verify(parity: Option<Parity>) -> (Option<Parity>, Outcome) {
         Outcome::new(OutcomeKind::ParityFailed, reason)
     };
     (Some(parity), outcome)
+}
+
+fn ready_ns(launch: &Launch) -> Option<f64> {
+    let loaded = launch.loaded.as_ref()?;
+    let phases = [
+        launch.start_ns?,
+        loaded.build_ns,
+        loaded.compile_ns,
+        loaded.first_step_ns,
+    ];
+    Some(phases.map(|ns| ns as f64).iter().sum())
 }
 
 fn row(block: u32, canary: Canary, launch: Launch, outcome: Outcome) -> LaunchRow {

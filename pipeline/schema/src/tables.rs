@@ -111,6 +111,23 @@ pub struct ComparisonRow {
     pub verdict: Verdict,
     /// Why, in one sentence without a full stop.
     pub reason: String,
+    /// When the contender has earned back what it takes longer to get ready; `None` where that is not
+    /// known, and where neither is faster.
+    pub payback: Option<Payback>,
+}
+
+/// When what takes longer to get ready has earned that back by faster steps.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Payback {
+    /// It is ready first, too.
+    AtOnce,
+    /// It is ahead from so many steps on.
+    After(Interval),
+    /// It is ahead for so many steps: ready first, and slower.
+    Until(Interval),
+    /// It is neither ready first nor faster.
+    Never,
 }
 
 /// An estimate with its interval.

@@ -9,6 +9,7 @@
 //! * Identical cells show what a difference means nothing below ([`noise`]).
 //! * A verdict holds an interval against a margin and that noise ([`verdict`]); at a look it is asked
 //!   whether more blocks would tell more ([`enough`]).
+//! * What is ready later earns that back after some steps, or never ([`payback`]).
 //!
 //! Same numbers in, same bits out, whatever the processor: one order of every sum, logarithms from
 //! `libm`, numbers rounded to six significant digits before anything is decided from them ([`number`]).
@@ -22,6 +23,7 @@ pub mod interval;
 pub mod noise;
 pub mod number;
 pub mod pair;
+pub mod payback;
 pub mod percentile;
 pub mod samples;
 pub mod verdict;

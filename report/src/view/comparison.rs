@@ -2,8 +2,8 @@
 
 use schema::{
     Measure,
-    printed::Bounds,
-    tables::{ComparisonRow, ComparisonTable, JobTable, Verdict},
+    printed::{self, Bounds},
+    tables::{ComparisonRow, ComparisonTable, JobTable, Payback, Verdict},
 };
 use serde::Serialize;
 
@@ -72,6 +72,8 @@ pub(crate) struct Row {
     pub(crate) agreement: Option<String>,
     pub(crate) parity_value: Option<f64>,
     pub(crate) floor: String,
+    /// When it has paid for getting ready.
+    pub(crate) payback: String,
     /// Names of the cells' pages, below the folder of the job's cells; absent where there are none.
     pub(crate) cell: Option<String>,
     pub(crate) baseline_cell: Option<String>,
@@ -153,6 +155,7 @@ impl Family {
                     }),
                     parity_value: error.filter(|error| error.is_finite()),
                     floor: floor.unwrap_or_else(|| units::NOTHING.to_owned()),
+                    payback: payback(row.payback.as_ref()),
                     cell: page(&row.contender),
                     baseline_cell: page(&row.baseline),
                 }
@@ -183,6 +186,21 @@ pub(crate) fn bounds(job: &JobTable, row: &ComparisonRow) -> Bounds {
     Bounds {
         margin: job.measure.margin,
         floor: row.floor,
+    }
+}
+
+fn payback(payback: Option<&Payback>) -> String {
+    let steps = |steps: &schema::tables::Interval| {
+        let printed = printed::scaled(steps, 1.0, 2, &[]);
+        let centre = printed.centre.unwrap_or_else(|| units::NOTHING.to_owned());
+        format!("{centre} {}", printed.range)
+    };
+    match payback {
+        None => units::NOTHING.to_owned(),
+        Some(Payback::AtOnce) => "at once".to_owned(),
+        Some(Payback::Never) => "never".to_owned(),
+        Some(Payback::After(after)) => format!("after {} steps", steps(after)),
+        Some(Payback::Until(until)) => format!("for {} steps", steps(until)),
     }
 }
 
@@ -337,6 +355,7 @@ mod tests {
             floor: None,
             verdict,
             reason: String::new(),
+            payback: None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     Outcome, Tables,
-    tables::{CellRow, Interval, Speed},
+    tables::{CellRow, Interval, Payback, Speed},
 };
 
 use crate::ExportError;
@@ -251,7 +251,7 @@ fn costs(row: &CellRow) -> Vec<String> {
     ]
 }
 
-const COMPARISONS: [&str; 16] = [
+const COMPARISONS: [&str; 20] = [
     "job",
     "axis",
     "baseline_value",
@@ -268,6 +268,10 @@ const COMPARISONS: [&str; 16] = [
     "floor",
     "verdict",
     "reason",
+    "payback",
+    "payback_steps",
+    "payback_steps_low",
+    "payback_steps_high",
 ];
 
 pub(super) fn comparisons(tables: &Tables) -> Result<Vec<u8>, ExportError> {
@@ -289,11 +293,25 @@ pub(super) fn comparisons(tables: &Tables) -> Result<Vec<u8>, ExportError> {
                 values.push(decimal(row.floor));
                 values.push(text(row.verdict.word()));
                 values.push(text(&row.reason));
+                values.extend(payback(row.payback.as_ref()));
                 sheet.row(values)?;
             }
         }
     }
     sheet.finish()
+}
+
+/// When it pays to be ready later.
+fn payback(payback: Option<&Payback>) -> [String; 4] {
+    let (word, steps) = match payback {
+        None => ("", None),
+        Some(Payback::AtOnce) => ("at_once", None),
+        Some(Payback::After(steps)) => ("after", Some(steps)),
+        Some(Payback::Until(steps)) => ("until", Some(steps)),
+        Some(Payback::Never) => ("never", None),
+    };
+    let [centre, low, high, ..] = interval(steps);
+    [text(word), centre, low, high]
 }
 
 const CLAIMS: [&str; 7] = [
