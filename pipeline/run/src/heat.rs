@@ -177,7 +177,7 @@ impl<'a> Running<'a> {
         let blocks = self.journal.blocks();
         let last = blocks.iter().rev().find_map(disturbance::mark_of);
         format!(
-            "the machine was disturbed in {} of {} blocks, where at last {}",
+            "the machine was disturbed in {} of {} blocks: in the last of them {}",
             blocks.len() - self.sound().len(),
             blocks.len(),
             last.unwrap_or_default()

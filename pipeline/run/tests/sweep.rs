@@ -492,7 +492,8 @@ fn disturbed_blocks_are_measured_again_and_no_end() {
     let (record, diary) = track.run(&limits(-1.0));
     let heat = track.heat(&record, 0);
     assert_eq!(heat.blocks.len(), 3);
-    let told = "the machine was disturbed in 3 of 3 blocks, where at last other processes kept ";
+    let told =
+        "the machine was disturbed in 3 of 3 blocks: in the last of them other processes kept ";
     assert!(
         heat.footer.stopped.starts_with(told),
         "{}",
