@@ -62,9 +62,12 @@ struct Lane {
 }
 
 /// Draws the samples; `None` when there are none.
-pub(crate) fn draw(launches: &[LaunchRow], step: Option<&Interval>) -> Option<Strip> {
+pub(crate) fn draw<'a>(
+    launches: impl IntoIterator<Item = &'a LaunchRow>,
+    step: Option<&Interval>,
+) -> Option<Strip> {
     let sampled: Vec<&LaunchRow> = launches
-        .iter()
+        .into_iter()
         .filter(|launch| launch.rounds.iter().any(|round| !round.is_empty()))
         .collect();
     let samples = || {

@@ -158,7 +158,7 @@ pub(crate) const fn outcome_meaning(kind: OutcomeKind) -> &'static str {
             "The outputs agree with the reference. The job asks for nothing to be timed."
         }
         OutcomeKind::Unstable => {
-            "Samples were taken, but the machine disturbed them beyond a bound; the speed is shown, and no verdict rests on it. Reserved: this version neither detects nor repeats disturbed blocks, and never gives this outcome."
+            "Samples were taken, but the machine disturbed them beyond a bound; the speed is shown, and no verdict rests on it. The same command measures it again."
         }
         OutcomeKind::ParityUnverified => {
             "The outputs could not be compared, since no reference exists for this configuration. No speed is shown."
@@ -276,9 +276,9 @@ pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
             match measure.disturbance {
                 None => "count like any other".to_owned(),
                 Some(limits) => format!(
-                    "are measured again, {} at most: those in which other processes kept more than {} of a processor busy, or a hypervisor took more than {} of all processors' time",
+                    "are measured again, {} at most: those in which other processes took more than {} of the processors' time, or a hypervisor more than {}",
                     limits.repeats,
-                    limits.foreign_processors,
+                    units::chosen(limits.foreign),
                     units::chosen(limits.steal)
                 ),
             },

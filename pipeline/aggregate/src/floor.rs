@@ -7,7 +7,6 @@ use statistics::{
     family::confidence_of_one,
     noise::{Noise, Twins},
     pair,
-    samples::has_speed,
 };
 
 use crate::group::Group;
@@ -42,8 +41,9 @@ struct Said {
 }
 
 /// The floor of every engine and variant on every device that has twins in a job, from the twins
-/// of that job alone, at the job's confidence: inference says nothing of the noise of training, nor
-/// one device of another. How, [`Twins::noise`] says.
+/// of that job alone: inference says nothing of the noise of training, nor one device of another. How,
+/// [`Twins::noise`] says. The interval between twins describes: it pools heats that ended at looks of
+/// their own, and no verdict rests on its confidence.
 pub(crate) fn floors(plan: &Plan, groups: &[Group<'_>]) -> Floors {
     let mut owners: BTreeMap<Owner, Said> = BTreeMap::new();
     for group in groups {
@@ -54,7 +54,8 @@ pub(crate) fn floors(plan: &Plan, groups: &[Group<'_>]) -> Floors {
         for (cell, original, twin) in group.twins() {
             let said = owners.entry(Owner::of(job, &cell.cell)).or_default();
             said.confidence = confidence;
-            if has_speed(original.outcome.kind) && has_speed(twin.outcome.kind) {
+            // Those of a heat that stayed disturbed say what disturbed it.
+            if original.outcome.is_measured() && twin.outcome.is_measured() {
                 said.pairs += 1;
                 let shared = pair::shared(&original.blocks, &twin.blocks);
                 said.twins.add(&shared);

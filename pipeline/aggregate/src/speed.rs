@@ -13,8 +13,8 @@ use crate::slot::Slot;
 
 /// The speed of a cell; `None` when its samples may not be shown.
 ///
-/// Its interval has the job's plain `confidence`: it speaks of this cell alone, and no verdict
-/// rests on it.
+/// Its interval has this `confidence`, which it shares with no other: it speaks of this cell alone, and
+/// no verdict rests on it.
 pub(crate) fn speed(planned: &PlannedCell, slot: &Slot, confidence: f64) -> Option<Speed> {
     if !has_speed(slot.outcome.kind) {
         return None;

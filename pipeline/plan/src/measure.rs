@@ -20,11 +20,11 @@ const MARGIN: f64 = 0.02;
 /// Most blocks of a heat.
 const MOST_BLOCKS: u32 = 48;
 
-/// Limits to disturbance. An idle machine keeps some hundredths of a processor busy with itself. A
-/// tenth of one slows what runs on all processors of a small machine by some hundredths, which is what
-/// verdicts are about; and so does as much time of all processors that a hypervisor takes.
+/// Limits to disturbance. An idle machine keeps a hundredth of itself busy. Some hundredths of its
+/// processors' time slow what runs on all of them by as much, which is what verdicts are about; what a
+/// hypervisor takes comes in longer pieces, and hits one engine or the other.
 const DISTURBANCE: Disturbance = Disturbance {
-    foreign_processors: 0.1,
+    foreign: 0.05,
     steal: 0.02,
     repeats: VERDICT_BLOCKS,
 };

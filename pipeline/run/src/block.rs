@@ -43,10 +43,8 @@ pub(crate) fn measure(
     context.check_interrupt()?;
     let canary_after = canary::sing();
     let load_after = telemetry::load();
-    let processors = setting.header.environment.fingerprint.logical_cpus;
     let limits = setting.header.measure.disturbance;
-    let disturbed =
-        limits.and_then(|limits| watch.end(&limits, &load_before, &load_after, processors));
+    let disturbed = limits.and_then(|limits| watch.end(&limits, &load_before, &load_after));
     let mut block = Block {
         index,
         started,

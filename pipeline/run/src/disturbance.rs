@@ -10,7 +10,7 @@ use schema::{
     Outcome, OutcomeKind,
     machine::Load,
     plan::Disturbance,
-    printed::{percent, short},
+    printed::percent,
     record::{Block, Launch},
 };
 use worker::nanoseconds;
@@ -33,6 +33,7 @@ struct Seen {
     ours_ns: u64,
     /// What the hypervisor took.
     steal_ns: u64,
+    /// All that the kernel has, those among it that this process may not use: its counters are of all.
     processors: u32,
 }
 
@@ -45,19 +46,13 @@ impl Watch {
     }
 
     /// Why a block cannot be believed, all of whose workers have left; `None` where it can.
-    pub(crate) fn end(
-        &self,
-        limits: &Disturbance,
-        before: &Load,
-        after: &Load,
-        processors: u32,
-    ) -> Option<String> {
+    pub(crate) fn end(&self, limits: &Disturbance, before: &Load, after: &Load) -> Option<String> {
         let seen = Seen {
             elapsed: self.began.elapsed(),
             busy_ns: after.busy_ns.saturating_sub(before.busy_ns),
             ours_ns: ours_ns().saturating_sub(self.ours_ns),
             steal_ns: after.steal_ns.saturating_sub(before.steal_ns),
-            processors: processors.max(1),
+            processors: telemetry::processors().max(1),
         };
         seen.too_much(limits)
     }
@@ -66,33 +61,38 @@ impl Watch {
 impl Seen {
     fn too_much(&self, limits: &Disturbance) -> Option<String> {
         let elapsed_ns = (nanoseconds(self.elapsed) as f64).max(1.0);
-        let foreign = self.busy_ns.saturating_sub(self.ours_ns) as f64 / elapsed_ns;
-        let steal = self.steal_ns as f64 / elapsed_ns / f64::from(self.processors);
-        let (most, most_steal) = (limits.foreign_processors, limits.steal);
-        if foreign > most {
-            return Some(format!(
-                "other processes kept {} of a processor busy, more than {most}",
-                short(foreign, 2)
-            ));
-        }
-        (steal > most_steal).then(|| {
-            format!(
-                "the hypervisor took {} of the processors' time, more than {}",
-                percent((steal * 1e3).round() / 1e3),
-                percent(most_steal)
-            )
-        })
+        let share = |ns: u64| ns as f64 / elapsed_ns / f64::from(self.processors);
+        let causes = [
+            (
+                "other processes",
+                self.busy_ns.saturating_sub(self.ours_ns),
+                limits.foreign,
+            ),
+            ("the hypervisor", self.steal_ns, limits.steal),
+        ];
+        causes
+            .into_iter()
+            .find(|(_, ns, most)| share(*ns) > *most)
+            .map(|(who, ns, most)| {
+                let rounded = (share(ns) * 1e3).round() / 1e3;
+                let (share, most) = (percent(rounded), percent(most));
+                format!("{who} took {share} of the processors' time, more than {most}")
+            })
     }
 }
 
-/// Processor time of this process and of all that it has waited for, workers and what they left behind.
+/// Processor time of this process and of all that it has waited for.
 fn ours_ns() -> u64 {
-    let children = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| {
+    own_cpu_ns().saturating_add(children_ns())
+}
+
+/// Of workers and what they left behind.
+fn children_ns() -> u64 {
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| {
         let times = [usage.user_time(), usage.system_time()];
         let microseconds = times.map(|time| u64::try_from(time.num_microseconds()).unwrap_or(0));
         microseconds.iter().sum::<u64>().saturating_mul(1000)
-    });
-    own_cpu_ns().saturating_add(children)
+    })
 }
 
 /// Marks what was measured in a block as disturbed.
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     const LIMITS: Disturbance = Disturbance {
-        foreign_processors: 0.1,
+        foreign: 0.05,
         steal: 0.02,
         repeats: 6,
     };
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(said(18_000, 17_100, 300), None);
         // Ticks are coarser than our own clock.
         assert_eq!(said(16_990, 17_000, 0), None);
-        let others = "other processes kept 0.45 of a processor busy, more than 0.1";
+        let others = "other processes took 22.5 % of the processors' time, more than 5 %";
         assert_eq!(said(18_500, 14_000, 0).as_deref(), Some(others));
         let taken = "the hypervisor took 3.5 % of the processors' time, more than 2 %";
         assert_eq!(said(17_000, 17_000, 700).as_deref(), Some(taken));
@@ -145,12 +145,12 @@ mod tests {
 
     #[test]
     fn what_we_and_our_workers_use_is_ours() {
-        let watch = Watch::begin();
+        let before_ns = children_ns();
         let mut child = std::process::Command::new("sh")
             .args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"])
             .spawn()
             .expect("a shell");
         child.wait().expect("its end");
-        assert!(ours_ns() > watch.ours_ns);
+        assert!(children_ns() > before_ns);
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use schema::{
     Digest, Outcome,
     plan::{ManifestSource, PlannedCell, PlannedHeat, PlannedJob},
-    record::{self, Block, HeatFooter, HeatHeader},
+    record::{self, HeatFooter, HeatHeader},
 };
 use store::{Fresh, Journal, now};
 
@@ -94,7 +94,7 @@ impl<'a> Running<'a> {
             group: &header.group,
             index: assignment.index,
             of: assignment.of,
-            blocks_kept: kept,
+            blocks_kept: sound(&journal),
             blocks: header.measure.first_look(),
             left,
         });
@@ -154,22 +154,15 @@ impl<'a> Running<'a> {
         let Assignment {
             heat, job, family, ..
         } = self.assignment;
-        match Jury::new(header, heat, job, family).enough(&self.sound()) {
+        match Jury::new(header, heat, job, family).enough(self.journal.blocks()) {
             Some(reason) => Next::Nothing(format!("{reason}, {}", self.after())),
             None => Next::More(self.goal() - done),
         }
     }
 
     /// Its blocks that nothing disturbed.
-    fn sound(&self) -> Vec<&Block> {
-        let blocks = self.journal.blocks().iter();
-        let is_sound = |block: &&Block| disturbance::mark_of(block).is_none();
-        blocks.filter(is_sound).collect()
-    }
-
-    /// How many those are.
     fn done(&self) -> u32 {
-        u32::try_from(self.sound().len()).unwrap_or(u32::MAX)
+        sound(&self.journal)
     }
 
     /// In how many blocks it was disturbed, and by what the last time.
@@ -178,7 +171,7 @@ impl<'a> Running<'a> {
         let last = blocks.iter().rev().find_map(disturbance::mark_of);
         format!(
             "the machine was disturbed in {} of {} blocks: in the last of them {}",
-            blocks.len() - self.sound().len(),
+            blocks.len() as u32 - self.done(),
             blocks.len(),
             last.unwrap_or_default()
         )
@@ -286,6 +279,13 @@ fn parts(blocks: u32) -> u64 {
 /// The predicted time of one of those.
 fn part_ns(assignment: &Assignment<'_>) -> u64 {
     assignment.heat.predicted_ns / parts(assignment.job.measure.first_look())
+}
+
+/// The blocks that nothing disturbed.
+fn sound(journal: &Journal<'_>) -> u32 {
+    let blocks = journal.blocks().iter();
+    let sound = blocks.filter(|block| disturbance::mark_of(block).is_none());
+    u32::try_from(sound.count()).unwrap_or(u32::MAX)
 }
 
 fn count(journal: &Journal<'_>) -> u32 {

@@ -2,7 +2,10 @@
 //!
 //! Intervals hold whichever look ends the measuring, and by whatever rule
 //! ([`statistics::family`]), so the rule may be one of thrift. It is made from the
-//! heat's own blocks, so that a heat that was interrupted decides as if it had not been.
+//! heat's own blocks and from the plan at hand, so that of the same plan a heat that was interrupted
+//! decides as if it had not been. Of what it asks, the key of a heat has the margin and the confidence,
+//! and not the other pairs of the job: a heat that is there is not measured again for a matrix that has
+//! grown.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +21,8 @@ use statistics::{
     noise::Twins,
     pair, samples,
 };
+
+use crate::disturbance::mark_of;
 
 /// What a heat is measured for.
 pub(crate) struct Jury<'a> {
@@ -79,7 +84,7 @@ impl<'a> Jury<'a> {
     }
 
     /// Why these blocks are enough; `None` while more would tell more.
-    pub(crate) fn enough(&self, blocks: &[&Block]) -> Option<String> {
+    pub(crate) fn enough(&self, blocks: &[Block]) -> Option<String> {
         let steps: Vec<Option<Steps>> = (0..self.cells.len())
             .map(|slot| steps(slot, blocks))
             .collect();
@@ -177,18 +182,17 @@ const fn owner(planned: &PlannedCell) -> Owner<'_> {
     (&planned.cell.engine, planned.cell.device)
 }
 
-/// A cell's step times; `None` where it has none, or has failed once and so has no speed.
-fn steps(slot: usize, blocks: &[&Block]) -> Option<Steps> {
+/// A cell's step times in the blocks that nothing disturbed; `None` where it has none, or has failed once,
+/// in whatever block, and so has no speed.
+fn steps(slot: usize, blocks: &[Block]) -> Option<Steps> {
     let of_slot = |launch: &&Launch| launch.slot as usize == slot;
-    let mut launches = blocks
-        .iter()
-        .flat_map(|block| &block.launches)
-        .filter(of_slot);
+    let launches = blocks.iter().flat_map(|block| &block.launches);
+    let mut launches = launches.filter(of_slot);
     if !launches.all(|launch| samples::has_speed(samples::believed(launch).kind)) {
         return None;
     }
-    let steps: Steps = blocks
-        .iter()
+    let sound = blocks.iter().filter(|block| mark_of(block).is_none());
+    let steps: Steps = sound
         .filter_map(|block| {
             let launches = block.launches.iter().filter(of_slot);
             Some((block.index, samples::step_ns(launches)?))
@@ -305,7 +309,6 @@ mod tests {
         };
         let blocks = (0..).zip(blocks).map(|(index, times)| block(index, times));
         let blocks: Vec<Block> = blocks.collect();
-        let blocks: Vec<&Block> = blocks.iter().collect();
         Jury::new(header, &heat, &job, 2).enough(&blocks)
     }
 

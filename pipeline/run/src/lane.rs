@@ -25,6 +25,9 @@ use crate::{
 
 /// Steps of a warm-up at least.
 const WARM_UP_STEPS: u64 = 3;
+/// Steps are not asked to be steadier than this: medians of so few scatter by as much on machines that
+/// measure well.
+const STEADY: f64 = 0.02;
 /// Re-warming steps at the start of a round last at least this long, unless they are as many as this.
 const REWARM: Duration = Duration::from_millis(30);
 const MOST_REWARM_STEPS: u64 = 10_000;
@@ -141,7 +144,7 @@ impl<'a> Lane<'a> {
         let limits = protocol::WarmUp {
             min_steps: WARM_UP_STEPS,
             max_ns: setting.header.measure.warm_up_ns,
-            tolerance: setting.header.measure.target,
+            tolerance: setting.header.measure.target.max(STEADY),
         };
         if let Some(done) = self.attempt(context, |worker| worker.warm_up(limits))? {
             if let Some(step_ns) = done.total_ns.checked_div(done.steps) {
@@ -296,7 +299,9 @@ fn most_samples(measure: &plan::Measure, cells: usize) -> u64 {
     let in_block = u64::from(measure.rounds)
         .saturating_mul(cells as u64)
         .max(1);
-    let in_heat = in_block.saturating_mul(u64::from(measure.blocks.max(1)));
+    let repeats = measure.disturbance.map_or(0, |limits| limits.repeats);
+    let blocks = measure.blocks.saturating_add(repeats).max(1);
+    let in_heat = in_block.saturating_mul(u64::from(blocks));
     ROUND_SAMPLES
         .min(BLOCK_SAMPLES / in_block)
         .min(HEAT_SAMPLES / in_heat)

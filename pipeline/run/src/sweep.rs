@@ -64,7 +64,7 @@ pub fn run(
     })
 }
 
-/// Blocks of one heat are to begin so far apart, where other heats can fill the time: a machine's moods
+/// So much time is to lie between two blocks of a heat, where other heats can fill it: a machine's moods
 /// last tens of seconds, and blocks that lie in one of them are not independent.
 const APART: Duration = Duration::from_mins(1);
 
@@ -190,21 +190,20 @@ impl<'a> Sweep<'a> {
             .collect()
     }
 
-    /// Begins heats until the blocks of those under way fill the time between two blocks of one.
+    /// Begins heats until the others of those under way fill the time between two blocks of each. One that
+    /// waits for what its job's budget leaves lets others go first.
     fn fill(&mut self, context: &mut Context<'a>) -> Result<(), RunError> {
-        while let Some(&index) = self.ahead.front() {
-            let takes = self
-                .open
-                .iter()
-                .map(|heat| heat.block_takes(&self.estimate));
-            if takes.sum::<Duration>() >= APART || self.open.len() >= MOST_OPEN {
+        let mut place = 0;
+        while let Some(&index) = self.ahead.get(place) {
+            if self.between_blocks() >= APART || self.open.len() >= MOST_OPEN {
                 break;
             }
             let turn = self.turn(context, index)?;
             if matches!(turn, Turn::Waits) {
-                break;
+                place += 1;
+                continue;
             }
-            self.ahead.pop_front();
+            self.ahead.remove(place);
             self.take(index);
             match turn {
                 Turn::Ends(result) => {
@@ -215,6 +214,17 @@ impl<'a> Sweep<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The shortest time between two blocks of a heat under way: that of the others' blocks.
+    fn between_blocks(&self) -> Duration {
+        let takes = || {
+            self.open
+                .iter()
+                .map(|heat| heat.block_takes(&self.estimate))
+        };
+        let longest = takes().max().unwrap_or_default();
+        takes().sum::<Duration>().saturating_sub(longest)
     }
 
     fn turn(&mut self, context: &mut Context<'a>, index: usize) -> Result<Turn<'a>, RunError> {

@@ -403,8 +403,8 @@ fn blocks_of_heats_take_turns_while_there_is_room() {
         told.collect::<Vec<_>>().join(" ")
     };
     assert_eq!(order(1), "+a +b +c 0a 0b 0c 1a 1b 1c");
-    // One such heat fills a minute, until it is known what it really takes.
-    assert_eq!(order(300), "+a 0a +b 1a 0b +c 1b 0c 1c");
+    // One such heat fills a minute for another, until it is known what it really takes.
+    assert_eq!(order(300), "+a +b 0a 0b +c 1a 1b 0c 1c");
 }
 
 /// Cells whose steps take so many microseconds, the first of them held against each other one.
@@ -474,11 +474,11 @@ fn a_heat_goes_on_while_a_verdict_is_open() {
 
 #[test]
 fn disturbed_blocks_are_measured_again_and_no_end() {
-    let limits = |foreign_processors| {
+    let limits = |foreign| {
         let mut measure = measure();
         measure.blocks = 6;
         measure.disturbance = Some(schema::plan::Disturbance {
-            foreign_processors,
+            foreign,
             steal: 1e9,
             repeats: 2,
         });
@@ -493,7 +493,7 @@ fn disturbed_blocks_are_measured_again_and_no_end() {
     let heat = track.heat(&record, 0);
     assert_eq!(heat.blocks.len(), 3);
     let told =
-        "the machine was disturbed in 3 of 3 blocks: in the last of them other processes kept ";
+        "the machine was disturbed in 3 of 3 blocks: in the last of them other processes took ";
     assert!(
         heat.footer.stopped.starts_with(told),
         "{}",
@@ -522,10 +522,14 @@ fn disturbed_blocks_are_measured_again_and_no_end() {
     assert!(kept.clone().all(|launch| launch.rounds.len() == 2));
     assert_eq!(kept.count(), 3);
 
-    let track = Track::new();
-    let (record, diary) = track.run(&limits(1e9));
+    // It is there for its run, and the next one measures it again.
+    let calm = limits(1e9);
+    assert_eq!(calm.heats[0].key, heat.header.key);
+    let (record, diary) = track.run(&calm);
+    assert_eq!((diary.count("cached"), diary.count("finished")), (0, 1));
     let heat = track.heat(&record, 0);
     assert_eq!((heat.blocks.len(), diary.count("note: a block")), (6, 0));
+    assert_eq!(track.run(&calm).1.lines, ["cached g"]);
     assert_eq!(heat.footer.outcomes[0].kind, OutcomeKind::Measured);
 }
 

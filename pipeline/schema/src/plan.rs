@@ -115,7 +115,7 @@ pub struct Measure {
     /// Smallest relative difference worth acting on; never below `target`.
     pub margin: f64,
     /// Time that the job may take, in nanoseconds: a heat that would start after it is not reached, and
-    /// none goes on after a look where that would take the first blocks of another beyond it.
+    /// none goes on after a look where its next blocks and the first ones of others do not fit in.
     pub budget_ns: u64,
     /// Where the clock starts and stops.
     pub boundary: Boundary,
@@ -145,8 +145,8 @@ pub struct Measure {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Disturbance {
-    /// Processors that other processes may keep busy on average; 0.1 is a tenth of one.
-    pub foreign_processors: f64,
+    /// Share of all processors' time that other processes may take.
+    pub foreign: f64,
     /// Share of all processors' time that a hypervisor may take.
     pub steal: f64,
     /// Most blocks of a heat that are measured again.

@@ -62,7 +62,8 @@ pub struct HeatHeader {
     /// The cells; a slot is an index into this list.
     pub cells: Vec<PlannedCell>,
     /// How it is measured, as the plan said that began it. Later plans may have the same heat with
-    /// another budget, margin or confidence: whoever judges it takes those of the plan.
+    /// another budget, and where its number of blocks is fixed another margin or confidence: whoever
+    /// judges it takes those of the plan.
     pub measure: Measure,
     /// Seed of the random orders.
     pub seed: u64,

@@ -19,8 +19,9 @@ fn confidence_each(confidence: f64, family: u32, looks: u32) -> f64 {
     }
 }
 
-/// Confidence of an interval that no other shares its error with: of a cell's step time, or of the ratio
-/// between twins. It holds with the job's confidence, whichever look ended the measuring.
+/// Confidence of an interval that no other shares its error with, of a cell's step time say: it holds
+/// with the job's confidence, whichever look ended the measuring. That between twins, which pools heats
+/// of several looks, is made at the same and holds about as often.
 #[must_use]
 pub fn confidence_of_one(measure: &Measure) -> f64 {
     confidence_each(measure.confidence, 1, looks(measure))

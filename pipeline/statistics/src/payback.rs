@@ -15,7 +15,8 @@ pub struct Cost {
 
 /// The payback of a contender that this verdict speaks of, from the costs of baseline and contender in
 /// the blocks that measured both, at this confidence. `None` where the verdict leaves open which of
-/// them is faster, where there is no block, and where blocks disagree about who is ready first.
+/// them is faster, where there is no block, and where a single one disagrees about that, or about which
+/// is ready first.
 ///
 /// With readiness R and step time s, contender c and baseline b are even after
 /// n = (R_c − R_b) ÷ (s_b − s_c) steps; each block gives one n, and its interval is that of their
@@ -29,18 +30,18 @@ pub fn payback(verdict: Verdict, blocks: &[[Cost; 2]], confidence: f64) -> Optio
         Verdict::Slower => false,
         Verdict::Same | Verdict::Unclear | Verdict::NotMeasured => return None,
     };
-    if blocks.is_empty() {
+    let all = |holds: &dyn Fn(&[Cost; 2]) -> bool| !blocks.is_empty() && blocks.iter().all(holds);
+    if !all(&|block| (gained(block) > 0.0) == is_faster && gained(block) != 0.0) {
         return None;
     }
-    if blocks
-        .iter()
-        .all(|block| (later(block) <= 0.0) == is_faster && later(block) != 0.0)
-    {
-        return Some(if is_faster {
-            Payback::AtOnce
-        } else {
-            Payback::Never
+    if all(&|block| (later(block) < 0.0) == is_faster && later(block) != 0.0) {
+        return Some(match is_faster {
+            true => Payback::AtOnce,
+            false => Payback::Never,
         });
+    }
+    if !all(&|block| (later(block) > 0.0) == is_faster && later(block) != 0.0) {
+        return None;
     }
     let logs: Vec<f64> = blocks
         .iter()
@@ -95,6 +96,12 @@ mod tests {
         assert_eq!(payback(Verdict::Faster, &[], 0.95), None);
         let blocks = [[baseline, cost(900.0, 5.0)], [baseline, cost(1100.0, 5.0)]];
         assert_eq!(payback(Verdict::Faster, &blocks, 0.95), None);
+        // However many agree.
+        for odd in [cost(900.0, 5.0), cost(1500.0, 12.0), cost(900.0, 12.0)] {
+            let mut blocks = [[baseline, cost(1500.0, 5.0)]; 24];
+            blocks[7][1] = odd;
+            assert_eq!(payback(Verdict::Faster, &blocks, 0.95), None);
+        }
         assert_eq!(of(Verdict::Faster, baseline, cost(1000.0, 5.0)), None);
     }
 }

@@ -4,7 +4,7 @@
 use std::fs;
 
 use schema::{
-    Digest, Heat,
+    Digest, Heat, OutcomeKind,
     record::{self, Block, HeatFooter, HeatHeader, HeatLine, Reference},
 };
 use serde::{Deserialize, Serialize};
@@ -317,7 +317,12 @@ impl Journal<'_> {
         };
         heat::check(&heat).map_err(|reason| invalid("heat", reason))?;
         let file = encode(&heat).map_err(|reason| invalid("heat", reason))?;
-        let digest = lock.write_heat(&heat, &file, Origin::Here)?;
+        let mut outcomes = heat.footer.outcomes.iter();
+        let origin = match outcomes.any(|outcome| outcome.kind == OutcomeKind::Unstable) {
+            true => Origin::Disturbed,
+            false => Origin::Here,
+        };
+        let digest = lock.write_heat(&heat, &file, origin)?;
         lock.throw_away(&heat.header.key)?;
         Ok(digest)
     }

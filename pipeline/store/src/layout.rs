@@ -43,6 +43,9 @@ pub(crate) struct SealedName {
 pub(crate) enum Origin {
     /// It was measured into this store.
     Here,
+    /// It was, and so disturbed that it tells nothing. It is there for its run, and answers no plan: the
+    /// next run measures it again.
+    Disturbed,
     /// A bundle brought it. It is there for the bundle's run, and answers no plan of this machine's:
     /// a key tells machines of a kind apart no further than their make.
     Bundle,
@@ -267,20 +270,28 @@ impl SealedName {
     /// Stands behind the hash of a heat that a bundle brought.
     const OPENED: &str = ".opened";
 
+    /// Stands behind the hash of one that was disturbed.
+    const DISTURBED: &str = ".disturbed";
+
     pub(crate) fn file_name(&self) -> String {
-        let opened = match self.origin {
+        let origin = match self.origin {
             Origin::Here => "",
+            Origin::Disturbed => Self::DISTURBED,
             Origin::Bundle => Self::OPENED,
         };
-        format!("{}-{}{opened}{}", self.started, self.digest, Self::SUFFIX)
+        format!("{}-{}{origin}{}", self.started, self.digest, Self::SUFFIX)
     }
 
     fn parse(name: &str) -> Option<Self> {
         let (started, rest) = name.strip_suffix(Self::SUFFIX)?.split_once('-')?;
-        let (digest, origin) = match rest.strip_suffix(Self::OPENED) {
-            Some(digest) => (digest, Origin::Bundle),
-            None => (rest, Origin::Here),
-        };
+        let marks = [
+            (Self::OPENED, Origin::Bundle),
+            (Self::DISTURBED, Origin::Disturbed),
+        ];
+        let marked = marks
+            .into_iter()
+            .find_map(|(mark, origin)| Some((rest.strip_suffix(mark)?, origin)));
+        let (digest, origin) = marked.unwrap_or((rest, Origin::Here));
         Some(Self {
             started: started.parse().ok()?,
             digest: digest.parse().ok()?,

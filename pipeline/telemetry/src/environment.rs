@@ -153,7 +153,10 @@ mod tests {
             "MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n",
         );
         write("proc/loadavg", "1.50 1.00 0.50 1/100 42\n");
-        write("proc/stat", "cpu  100 0 50 800 10 0 0 40 5 0\ncpu0 1 2 3\n");
+        write(
+            "proc/stat",
+            "cpu  100 0 50 800 10 0 0 40 5 0\ncpu0 1 2 3\ncpu17 1 2 3\nintr 7\n",
+        );
         write("proc/sys/kernel/osrelease", "6.1.0-test\n");
         write("proc/self/cgroup", "4:memory:/a/b\n1:cpu,cpuacct:/\n0::/\n");
         write(
@@ -196,6 +199,7 @@ mod tests {
         assert_eq!(found.load.load_1m, 1.5);
         assert_eq!(found.load.available_memory_bytes, 4 << 30);
         assert_eq!(found.load.clock_mhz, Some(2000.0));
+        assert_eq!(Probe::at(root.path()).processors(), 2);
         // 40 of 1,000 ticks stolen, 150 spent; a tick is 10 ms on Linux.
         assert_eq!(
             (found.load.steal_ns, found.load.busy_ns),

@@ -39,6 +39,13 @@ pub fn environment() -> Environment {
     Probe::system().environment()
 }
 
+/// The processors whose time the counters of [`load`] sum up: all that run; 0 where the kernel does not
+/// tell.
+#[must_use]
+pub fn processors() -> u32 {
+    Probe::system().processors()
+}
+
 /// How busy this machine is now.
 #[must_use]
 pub fn load() -> Load {

@@ -37,6 +37,17 @@ impl Probe {
         }
     }
 
+    /// The number of processors that the kernel counts the time of.
+    #[must_use]
+    pub fn processors(&self) -> u32 {
+        let text = self.read("proc/stat").unwrap_or_default();
+        let is_one = |line: &&str| {
+            let number = line.strip_prefix("cpu");
+            number.is_some_and(|number| number.starts_with(|first: char| first.is_ascii_digit()))
+        };
+        u32::try_from(text.lines().filter(is_one).count()).unwrap_or(u32::MAX)
+    }
+
     /// Memory that can be had without swapping, within the control group's limit.
     fn available_memory_bytes(&self) -> u64 {
         let available = self

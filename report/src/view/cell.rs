@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    Precision,
+    OutcomeKind, Precision,
     plan::ManifestSource,
     tables::{CellRow, JobTable, LaunchRow, Speed},
 };
@@ -175,10 +175,7 @@ impl CellPage {
             speed: row.speed.as_ref().map(speed),
             tiles: tiles(row),
             verdicts: verdicts(index, job, row),
-            strip: strip::draw(
-                &row.launches,
-                row.speed.as_ref().map(|speed| &speed.step_ns),
-            ),
+            strip: strip::draw(counted(row), row.speed.as_ref().map(|speed| &speed.step_ns)),
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
             memory: configuration::memory(row),
@@ -201,6 +198,14 @@ impl CellPage {
             setting,
         }
     }
+}
+
+/// The launches that its speed is made of: without those of blocks that were measured again.
+fn counted(row: &CellRow) -> impl Iterator<Item = &LaunchRow> {
+    let is_unstable = |kind| kind == OutcomeKind::Unstable;
+    let all = is_unstable(row.outcome.kind);
+    let launches = row.launches.iter();
+    launches.filter(move |launch| all || !is_unstable(launch.outcome.kind))
 }
 
 fn tiles(row: &CellRow) -> Vec<Fact> {

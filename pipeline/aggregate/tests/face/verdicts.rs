@@ -130,6 +130,17 @@ fn twins_of_all_heats_make_one_floor() {
 }
 
 #[test]
+fn twins_of_a_heat_that_stayed_disturbed_make_no_floor() {
+    let mut run = run(11, 6);
+    for outcome in &mut heat(&mut run, 10).footer.outcomes {
+        *outcome = Outcome::new(OutcomeKind::Unstable, "load of 3");
+    }
+    for floor in &tables(&run).floors {
+        assert_eq!((floor.pairs, floor.ratio.unwrap().blocks), (1, 6));
+    }
+}
+
+#[test]
 fn floors_of_one_job_never_apply_to_another() {
     // Group 0 holds twins; group 1, which does not, goes to a job of its own.
     let mut run = run(2, 6);

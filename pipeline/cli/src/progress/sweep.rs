@@ -20,8 +20,8 @@ pub(crate) struct SweepProgress {
     printer: Printer,
     bar: ProgressBar,
     line: Line,
-    /// Blocks that each group is counted with.
-    goals: BTreeMap<String, u32>,
+    /// Blocks that are counted and not measured, of the groups under way.
+    open: BTreeMap<String, u32>,
     /// How many groups were not reached, by the reason.
     not_reached: BTreeMap<String, usize>,
     pub(crate) measured: usize,
@@ -45,7 +45,7 @@ impl SweepProgress {
                 of: blocks,
                 ..Line::default()
             },
-            goals: BTreeMap::new(),
+            open: BTreeMap::new(),
             not_reached: BTreeMap::new(),
             measured: 0,
             cached: 0,
@@ -133,7 +133,8 @@ impl Observer for SweepProgress {
                 left,
                 ..
             } => {
-                self.goals.insert((*group).to_owned(), *blocks);
+                let open = blocks.saturating_sub(*blocks_kept);
+                self.open.insert((*group).to_owned(), open);
                 self.line = Line {
                     group: (*group).to_owned(),
                     done: self.line.done.saturating_add(u64::from(*blocks_kept)),
@@ -160,16 +161,21 @@ impl Observer for SweepProgress {
                 left,
             } => {
                 // A heat that goes on after a look has more of them.
-                let goal = self.goals.entry((*group).to_owned()).or_default();
-                let more = of.saturating_sub(*goal);
-                *goal = (*goal).max(*of);
+                let now = of.saturating_sub(*block);
+                let then = self.open.insert((*group).to_owned(), now);
+                let more = now.saturating_sub(then.unwrap_or(0));
                 self.line.of = self.line.of.saturating_add(u64::from(more));
                 (*group).clone_into(&mut self.line.group);
                 self.line.block = format!(", block {} of {of}", block.saturating_add(1));
                 self.line.left = duration(*left);
                 self.draw();
             }
-            Event::BlockMeasured { .. } => self.line.done = self.line.done.saturating_add(1),
+            Event::BlockMeasured { group } => {
+                self.line.done = self.line.done.saturating_add(1);
+                if let Some(open) = self.open.get_mut(*group) {
+                    *open = open.saturating_sub(1);
+                }
+            }
             Event::Launch { cell, phase } => self.doing(cell, *phase),
             Event::Failed { cell, outcome, log } => {
                 let mut text = format!(
@@ -192,6 +198,8 @@ impl Observer for SweepProgress {
                 stopped,
                 ..
             } => {
+                let open = self.open.remove(*group).unwrap_or(0);
+                self.line.of = self.line.of.saturating_sub(u64::from(open));
                 self.finished(group, cells, outcomes, *stopped);
             }
             Event::NotReached { reason, .. } => {
