@@ -3,7 +3,7 @@
 use schema::{
     Measure,
     printed::{self, Bounds},
-    tables::{ComparisonRow, ComparisonTable, JobTable, Payback, Verdict},
+    tables::{ComparisonRow, ComparisonTable, Interval, JobTable, Payback, Verdict},
 };
 use serde::Serialize;
 
@@ -72,8 +72,8 @@ pub(crate) struct Row {
     pub(crate) agreement: Option<String>,
     pub(crate) parity_value: Option<f64>,
     pub(crate) floor: String,
-    /// When it has paid for getting ready.
-    pub(crate) payback: String,
+    /// When it has paid for getting ready, for example `ahead at once`.
+    pub(crate) payback: Option<String>,
     /// Names of the cells' pages, below the folder of the job's cells; absent where there are none.
     pub(crate) cell: Option<String>,
     pub(crate) baseline_cell: Option<String>,
@@ -155,7 +155,7 @@ impl Family {
                     }),
                     parity_value: error.filter(|error| error.is_finite()),
                     floor: floor.unwrap_or_else(|| units::NOTHING.to_owned()),
-                    payback: payback(row.payback.as_ref()),
+                    payback: row.payback.as_ref().map(payback),
                     cell: page(&row.contender),
                     baseline_cell: page(&row.baseline),
                 }
@@ -189,18 +189,17 @@ pub(crate) fn bounds(job: &JobTable, row: &ComparisonRow) -> Bounds {
     }
 }
 
-fn payback(payback: Option<&Payback>) -> String {
-    let steps = |steps: &schema::tables::Interval| {
+fn payback(payback: &Payback) -> String {
+    let steps = |steps: &Interval| {
         let printed = printed::scaled(steps, 1.0, 2, &[]);
         let centre = printed.centre.unwrap_or_else(|| units::NOTHING.to_owned());
-        format!("{centre} {}", printed.range)
+        format!("{centre} {} steps", printed.range)
     };
     match payback {
-        None => units::NOTHING.to_owned(),
-        Some(Payback::AtOnce) => "at once".to_owned(),
-        Some(Payback::Never) => "never".to_owned(),
-        Some(Payback::After(after)) => format!("after {} steps", steps(after)),
-        Some(Payback::Until(until)) => format!("for {} steps", steps(until)),
+        Payback::AtOnce => "ahead at once".to_owned(),
+        Payback::Never => "never ahead".to_owned(),
+        Payback::After(after) => format!("ahead after {}", steps(after)),
+        Payback::Until(until) => format!("ahead for {}", steps(until)),
     }
 }
 
@@ -311,7 +310,7 @@ impl GlyphScale {
         Self { low, high }
     }
 
-    fn place(self, ratio: &schema::tables::Interval) -> Option<Glyph> {
+    fn place(self, ratio: &Interval) -> Option<Glyph> {
         let x = |value: f64| {
             let share = (value.ln() - self.low) / (self.high - self.low);
             share
@@ -335,7 +334,7 @@ impl GlyphScale {
 mod tests {
     use std::collections::BTreeMap;
 
-    use schema::{CellId, tables::Interval};
+    use schema::CellId;
 
     use super::*;
 
