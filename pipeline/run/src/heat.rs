@@ -214,14 +214,14 @@ impl<'a> Running<'a> {
         let mut block = block::measure(context, &setting, index, &slots)?;
         home::hide_in_block(&mut block);
         self.tally.count(&block);
-        match disturbance::mark_of(&block) {
-            Some(reason) => {
-                let text = format!("a block of {group} does not count: {reason}");
-                context.tell(&Event::Note { text: &text });
-            }
+        let disturbed = disturbance::mark_of(&block)
+            .map(|reason| format!("a block of {group} does not count: {reason}"));
+        self.journal.append(block)?;
+        // Kept, whatever whoever is told does next.
+        match disturbed {
+            Some(text) => context.tell(&Event::Note { text: &text }),
             None => context.tell(&Event::BlockMeasured { group }),
         }
-        self.journal.append(block)?;
         let took = began.elapsed();
         self.spent += took;
         self.spent_on_blocks += took;

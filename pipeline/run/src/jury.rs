@@ -211,6 +211,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::sample::{measure, planned};
 
     /// Cells that differ in their batch, the last one a twin of the first.
     fn header(cells: u64, twinned: bool, measure: Measure) -> HeatHeader {
@@ -220,15 +221,7 @@ mod tests {
             let cell = schema::Cell::plain(&graph, engine);
             PlannedCell {
                 id: CellId(format!("cell{batch}")),
-                cell,
-                coordinates: BTreeMap::new(),
-                twin_of: None,
-                obstacle: None,
-                predicted_step_ns: 1,
-                predicted_bytes: 1,
-                flops: 1,
-                bytes: 1,
-                parameters: 1,
+                ..planned(cell)
             }
         };
         let mut cells: Vec<_> = (1..=cells).map(cell).collect();
@@ -253,24 +246,6 @@ mod tests {
                 version: "0".to_owned(),
                 revision: None,
             },
-        }
-    }
-
-    fn measure() -> Measure {
-        Measure {
-            target: 0.01,
-            margin: 0.02,
-            budget_ns: 1,
-            boundary: schema::Boundary::Step,
-            blocks: 48,
-            rounds: 1,
-            round_ns: 1,
-            round_steps: 1,
-            warm_up_ns: 1,
-            timeout_ns: 1,
-            memory_limit_bytes: None,
-            confidence: 0.95,
-            disturbance: None,
         }
     }
 

@@ -367,21 +367,8 @@ mod tests {
 
     #[test]
     fn samples_of_a_heat_fit_into_the_store() {
-        let mut measure = plan::Measure {
-            target: 0.03,
-            margin: 0.05,
-            budget_ns: 1,
-            boundary: schema::Boundary::Step,
-            blocks: 6,
-            rounds: 5,
-            round_ns: 1,
-            round_steps: 1,
-            warm_up_ns: 1,
-            timeout_ns: 1,
-            memory_limit_bytes: None,
-            confidence: 0.95,
-            disturbance: None,
-        };
+        let mut measure = crate::sample::measure();
+        (measure.blocks, measure.rounds) = (6, 5);
         assert_eq!(most_samples(&measure, 3), ROUND_SAMPLES);
         for (blocks, rounds, cells) in [(48, 5, 40), (1, 1000, 100), (u32::MAX, u32::MAX, 9)] {
             (measure.blocks, measure.rounds) = (blocks, rounds);

@@ -30,6 +30,8 @@ mod options;
 mod order;
 mod parity;
 mod reference;
+#[cfg(test)]
+mod sample;
 mod sweep;
 mod tally;
 mod tensors;

@@ -1,14 +1,13 @@
 //! A run: the heats of a plan, in order.
 
 use std::{
-    cell::OnceCell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::{Duration, Instant},
 };
 
 use schema::{
     Digest, Outcome, Plan, RunRecord,
-    plan::{KnownState, PlannedHeat},
+    plan::{KnownHeat, KnownState, PlannedHeat},
     record::{self, HeatEntry, HeatResult},
 };
 use store::{Fresh, WriterLock};
@@ -39,7 +38,6 @@ pub fn run(
     interrupt: &Interrupt,
     observer: &mut dyn Observer,
 ) -> Result<RunRecord, RunError> {
-    let fresh = OnceCell::new();
     let mut context = Context {
         store,
         workers,
@@ -47,7 +45,14 @@ pub fn run(
         interrupt,
         observer,
     };
-    let results = Sweep::begin(&mut context, plan, &fresh)?.run(&mut context)?;
+    let mut known = known(&mut context)?;
+    let mut fresh = None;
+    if options.fresh {
+        let counts = fresh_run(&context, plan)?;
+        known = store.known_heats_of(&counts)?.heats;
+        fresh = Some(counts);
+    }
+    let results = Sweep::new(plan, fresh.as_ref(), known).run(&mut context)?;
     let entry = |(heat, result): (&PlannedHeat, HeatResult)| HeatEntry {
         group: heat.group.clone(),
         key: heat.key,
@@ -88,8 +93,8 @@ struct Sweep<'a> {
     /// Predicted for the first blocks of the heats that every job has ahead, in nanoseconds.
     ahead_ns: BTreeMap<&'a str, u64>,
     estimate: Estimate,
-    /// The places of the heats that have not had their turn.
-    ahead: VecDeque<usize>,
+    /// The heats that have not had their turn, with their places.
+    ahead: VecDeque<(usize, &'a PlannedHeat)>,
     /// Those under way; their blocks take turns.
     open: Vec<Running<'a>>,
     /// The keys of which an event told that they are in the store.
@@ -111,30 +116,9 @@ enum Turn<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    fn begin(
-        context: &mut Context<'_>,
-        plan: &'a Plan,
-        fresh: &'a OnceCell<Fresh>,
-    ) -> Result<Self, RunError> {
-        let mut known = context.store.known_heats()?;
-        let runs = context.store.corrupt_runs()?;
-        for corrupt in known.corrupt.iter().chain(&runs) {
-            if let Some(place) = context.store.set_aside(corrupt)? {
-                context.tell(&Event::SetAside {
-                    place: &place,
-                    reason: &corrupt.reason,
-                });
-            }
-        }
-        let fresh = if context.options.fresh {
-            let found = fresh_run(context, plan)?;
-            let fresh = fresh.get_or_init(|| found);
-            known = context.store.known_heats_of(fresh)?;
-            Some(fresh)
-        } else {
-            None
-        };
-        let sealed = known.heats.into_iter().filter_map(|heat| match heat.state {
+    /// Of a plan, where the store has these heats that count.
+    fn new(plan: &'a Plan, fresh: Option<&'a Fresh>, known: Vec<KnownHeat>) -> Self {
+        let sealed = known.into_iter().filter_map(|heat| match heat.state {
             KnownState::Sealed(digest) => Some((heat.key, digest)),
             KnownState::Open(_) => None,
         });
@@ -147,7 +131,7 @@ impl<'a> Sweep<'a> {
             wanting: Vec::new(),
             ahead_ns: BTreeMap::new(),
             estimate: Estimate::default(),
-            ahead: (0..plan.heats.len()).collect(),
+            ahead: plan.heats.iter().enumerate().collect(),
             open: Vec::new(),
             told: BTreeSet::new(),
             results: BTreeMap::new(),
@@ -164,7 +148,7 @@ impl<'a> Sweep<'a> {
             *ahead_ns = ahead_ns.saturating_add(heat.predicted_ns);
         }
         sweep.estimate = Estimate::new(wanted.map(|(heat, _)| heat.predicted_ns));
-        Ok(sweep)
+        sweep
     }
 
     /// Measures block by block, heat by heat, and tells what became of each heat.
@@ -194,17 +178,17 @@ impl<'a> Sweep<'a> {
     /// waits for what its job's budget leaves lets others go first.
     fn fill(&mut self, context: &mut Context<'a>) -> Result<(), RunError> {
         let mut place = 0;
-        while let Some(&index) = self.ahead.get(place) {
+        while let Some(&(index, heat)) = self.ahead.get(place) {
             if self.between_blocks() >= APART || self.open.len() >= MOST_OPEN {
                 break;
             }
-            let turn = self.turn(context, index)?;
+            let turn = self.turn(context, index, heat)?;
             if matches!(turn, Turn::Waits) {
                 place += 1;
                 continue;
             }
             self.ahead.remove(place);
-            self.take(index);
+            self.take(index, heat);
             match turn {
                 Turn::Ends(result) => {
                     self.results.insert(index, result);
@@ -227,12 +211,14 @@ impl<'a> Sweep<'a> {
         takes().sum::<Duration>().saturating_sub(longest)
     }
 
-    fn turn(&mut self, context: &mut Context<'a>, index: usize) -> Result<Turn<'a>, RunError> {
+    fn turn(
+        &mut self,
+        context: &mut Context<'a>,
+        index: usize,
+        heat: &'a PlannedHeat,
+    ) -> Result<Turn<'a>, RunError> {
         let plan = self.plan;
         let of = plan.heats.len();
-        let Some(heat) = plan.heats.get(index) else {
-            return Ok(Turn::Shares);
-        };
         if let Some(digest) = self.have(&heat.key) {
             // What an earlier group of this plan has was told with it.
             if self.told.insert(heat.key) {
@@ -283,10 +269,8 @@ impl<'a> Sweep<'a> {
     }
 
     /// A heat leaves those that are ahead.
-    fn take(&mut self, index: usize) {
-        let heat = self.plan.heats.get(index);
-        let wanting = self.wanting.get(index).is_some_and(|wanting| *wanting);
-        if let Some(heat) = heat.filter(|_| wanting) {
+    fn take(&mut self, index: usize, heat: &PlannedHeat) {
+        if self.wanting.get(index).is_some_and(|wanting| *wanting) {
             self.estimate.take(heat.predicted_ns);
             if let Some(ahead_ns) = self.ahead_ns.get_mut(heat.job.as_str()) {
                 *ahead_ns = ahead_ns.saturating_sub(heat.predicted_ns);
@@ -330,23 +314,22 @@ impl<'a> Sweep<'a> {
             return Ok(false);
         };
         let assignment = heat.assignment;
-        let measured = heat.block(context, left);
-        // Sealed at once: from then on no interruption loses it.
-        let next = heat.next();
-        match (measured, next) {
-            (Ok(took), Next::Block | Next::More(_)) => {
-                self.spend(assignment, took);
-                Ok(true)
-            }
-            (Ok(took), Next::Nothing(reason)) => {
-                self.spend(assignment, took);
-                let heat = self.open.remove(at);
-                self.seal(context, heat, reason)?;
-                Ok(false)
-            }
-            (Err(stop), _) => {
+        let took = match heat.block(context, left) {
+            Ok(took) => took,
+            Err(stop) => {
                 self.open.remove(at);
                 self.stop(context, assignment, stop)?;
+                return Ok(false);
+            }
+        };
+        let next = heat.next();
+        self.spend(assignment, took);
+        match next {
+            Next::Block | Next::More(_) => Ok(true),
+            // At once: from then on no interruption loses it.
+            Next::Nothing(reason) => {
+                let heat = self.open.remove(at);
+                self.seal(context, heat, reason)?;
                 Ok(false)
             }
         }
@@ -457,6 +440,21 @@ impl<'a> Sweep<'a> {
 }
 
 const INTERRUPTED: &str = "interrupted; the same command goes on";
+
+/// The heats that the store has; what cannot be read is moved out of the way.
+fn known(context: &mut Context<'_>) -> Result<Vec<KnownHeat>, RunError> {
+    let known = context.store.known_heats()?;
+    let runs = context.store.corrupt_runs()?;
+    for corrupt in known.corrupt.iter().chain(&runs) {
+        if let Some(place) = context.store.set_aside(corrupt)? {
+            context.tell(&Event::SetAside {
+                place: &place,
+                reason: &corrupt.reason,
+            });
+        }
+    }
+    Ok(known.heats)
+}
 
 /// The interrupted fresh run that is gone on with, or a new one.
 fn fresh_run(context: &Context<'_>, plan: &Plan) -> Result<Fresh, RunError> {

@@ -9,23 +9,11 @@ use super::*;
 fn planned(recurrent: &str) -> PlannedCell {
     let dims = zoo::resolve_dims("lstm_lm", &[("seq".to_owned(), 3)].into()).unwrap();
     let graph = zoo::build("lstm_lm", &dims).unwrap();
-    let cell = Cell {
+    crate::sample::planned(Cell {
         dims,
         factors: [(rewrite::RECURRENT.to_owned(), recurrent.to_owned())].into(),
         ..Cell::plain(&graph, "any/any".parse().unwrap())
-    };
-    PlannedCell {
-        id: cell.id(),
-        coordinates: BTreeMap::new(),
-        twin_of: None,
-        obstacle: None,
-        predicted_step_ns: 1,
-        predicted_bytes: 1,
-        flops: 1,
-        bytes: 1,
-        parameters: 1,
-        cell,
-    }
+    })
 }
 
 /// A manifest that lies in a folder.
