@@ -212,21 +212,21 @@ pub(crate) fn fact(name: impl Into<String>, value: impl Into<String>) -> Fact {
 
 /// The passes over all cells of a group.
 fn blocks(measure: &Measure) -> String {
-    let rounds = measure.rounds;
+    let rounds = match measure.rounds {
+        1 => "1 round".to_owned(),
+        rounds => format!("{rounds} rounds"),
+    };
     let looks = measure.looks();
-    match looks.as_slice() {
+    let (most, ends) = match looks.as_slice() {
         [earlier @ .., last] if !earlier.is_empty() => {
             let earlier: Vec<String> = earlier.iter().map(u32::to_string).collect();
             let earlier = earlier.join(", ");
-            format!(
-                "at most {last} passes over all cells, {rounds} rounds each; ends after {earlier} where that is enough"
-            )
+            let ends = format!("; ends after {earlier} where that is enough");
+            (format!("at most {last}"), ends)
         }
-        _ => format!(
-            "{} passes over all cells, {rounds} rounds each",
-            measure.blocks
-        ),
-    }
+        _ => (measure.blocks.to_string(), String::new()),
+    };
+    format!("{most} passes over all cells, {rounds} each{ends}")
 }
 
 /// How a job was measured.

@@ -1,8 +1,11 @@
 //! Ratios, floors and verdicts, by hand.
 
-use schema::{Outcome, OutcomeKind, tables::Verdict};
+use schema::{
+    Outcome, OutcomeKind,
+    tables::{Payback, Verdict},
+};
 
-use crate::race::{heat, only_row, race, run, set_times, tables, try_tables};
+use crate::race::{heat, launch, only_row, race, run, set_times, tables, try_tables};
 
 const EVEN: [u64; 6] = [1_000_000; 6];
 
@@ -340,4 +343,23 @@ fn the_ratio_of_centres_is_the_centre_of_the_ratio() {
         let quotient = centre(row.contender.clone()) / centre(row.baseline.clone());
         assert!((quotient / row.ratio.unwrap().centre - 1.0).abs() < 3e-6);
     }
+}
+
+#[test]
+fn what_is_ready_later_says_when_it_has_paid() {
+    let mut run = race(&EVEN, &[500_000; 6]);
+    assert_eq!(only_row(&tables(&run)).payback, None, "ready as soon");
+    for block in 0..6 {
+        let contender = launch(&mut run, 0, block, 1);
+        contender.start_ns = contender.start_ns.map(|ns| ns + 1_000_000_000);
+        // The making of weights and inputs is ours.
+        contender.loaded.as_mut().unwrap().fill_ns += 77_000_000_000;
+    }
+    let tables = tables(&run);
+    let Some(Payback::After(steps)) = only_row(&tables).payback else {
+        panic!("{:?}", only_row(&tables))
+    };
+    assert_eq!((steps.centre, steps.blocks), (2000.0, 6));
+    // A block begins a minute after the one before it.
+    assert_eq!(tables.jobs[0].apart_s, Some(60.0));
 }
