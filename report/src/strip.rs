@@ -251,10 +251,10 @@ mod tests {
             outcome: Outcome::measured(),
             median_ns: rounds.first().and_then(|round| round.first()).copied(),
             warm_up: None,
-            canary: Canary {
+            canaries: [Canary {
                 copy_ns: 1,
                 matmul_ns: 1,
-            },
+            }; 2],
             rounds,
             log: String::new(),
         }

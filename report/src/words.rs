@@ -3,7 +3,7 @@
 use schema::{
     Boundary, Measure, OutcomeKind,
     record::Top1,
-    tables::{Judgement, Verdict},
+    tables::{Direction, Judgement, Verdict},
 };
 use serde::Serialize;
 
@@ -98,6 +98,26 @@ pub(crate) const fn judgement(judgement: Judgement) -> Badge {
             word: "not measurable here",
             tone: "absent",
         },
+    }
+}
+
+/// Where the time of a sample goes: less of it is faster.
+pub(crate) const fn direction(direction: Direction) -> Badge {
+    match direction {
+        Direction::Falls => Badge {
+            word: "falls",
+            tone: "faster",
+        },
+        Direction::Rises => Badge {
+            word: "rises",
+            tone: "slower",
+        },
+        Direction::None => Badge {
+            word: "no trend",
+            tone: "same",
+        },
+        Direction::Unclear => verdict(Verdict::Unclear),
+        Direction::NotMeasured => verdict(Verdict::NotMeasured),
     }
 }
 

@@ -539,7 +539,16 @@ fn partials_look_as_they_did() {
     );
     insta::assert_snapshot!("summary", part(&index, "<p class=\"summary\">", "</p>"));
     let job = site.page("jobs/inference.html");
-    insta::assert_snapshot!("verdict_row", part(&job, "<tbody>", "</tr>"));
+    let first_row = |caption: &str| {
+        let from = job
+            .find(&format!("id=\"{caption}-caption\""))
+            .expect("a table");
+        part(&job[from..], "<tbody>", "</tr>")
+    };
+    insta::assert_snapshot!("verdict_row", first_row("inference-1"));
+    insta::assert_snapshot!("effect_row", first_row("effects"));
+    insta::assert_snapshot!("trend_row", first_row("trends"));
+    insta::assert_snapshot!("crossover_row", first_row("crossovers"));
     insta::assert_snapshot!("chart", part(&job, "<svg class=\"chart-static\"", "</svg>"));
     insta::assert_snapshot!(
         "failures",

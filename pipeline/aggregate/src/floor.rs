@@ -63,13 +63,18 @@ pub(crate) fn floors(plan: &Plan, groups: &[Group<'_>]) -> Floors {
         }
     }
     let floors = owners.into_iter().map(|(owner, said)| {
-        let Noise { ratio, floor } = said.twins.noise(said.confidence);
+        let Noise {
+            ratio,
+            floor,
+            between_launches,
+        } = said.twins.noise(said.confidence);
         let row = Floor {
             job: owner.job.clone(),
             engine: owner.engine.clone(),
             device: owner.device.clone(),
             floor,
             ratio,
+            between_launches,
             pairs: said.pairs,
         };
         (owner, row)

@@ -1,13 +1,18 @@
 //! A job's answers: its comparisons and its claims.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use schema::{Plan, plan::PlannedJob, tables::JobTable};
+use schema::{
+    CellId, Plan,
+    plan::PlannedJob,
+    tables::{ComparisonTable, JobTable},
+};
 use statistics::{family::confidence_of_each, number::rounded};
 
 use crate::{
-    claims,
+    batches, claims,
     compare::Judge,
+    effects::effects,
     error::AggregateError,
     floor::Floors,
     group::{Group, Index},
@@ -66,10 +71,15 @@ fn table<'a>(
         confidence,
         family,
     };
-    let comparisons: Result<Vec<_>, _> = compared
-        .iter()
-        .map(|comparison| judge.table(comparison))
+    let comparisons = compared.iter().map(|comparison| judge.table(comparison));
+    let comparisons: Vec<ComparisonTable> = comparisons.collect::<Result<_, _>>()?;
+    let of_cells = groups.iter().flat_map(|group| group.originals());
+    let batches: BTreeMap<&CellId, u64> = of_cells
+        .map(|(cell, _)| (&cell.id, cell.cell.batch()))
         .collect();
+    let crossovers = comparisons
+        .iter()
+        .flat_map(|table| batches::crossovers(table, |id| batches.get(id).copied()));
     let claims = job.claims.iter().map(|claim| {
         let pairs = claims::pairs(&claim.expect, groups.iter().copied());
         claims::judge(claim, &pairs, &judge)
@@ -81,7 +91,10 @@ fn table<'a>(
         measure: job.measure,
         axes: axes(job, groups),
         claims: claims.collect(),
-        comparisons: comparisons?,
+        effects: effects(job, &comparisons),
+        trends: batches::trends(job, groups, floors),
+        crossovers: crossovers.collect(),
+        comparisons,
         supervisor_share: median(groups, |group| &group.supervisor_shares),
         apart_s: median(groups, |group| &group.apart_s),
     })

@@ -1,17 +1,19 @@
 //! Run records to tables: what was measured becomes what may be said about it.
 //!
 //! What blocks allow to say is decided in [`statistics`]; here it is asked of every cell (`slot`), of
-//! every pair (`compare`), of the twins of every engine (`floor`), and claims of sources are judged by
-//! the same intervals (`claims`).
+//! every pair (`compare`), of the twins of every engine (`floor`) and of batches (`batches`), and claims
+//! of sources are judged by the same intervals (`claims`).
 //!
 //! Same records in, same bytes out, whatever the processor.
 
 #![forbid(unsafe_code)]
 
+mod batches;
 mod cells;
 mod check;
 mod claims;
 mod compare;
+mod effects;
 mod error;
 mod export;
 mod failures;

@@ -14,6 +14,9 @@ use statistics::{
     samples::{self, has_speed},
 };
 
+/// Of a block, before it and after it.
+type Canaries = [Canary; 2];
+
 /// What a heat says about one of its cells.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
@@ -64,17 +67,18 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
     let is_timed = header.measure.blocks > 0;
     let twins: Vec<_> = header.cells.iter().map(|cell| cell.twin_of).collect();
     let parities = reference.parity.clone();
-    let mut launches: Vec<Vec<(u32, Canary, Launch)>> = vec![Vec::new(); header.cells.len()];
+    let mut launches: Vec<Vec<(u32, Canaries, Launch)>> = vec![Vec::new(); header.cells.len()];
     for Block {
         index,
         canary_before,
+        canary_after,
         launches: started,
         ..
     } in in_order(blocks)
     {
         for launch in started {
             if let Some(of_slot) = launches.get_mut(launch.slot as usize) {
-                of_slot.push((index, canary_before, launch));
+                of_slot.push((index, [canary_before, canary_after], launch));
             }
         }
     }
@@ -101,7 +105,7 @@ fn in_order(mut blocks: Vec<Block>) -> Vec<Block> {
 }
 
 fn slot(
-    launches: Vec<(u32, Canary, Launch)>,
+    launches: Vec<(u32, Canaries, Launch)>,
     parity: Option<Parity>,
     footer: Outcome,
     obstacle: Option<Outcome>,
@@ -137,9 +141,9 @@ fn slot(
         .filter(|(block, _, _)| slot.blocks.contains_key(block))
         .filter_map(|(block, _, launch)| Some((*block, ready_ns(launch)?)))
         .collect();
-    for (block, canary, launch) in launches {
+    for (block, canaries, launch) in launches {
         let outcome = samples::believed(&launch);
-        slot.launches.push(row(block, canary, launch, outcome));
+        slot.launches.push(row(block, canaries, launch, outcome));
     }
     slot.outcome = judge(&slot, &footer, obstacle.as_ref(), &verified, is_timed);
     slot
@@ -218,7 +222,7 @@ fn ready_ns(launch: &Launch) -> Option<f64> {
     Some(phases.map(|ns| ns as f64).iter().sum())
 }
 
-fn row(block: u32, canary: Canary, launch: Launch, outcome: Outcome) -> LaunchRow {
+fn row(block: u32, canaries: Canaries, launch: Launch, outcome: Outcome) -> LaunchRow {
     let mut rounds = launch.rounds;
     rounds.sort_by_key(|round| round.sequence);
     let mut sorted: Vec<u64> = rounds
@@ -232,7 +236,7 @@ fn row(block: u32, canary: Canary, launch: Launch, outcome: Outcome) -> LaunchRo
         outcome,
         median_ns: percentile::of_sorted(&sorted, 50),
         warm_up: launch.warm_up,
-        canary,
+        canaries,
         rounds: rounds.into_iter().map(|round| round.samples_ns).collect(),
         log: launch.log,
     }
@@ -248,7 +252,7 @@ fn peak(one: Memory, other: Memory) -> Memory {
 }
 
 /// The phases of the launch with the median total; of two in the middle, the shorter.
-fn median_loaded(launches: &[(u32, Canary, Launch)]) -> Option<Loaded> {
+fn median_loaded(launches: &[(u32, Canaries, Launch)]) -> Option<Loaded> {
     let total = |loaded: &Loaded| {
         [
             loaded.fill_ns,
@@ -269,7 +273,7 @@ fn median_loaded(launches: &[(u32, Canary, Launch)]) -> Option<Loaded> {
         .map(|&loaded| loaded.clone())
 }
 
-fn median_start(launches: &[(u32, Canary, Launch)]) -> Option<u64> {
+fn median_start(launches: &[(u32, Canaries, Launch)]) -> Option<u64> {
     let mut times: Vec<u64> = launches
         .iter()
         .filter_map(|(_, _, launch)| launch.start_ns)
@@ -279,7 +283,7 @@ fn median_start(launches: &[(u32, Canary, Launch)]) -> Option<u64> {
 }
 
 /// What its workers reported; where they differ, all that they said.
-fn versions(launches: &[(u32, Canary, Launch)]) -> BTreeMap<String, String> {
+fn versions(launches: &[(u32, Canaries, Launch)]) -> BTreeMap<String, String> {
     let mut said: BTreeMap<&String, BTreeSet<&str>> = BTreeMap::new();
     for (library, version) in launches.iter().flat_map(|(_, _, launch)| &launch.versions) {
         said.entry(library).or_default().insert(version);

@@ -32,6 +32,7 @@ pub(crate) fn speed(planned: &PlannedCell, slot: &Slot, confidence: f64) -> Opti
         max_ns: *sorted.last()?,
         samples: sorted.len() as u64,
         between_blocks: rounded(interval::standard_deviation(&logs)),
+        between_rounds: between_rounds(slot).map(rounded),
         within_round: rounded(within_round(slot)),
         flops_per_second: per_second(planned.flops as f64),
     })
@@ -39,13 +40,34 @@ pub(crate) fn speed(planned: &PlannedCell, slot: &Slot, confidence: f64) -> Opti
 
 /// The rounds of the blocks that count.
 fn rounds(slot: &Slot) -> impl Iterator<Item = &Vec<u64>> {
+    launches(slot).flat_map(|launch| &launch.rounds)
+}
+
+/// The launches of the blocks that count.
+fn launches(slot: &Slot) -> impl Iterator<Item = &LaunchRow> {
     let shown = |launch: &&LaunchRow| {
         has_speed(launch.outcome.kind) && slot.blocks.contains_key(&launch.block)
     };
-    slot.launches
-        .iter()
-        .filter(shown)
-        .flat_map(|launch| &launch.rounds)
+    slot.launches.iter().filter(shown)
+}
+
+/// Deviations of round medians from the centre of their launch, pooled over launches, in logarithms:
+/// those of a launch of n rounds have n − 1 degrees of freedom.
+fn between_rounds(slot: &Slot) -> Option<f64> {
+    let (mut squares, mut freedom) = (0.0, 0);
+    for launch in launches(slot) {
+        let medians = launch.rounds.iter().filter_map(|round| {
+            let mut sorted = round.clone();
+            sorted.sort_unstable();
+            percentile::median(&sorted).map(libm::log)
+        });
+        let medians: Vec<f64> = medians.collect();
+        let others = medians.len().saturating_sub(1);
+        let deviation = interval::standard_deviation(&medians);
+        squares += deviation * deviation * others as f64;
+        freedom += others;
+    }
+    (freedom > 0).then(|| (squares / freedom as f64).sqrt())
 }
 
 /// The centre of block medians, in logarithms like that of ratios: where both cells were measured

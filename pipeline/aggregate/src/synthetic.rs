@@ -141,6 +141,7 @@ fn job(heats: &[PlannedHeat], size: Size) -> PlannedJob {
         question: "Which of two invented engines is faster?".to_owned(),
         mode: Mode::Inference,
         measure: measure(size),
+        vary: BTreeMap::new(),
         comparisons: vec![Comparison {
             axis: "engine".to_owned(),
             baseline: BASELINE.to_owned(),

@@ -85,7 +85,11 @@ pub(crate) enum Command {
         command: Engines,
     },
     /// Say what this machine can measure and what makes it noisy
-    Doctor,
+    Doctor {
+        /// Do not measure for half a minute how far apart identical work comes out
+        #[arg(long)]
+        quick: bool,
+    },
     /// Pack a run into one file, or unpack it into the store
     Bundle {
         #[command(subcommand)]

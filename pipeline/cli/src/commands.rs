@@ -54,7 +54,7 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
             Engines::Install { engines, verify } => engines::install(&session, engines, *verify),
             Engines::Check { engines } => check::check(&session, engines),
         },
-        Command::Doctor => doctor::doctor(&session),
+        Command::Doctor { quick } => doctor::doctor(&session, *quick),
         Command::Bundle { command } => match command {
             Bundle::Pack { stored, file } => bundle::pack(&session, stored, file),
             Bundle::Open { file } => bundle::open(&session, file),

@@ -7,7 +7,7 @@ mod sweep;
 
 use std::time::Duration;
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::printer::on_terminal;
 
@@ -27,8 +27,28 @@ pub(crate) fn busy(stage: &'static str) -> Busy {
     Busy(spinner)
 }
 
-/// A spinner that ends with its scope.
+/// A bar on a terminal for work of a known length; gone when dropped. It moves when it is told to.
+pub(crate) fn share(what: &'static str) -> Busy {
+    if !on_terminal() {
+        return Busy(ProgressBar::hidden());
+    }
+    let style = ProgressStyle::with_template("{msg} {bar:24} {percent} %")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    Busy(ProgressBar::new(WHOLE).with_style(style).with_message(what))
+}
+
+/// Steps of such a bar.
+const WHOLE: u64 = 1000;
+
+/// A spinner or a bar that ends with its scope.
 pub(crate) struct Busy(ProgressBar);
+
+impl Busy {
+    /// So much is done, of 1.
+    pub(crate) fn reach(&self, share: f64) {
+        self.0.set_position((share * WHOLE as f64) as u64);
+    }
+}
 
 impl Drop for Busy {
     fn drop(&mut self) {

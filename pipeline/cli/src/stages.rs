@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use plan::{Diagnostic, World};
@@ -158,12 +159,33 @@ pub(crate) struct Measured {
     pub(crate) cached: usize,
 }
 
+/// How long it is looked at what else runs before measuring begins.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Names what else keeps this machine busy, where that would spoil what is to be measured.
+fn look_around(session: &Session, plan: &Plan) {
+    let is_watched = |heat: &PlannedHeat| {
+        let job = plan.job(&heat.job);
+        job.is_some_and(|job| job.measure.disturbance.is_some())
+    };
+    if !plan.heats_to_measure().any(is_watched) {
+        return;
+    }
+    if let Some(reason) = run::look_around(LOOK) {
+        session.printer.note(&format!(
+            "warning: this machine is busy: {reason}; blocks that are disturbed are measured again, and a group \
+             that stays disturbed ends unstable"
+        ));
+    }
+}
+
 /// Plan to run record: measures what the store lacks, and keeps the record.
 pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Measured, Failure> {
     if is_cached(plan) && !fresh {
         return Ok(found(session, plan));
     }
     let lock = session.writer()?;
+    look_around(session, plan);
     let blocks = plan
         .heats_to_measure()
         .filter_map(|heat| plan.job(&heat.job))

@@ -11,6 +11,7 @@ use crate::{
     points::{self, Point},
     suggest,
     tree::Step,
+    vary::Varied,
 };
 
 /// A comparison of the manifest, its words found in the matrix.
@@ -31,8 +32,9 @@ pub(crate) struct Linked {
     value: u32,
 }
 
-/// The comparisons of the job, each checked.
-pub(crate) fn resolve(context: &mut Context<'_>, axes: &[Axis]) -> Vec<Compared> {
+/// The comparisons of the job, each checked: those that it names, and one with the base over each axis
+/// that it varies.
+pub(crate) fn resolve(context: &mut Context<'_>, axes: &[Axis], varied: &Varied) -> Vec<Compared> {
     let job = context.job;
     let mut found: Vec<Compared> = Vec::new();
     for (entry, compare) in job.compare.iter().enumerate() {
@@ -95,7 +97,16 @@ pub(crate) fn resolve(context: &mut Context<'_>, axes: &[Axis]) -> Vec<Compared>
         }
         found.push(compared);
     }
-    if !job.claims.is_empty() && job.compare.is_empty() {
+    for axis in &varied.axes {
+        let with_base = Compared {
+            axis: *axis,
+            baseline: 0,
+        };
+        if !found.contains(&with_base) {
+            found.push(with_base);
+        }
+    }
+    if !job.claims.is_empty() && job.compare.is_empty() && job.vary.is_empty() {
         context.error_with_help(
             &[name("claims")],
             "claims are judged by comparisons, and the job has none",
@@ -176,15 +187,30 @@ pub(crate) fn refuse_empty(
         };
         let baseline = axis.texts().nth(compared.baseline as usize);
         let value = format!("`{}: {}`", axis.name, baseline.unwrap_or_default());
-        let help = if family.alone > 0 {
+        let is_named = entry < context.job.compare.len();
+        let help = if !is_named {
+            format!(
+                "what the job has beside {value} does not know the axis or is excluded: leave it out of `vary`, or \
+                 give it another base"
+            )
+        } else if family.alone > 0 {
             format!(
                 "the job leaves out {value} wherever it has another value: exclude less, or name another baseline"
             )
         } else {
             format!("the job has no value but {value} there: exclude less, or drop the comparison")
         };
+        let varied = context
+            .job
+            .vary
+            .iter()
+            .position(|varied| *varied == axis.name);
+        let steps = match varied {
+            Some(entry) if !is_named => vec![key("vary"), Step::Index(entry)],
+            _ => vec![key("compare"), Step::Index(entry), key("axis")],
+        };
         context.error_with_help(
-            &[key("compare"), Step::Index(entry), key("axis")],
+            &steps,
             format!("no two cells differ in the axis `{}` alone", axis.name),
             help,
         );

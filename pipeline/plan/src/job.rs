@@ -9,12 +9,12 @@ use crate::{
     Diagnostic, ManifestFile, World, allow, axes,
     cells::{self, Cells},
     claims, compare,
-    context::Context,
+    context::{Context, name},
     group,
     keys::{self, Known},
     lint,
     networks::Networks,
-    points, predict,
+    points, predict, vary,
 };
 
 /// A job with its heats.
@@ -61,8 +61,9 @@ fn resolve(
     if !context.faults.is_empty() {
         return None;
     }
-    let points = points::expand(context, &mut axes, room);
-    let compared = compare::resolve(context, &axes);
+    let varied = vary::resolve(context, &axes);
+    let points = points::expand(context, &mut axes, &varied, room);
+    let compared = compare::resolve(context, &axes, &varied);
     let allow = allow::resolve(context, &axes);
     let claims = claims::resolve(context, &axes, &compared);
     let points = points?;
@@ -110,10 +111,12 @@ fn resolve(
         question: context.job.question.to_string(),
         mode: context.job.mode,
         measure,
+        vary: vary::bases(&varied, &axes),
         comparisons,
         allow,
         claims,
     };
+    refuse_unfair(context, &job, &heats)?;
     let families = families.iter().map(|(_, family)| family);
     let mut warnings = lint::lint(&job, &heats, families, context.world);
     warnings.extend(cells.outlines.into_iter().map(|message| Warning {
@@ -126,6 +129,30 @@ fn resolve(
         warnings,
         combinations: points.len(),
     })
+}
+
+/// Where the manifest says so, what is not fair is an error.
+fn refuse_unfair(context: &mut Context<'_>, job: &PlannedJob, heats: &[PlannedHeat]) -> Option<()> {
+    if !crate::measure::refuses_unfair(context) {
+        return Some(());
+    }
+    let lint::Unfair {
+        comparisons,
+        claims,
+    } = lint::unfair(job, heats, context.world);
+    let compared = if context.job.compare.is_empty() {
+        "vary"
+    } else {
+        "compare"
+    };
+    for (place, found) in [(compared, comparisons), ("claims", claims)] {
+        for message in found {
+            let help =
+                "make it equal in the matrix or compare it as an axis; `unfair: warn` lets it pass";
+            context.error_with_help(&[name(place)], message, help);
+        }
+    }
+    context.faults.is_empty().then_some(())
 }
 
 fn heats(

@@ -31,6 +31,7 @@ mod stage;
 mod suggest;
 mod tree;
 mod user_model;
+mod vary;
 mod world;
 
 pub use diagnostic::Diagnostic;

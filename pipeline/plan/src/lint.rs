@@ -17,28 +17,12 @@ pub(crate) fn lint<'a>(
     families: impl Iterator<Item = &'a Family>,
     world: &World,
 ) -> Vec<Warning> {
-    let mut notes = Vec::new();
-    let cells: Vec<&PlannedCell> = heats
-        .iter()
-        .flat_map(|heat| &heat.cells)
-        .filter(|cell| cell.twin_of.is_none())
-        .collect();
-    let by_id: BTreeMap<&CellId, &PlannedCell> =
-        cells.iter().map(|&cell| (&cell.id, cell)).collect();
-    // Where nothing is timed, nothing can be timed unfairly.
-    if job.measure.blocks > 0 {
-        for comparison in &job.comparisons {
-            notes.extend(fairness::unfair(comparison, &by_id, world));
-        }
-        for claim in &job.claims {
-            notes.extend(fairness::unfair_claim(
-                claim,
-                &job.comparisons,
-                heats,
-                world,
-            ));
-        }
-    }
+    let cells = originals(heats);
+    let Unfair {
+        comparisons,
+        claims,
+    } = unfair(job, heats, world);
+    let mut notes = [comparisons, claims].concat();
     notes.extend(too_few_blocks(job));
     notes.extend(too_short(job));
     for (comparison, family) in job.comparisons.iter().zip(families) {
@@ -53,6 +37,36 @@ pub(crate) fn lint<'a>(
             message,
         })
         .collect()
+}
+
+/// What is not fair about a job, in words.
+pub(crate) struct Unfair {
+    pub(crate) comparisons: Vec<String>,
+    pub(crate) claims: Vec<String>,
+}
+
+/// What is not fair about a job. Where nothing is timed, nothing can be timed unfairly.
+pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], world: &World) -> Unfair {
+    let cells = originals(heats);
+    let by_id: BTreeMap<&CellId, &PlannedCell> =
+        cells.iter().map(|&cell| (&cell.id, cell)).collect();
+    let is_timed = job.measure.blocks > 0;
+    let comparisons = job.comparisons.iter().filter(|_| is_timed);
+    let claims = job.claims.iter().filter(|_| is_timed);
+    Unfair {
+        comparisons: comparisons
+            .flat_map(|comparison| fairness::unfair(comparison, &by_id, world))
+            .collect(),
+        claims: claims
+            .flat_map(|claim| fairness::unfair_claim(claim, &job.comparisons, heats, world))
+            .collect(),
+    }
+}
+
+/// The cells that readers see, twins left out.
+fn originals(heats: &[PlannedHeat]) -> Vec<&PlannedCell> {
+    let cells = heats.iter().flat_map(|heat| &heat.cells);
+    cells.filter(|cell| cell.twin_of.is_none()).collect()
 }
 
 /// The jobs whose budget is less than measuring takes what the store lacks, by their ids. What an

@@ -2,8 +2,8 @@
 
 use schema::{
     Boundary, Measure,
-    manifest::{Disturbed, MeasureSettings, Percent},
-    plan::{Disturbance, VERDICT_BLOCKS},
+    manifest::{Disturbed, MeasureSettings, Percent, Unfair},
+    plan::{Disturbance, MARGIN, VERDICT_BLOCKS},
 };
 
 use crate::{
@@ -13,9 +13,6 @@ use crate::{
 
 /// Default of `target`.
 const TARGET: f64 = 0.01;
-
-/// Least default of `margin`.
-const MARGIN: f64 = 0.02;
 
 /// Most blocks of a heat.
 const MOST_BLOCKS: u32 = 48;
@@ -47,7 +44,14 @@ fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
         memory_limit: own.memory_limit.or(shared.memory_limit),
         confidence: own.confidence.or(shared.confidence),
         disturbed: own.disturbed.or(shared.disturbed),
+        unfair: own.unfair.or(shared.unfair),
     }
+}
+
+/// Whether the job is not to be measured with a comparison that is not fair.
+pub(crate) fn refuses_unfair(context: &Context<'_>) -> bool {
+    let given = merged(&context.job.measure, &context.file.manifest.measure);
+    given.unfair == Some(Unfair::Refuse)
 }
 
 /// The settings of the job, each checked.

@@ -9,6 +9,7 @@ use crate::{
     context::{Context, key, name},
     suggest,
     tree::Step,
+    vary::Varied,
 };
 
 /// Most entries of `exclude`, `include` and the like.
@@ -25,6 +26,7 @@ pub(crate) type Point = Vec<u32>;
 pub(crate) fn expand(
     context: &mut Context<'_>,
     axes: &mut [Axis],
+    varied: &Varied,
     room: usize,
 ) -> Option<Vec<Point>> {
     let before = context.faults.len();
@@ -36,23 +38,27 @@ pub(crate) fn expand(
         .map(|entry| excluded(context, axes, entry))
         .collect();
     let include: Vec<_> = (0..context.job.include.len())
-        .map(|entry| included(context, axes, entry))
+        .map(|entry| included(context, axes, varied, entry))
         .collect();
     if context.faults.len() > before {
         return None;
     }
     let base: Vec<Vec<u32>> = axes.iter().map(|axis| indices(axis.base)).collect();
-    let count = [&base]
+    let counts: Vec<usize> = axes.iter().map(|axis| axis.base).collect();
+    let of_entry = |(choices, varied): &(Vec<Vec<u32>>, Varied)| {
+        let counts: Vec<usize> = choices.iter().map(Vec::len).collect();
+        varied.combinations(&counts)
+    };
+    let count = [varied.combinations(&counts)]
         .into_iter()
-        .chain(&include)
-        .map(|choices| product(choices))
+        .chain(include.iter().map(of_entry))
         .try_fold(0_usize, |sum, count| sum.checked_add(count?));
     if count.is_none_or(|count| count > room) {
         over_the_limit(context, axes, count);
         return None;
     }
     let mut points = BTreeSet::new();
-    for_each(&base, |point| {
+    for_each(&base, varied, |point| {
         let is_out = |selector: &Selector| {
             selector
                 .iter()
@@ -63,9 +69,11 @@ pub(crate) fn expand(
             points.insert(point.to_vec());
         }
     });
-    for (entry, choices) in include.iter().enumerate() {
+    for (entry, (choices, varied)) in include.iter().enumerate() {
         let mut added = false;
-        for_each(choices, |point| added |= points.insert(point.to_vec()));
+        for_each(choices, varied, |point| {
+            added |= points.insert(point.to_vec());
+        });
         if !added {
             context.error_with_help(
                 &[key("include"), Step::Index(entry)],
@@ -120,10 +128,17 @@ fn over_the_limit(context: &mut Context<'_>, axes: &[Axis], count: Option<usize>
     context.error_with_help(
         &[name("matrix")],
         format!("the matrix brings the plan over the limit of {limit} combinations: {count}"),
-        format!(
-            "its axes multiply: {}; name fewer values or raise the limit with --cell-limit",
-            sizes.join(" × ")
-        ),
+        if context.job.vary.is_empty() {
+            format!(
+                "its axes multiply: {}; name fewer values or raise the limit with --cell-limit",
+                sizes.join(" × ")
+            )
+        } else {
+            format!(
+                "its axes have {}; name fewer values or raise the limit with --cell-limit",
+                sizes.join(", ")
+            )
+        },
     );
 }
 
@@ -131,27 +146,34 @@ fn indices(count: usize) -> Vec<u32> {
     (0..u32::try_from(count).unwrap_or(u32::MAX)).collect()
 }
 
-fn product(choices: &[Vec<u32>]) -> Option<usize> {
-    choices
-        .iter()
-        .try_fold(1_usize, |product, values| product.checked_mul(values.len()))
-}
-
-/// Calls `visit` with every combination, the last axis varying fastest.
-fn for_each(choices: &[Vec<u32>], mut visit: impl FnMut(&[u32])) {
-    fn descend(choices: &[Vec<u32>], point: &mut Point, visit: &mut impl FnMut(&[u32])) {
+/// Calls `visit` with every combination, the last axis varying fastest; of axes that are varied no more
+/// than may leave their first value at once.
+fn for_each(choices: &[Vec<u32>], varied: &Varied, mut visit: impl FnMut(&[u32])) {
+    fn descend(
+        choices: &[Vec<u32>],
+        varied: &Varied,
+        left: usize,
+        point: &mut Point,
+        visit: &mut impl FnMut(&[u32]),
+    ) {
         let Some((values, rest)) = choices.split_first() else {
             visit(point);
             return;
         };
+        let is_varied = varied.has(point.len());
         for value in values {
+            let leaves = usize::from(is_varied && *value != 0);
+            let Some(left) = left.checked_sub(leaves) else {
+                continue;
+            };
             point.push(*value);
-            descend(rest, point, visit);
+            descend(rest, varied, left, point, visit);
             point.pop();
         }
     }
     // As deep as there are axes: at most the 256 keys of a mapping.
-    descend(choices, &mut Vec::with_capacity(choices.len()), &mut visit);
+    let mut point = Vec::with_capacity(choices.len());
+    descend(choices, varied, varied.at_once, &mut point, &mut visit);
 }
 
 /// For each axis the values that match; `None`: all.
@@ -214,17 +236,24 @@ pub(crate) fn canonical(kind: AxisKind, value: &str) -> String {
     }
 }
 
-fn included(context: &mut Context<'_>, axes: &mut [Axis], entry: usize) -> Vec<Vec<u32>> {
+/// For each axis the values of an entry, and the axes that are varied among those that it does not name.
+fn included(
+    context: &mut Context<'_>,
+    axes: &mut [Axis],
+    varied: &Varied,
+    entry: usize,
+) -> (Vec<Vec<u32>>, Varied) {
     let mut choices: Vec<Vec<u32>> = axes.iter().map(|axis| indices(axis.base)).collect();
     let root = [key("include"), Step::Index(entry)];
     let job = context.job;
     let Some(coordinates) = job.include.get(entry) else {
-        return choices;
+        return (choices, varied.clone());
     };
     let positions: Vec<usize> = named(context, axes, coordinates, &root)
         .iter()
         .map(|(position, ..)| *position)
         .collect();
+    let varied = varied.without(&positions);
     for position in positions {
         let Some(axis) = axes.get_mut(position) else {
             continue;
@@ -264,7 +293,7 @@ fn included(context: &mut Context<'_>, axes: &mut [Axis], entry: usize) -> Vec<V
             *slot = wanted;
         }
     }
-    choices
+    (choices, varied)
 }
 
 /// The axes that an entry names, with their positions; what the matrix does not have is an error.

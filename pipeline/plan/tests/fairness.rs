@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use photofinish_plan::World;
+use photofinish_plan::{Diagnostic, ManifestFile, World, plan};
 use schema::{
-    Availability, EngineDescription, EngineVariant, FactorDescription, HostLanguage, Mode,
+    Availability, EngineDescription, EngineVariant, FactorDescription, HostLanguage, Mode, Plan,
     Precision, VariantDescription,
 };
 
@@ -333,4 +333,42 @@ fn a_claim_is_told_of_what_its_own_pairs_differ_in() {
         ]
     );
     assert_eq!(told("tensorflow/xla < pytorch/eager"), NOTHING);
+}
+
+/// A manifest without its first line, planned.
+fn try_plan(rest: &str, world: &World) -> Result<Plan, Vec<Diagnostic>> {
+    let file = ManifestFile::from_text("test.yaml", &format!("version: 1\n{rest}"))?;
+    plan(&[file], world)
+}
+
+#[test]
+fn what_is_not_fair_is_refused_where_the_manifest_says_so() {
+    let jobs = |unfair: &str| {
+        format!(
+            "measure: {{ unfair: {unfair} }}
+jobs:
+  - id: a
+    matrix: {{ model: resnet18, layout: nchw, engine: [pytorch/eager, tensorflow/graph] }}
+    compare: {{ axis: engine, baseline: pytorch/eager }}
+"
+        )
+    };
+    assert_eq!(try_plan(&jobs("warn"), &world()).unwrap().warnings.len(), 1);
+    let errors = try_plan(&jobs("refuse"), &world()).unwrap_err();
+    let [error] = errors.as_slice() else {
+        panic!("one error: {errors:?}")
+    };
+    assert!(
+        error.message.contains("layout differs between"),
+        "{error:?}"
+    );
+    assert_eq!((error.line, error.column), (Some(6), Some(5)));
+    // A job may be more lenient than its manifest.
+    let lenient = jobs("refuse").replace(
+        "    compare:",
+        "    measure: { unfair: warn }\n    compare:",
+    );
+    assert_eq!(try_plan(&lenient, &world()).unwrap().warnings.len(), 1);
+    let fair = jobs("refuse").replace("layout: nchw", "layout: channels_last");
+    assert!(try_plan(&fair, &world()).unwrap().warnings.is_empty());
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use photofinish_plan::{ManifestFile, World, explain, plan};
 use schema::{
-    Availability, Digest, EngineVariant, Outcome, OutcomeKind, Precision,
+    Availability, Digest, EngineVariant, Outcome, OutcomeKind, Plan, Precision,
     machine::Gpu,
-    plan::{KnownState, PlannedHeat, Relation, Status},
+    plan::{KnownState, PlannedCell, PlannedHeat, Relation, Status},
 };
 
 #[path = "support/plans.rs"]
@@ -650,4 +650,79 @@ fn budgets_are_those_of_each_job() {
     let plan = planned(&jobs.concat(), &support::world());
     let warned: Vec<&str> = plan.warnings.iter().map(|it| it.job.as_str()).collect();
     assert_eq!(warned, ["a", "d"]);
+}
+
+/// A base, and what leaves it in one axis at a time, or in two.
+#[test]
+fn axes_are_varied_around_their_first_values() {
+    let job = |more: &str| {
+        format!(
+            "  - id: factors
+    matrix:
+      model: [resnet18, mobilenet_v2]
+      engine: pytorch/eager
+      threads: [2, 1]
+      layout: [nchw, channels_last]
+    vary: [threads, layout]
+{more}"
+        )
+    };
+    let around = |plan: &Plan| {
+        let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+        let cells = cells.filter(|cell| cell.twin_of.is_none());
+        let of = |cell: &PlannedCell| {
+            let [threads, layout] =
+                ["threads", "layout"].map(|axis| cell.coordinates[axis].clone());
+            format!("{threads} {layout}")
+        };
+        cells.map(of).collect::<BTreeSet<String>>()
+    };
+    let plan = planned(&job(""), &support::world());
+    let star = ["1 nchw", "2 channels_last", "2 nchw"].map(str::to_owned);
+    assert_eq!(around(&plan), BTreeSet::from(star));
+    // A base and what leaves it are measured together, one network after another.
+    assert_eq!(plan.heats.len(), 2);
+    let base = [("layout", "nchw"), ("threads", "2")];
+    let base = base.map(|(axis, value)| (axis.to_owned(), value.to_owned()));
+    assert_eq!(plan.jobs[0].vary, BTreeMap::from(base));
+    let families: Vec<_> = plan.jobs[0]
+        .comparisons
+        .iter()
+        .map(|family| {
+            (
+                family.axis.as_str(),
+                family.baseline.as_str(),
+                family.pairs.len(),
+            )
+        })
+        .collect();
+    assert_eq!(families, [("threads", "2", 2), ("layout", "nchw", 2)]);
+
+    let plan = planned(&job("    pairs: true\n"), &support::world());
+    assert_eq!(around(&plan).len(), 4);
+    assert_eq!(plan.jobs[0].comparisons[0].pairs.len(), 4);
+
+    // What the job compares besides is its own; with the base it is there once.
+    let baselines = |compare: &str| {
+        let plan = planned(
+            &job(&format!("    compare: {compare}\n")),
+            &support::world(),
+        );
+        let families = plan.jobs[0].comparisons.iter();
+        let baselines: Vec<_> = families.map(|family| family.baseline.clone()).collect();
+        baselines
+    };
+    assert_eq!(
+        baselines("{ axis: threads, baseline: 1 }"),
+        ["1", "2", "nchw"]
+    );
+    assert_eq!(baselines("{ axis: threads, baseline: 2 }"), ["2", "nchw"]);
+
+    // What is included leaves the base in no more axes than the rest.
+    let more = job("    include: { batch: 4 }\n");
+    let more = more.replace("      engine:", "      batch: 1\n      engine:");
+    let plan = planned(&more, &support::world());
+    let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+    let cells = cells.filter(|cell| cell.twin_of.is_none());
+    assert_eq!(cells.count(), 2 * (3 + 3));
 }

@@ -21,7 +21,8 @@ pub(crate) fn measure(
     slots: &[u32],
 ) -> Result<Block, Stop> {
     let started = now();
-    let watch = Watch::begin();
+    let limits = setting.header.measure.disturbance;
+    let watch = limits.map(|limits| (limits, Watch::begin()));
     let load_before = telemetry::load();
     let canary_before = canary::sing();
     let mut orders = Orders::of_block(setting.header.seed, index);
@@ -43,8 +44,7 @@ pub(crate) fn measure(
     context.check_interrupt()?;
     let canary_after = canary::sing();
     let load_after = telemetry::load();
-    let limits = setting.header.measure.disturbance;
-    let disturbed = limits.and_then(|limits| watch.end(&limits, &load_before, &load_after));
+    let disturbed = watch.and_then(|(limits, watch)| watch.end(&limits, &load_before, &load_after));
     let mut block = Block {
         index,
         started,

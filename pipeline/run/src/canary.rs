@@ -18,23 +18,33 @@ pub(crate) fn sing() -> Canary {
 }
 
 fn copy_ns() -> u64 {
-    let from = vec![1_u8; COPY_BYTES];
-    // Written once before, so that page faults are not what is timed.
-    let mut to = vec![2_u8; COPY_BYTES];
-    median_of_three(|| {
-        to.copy_from_slice(black_box(&from));
-        black_box(&mut to);
-    })
+    median_of_three(copier(COPY_BYTES))
 }
 
 fn matmul_ns() -> u64 {
-    let a: Vec<f32> = (0..SIDE * SIDE).map(|i| (i % 7) as f32).collect();
-    let b: Vec<f32> = (0..SIDE * SIDE).map(|i| (i % 5) as f32).collect();
+    median_of_three(multiplier())
+}
+
+/// Copies so many bytes each time.
+pub(crate) fn copier(bytes: usize) -> impl FnMut() {
+    let from = vec![1_u8; bytes];
+    // Written once before, so that page faults are not what is timed.
+    let mut to = vec![2_u8; bytes];
+    move || {
+        to.copy_from_slice(black_box(&from));
+        black_box(&mut to);
+    }
+}
+
+/// Multiplies two matrices each time.
+pub(crate) fn multiplier() -> impl FnMut() {
+    let numbers = |modulus| (0..SIDE * SIDE).map(|i| (i % modulus) as f32).collect();
+    let [a, b]: [Vec<f32>; 2] = [7, 5].map(numbers);
     let mut c = vec![0_f32; SIDE * SIDE];
-    median_of_three(|| {
+    move || {
         multiply(black_box(&a), black_box(&b), &mut c);
         black_box(&mut c);
-    })
+    }
 }
 
 /// `c = a · b`, row by row, so that the inner loop runs along memory.

@@ -1,6 +1,9 @@
 //! What came from outside while a block was measured.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use nix::sys::{
     resource::{UsageWho, getrusage},
@@ -13,13 +16,21 @@ use schema::{
     printed::percent,
     record::{Block, Launch},
 };
-use worker::nanoseconds;
+use worker::{
+    census::{self, Census},
+    nanoseconds,
+};
 
 use crate::clock::own_cpu_ns;
+
+/// The share of the processors' time above which a machine is busy before measuring begins: the kernel
+/// counts in hundredths of a second, and the look is short.
+const BUSY: f64 = 0.1;
 
 /// Keeps watch over a block.
 pub(crate) struct Watch {
     began: Instant,
+    census: Census,
     /// Processor time of ours by then, and of workers that have left.
     ours_ns: u64,
 }
@@ -40,6 +51,7 @@ struct Seen {
 impl Watch {
     pub(crate) fn begin() -> Self {
         Self {
+            census: Census::take(),
             began: Instant::now(),
             ours_ns: ours_ns(),
         }
@@ -54,31 +66,48 @@ impl Watch {
             steal_ns: after.steal_ns.saturating_sub(before.steal_ns),
             processors: telemetry::processors().max(1),
         };
-        seen.too_much(limits)
+        seen.too_much(limits, || Census::take().others_since(&self.census))
     }
 }
 
 impl Seen {
-    fn too_much(&self, limits: &Disturbance) -> Option<String> {
+    /// `others` are asked for only where it is too much: the busiest first.
+    fn too_much(
+        &self,
+        limits: &Disturbance,
+        others: impl FnOnce() -> Vec<census::Other>,
+    ) -> Option<String> {
         let elapsed_ns = (nanoseconds(self.elapsed) as f64).max(1.0);
         let share = |ns: u64| ns as f64 / elapsed_ns / f64::from(self.processors);
-        let causes = [
-            (
-                "other processes",
-                self.busy_ns.saturating_sub(self.ours_ns),
-                limits.foreign,
-            ),
-            ("the hypervisor", self.steal_ns, limits.steal),
-        ];
-        causes
-            .into_iter()
-            .find(|(_, ns, most)| share(*ns) > *most)
-            .map(|(who, ns, most)| {
-                let rounded = (share(ns) * 1e3).round() / 1e3;
-                let (share, most) = (percent(rounded), percent(most));
-                format!("{who} took {share} of the processors' time, more than {most}")
-            })
+        let foreign_ns = self.busy_ns.saturating_sub(self.ours_ns);
+        let told = |who: &str, ns: u64, most: f64| {
+            let rounded = (share(ns) * 1e3).round() / 1e3;
+            let (share, most) = (percent(rounded), percent(most));
+            format!("{who} took {share} of the processors' time, more than {most}")
+        };
+        if share(foreign_ns) > limits.foreign {
+            let mostly = census::mostly(&others(), foreign_ns);
+            let told = told("other processes", foreign_ns, limits.foreign);
+            return Some(format!("{told}{mostly}"));
+        }
+        (share(self.steal_ns) > limits.steal)
+            .then(|| told("the hypervisor", self.steal_ns, limits.steal))
     }
+}
+
+/// What keeps the machine busy right now, looked at for so long; `None` where nothing does. It is asked
+/// before measuring begins: a build that has just ended is over by then.
+#[must_use]
+pub fn look_around(time: Duration) -> Option<String> {
+    let limits = Disturbance {
+        foreign: BUSY,
+        steal: BUSY,
+        repeats: 0,
+    };
+    let watch = Watch::begin();
+    let before = telemetry::load();
+    thread::sleep(time);
+    watch.end(&limits, &before, &telemetry::load())
 }
 
 /// Processor time of this process and of all that it has waited for.
@@ -121,7 +150,7 @@ mod tests {
         repeats: 6,
     };
 
-    fn said(busy_ms: u64, ours_ms: u64, steal_ms: u64) -> Option<String> {
+    fn said(busy_ms: u64, ours_ms: u64, steal_ms: u64, other_ms: u64) -> Option<String> {
         let seen = Seen {
             elapsed: Duration::from_secs(10),
             busy_ns: busy_ms * 1_000_000,
@@ -129,18 +158,24 @@ mod tests {
             steal_ns: steal_ms * 1_000_000,
             processors: 2,
         };
-        seen.too_much(&LIMITS)
+        let other = census::Other {
+            name: "`cc1plus`".to_owned(),
+            cpu_ns: other_ms * 1_000_000,
+        };
+        seen.too_much(&LIMITS, || vec![other])
     }
 
     #[test]
     fn others_and_the_hypervisor_have_limits() {
-        assert_eq!(said(18_000, 17_100, 300), None);
+        assert_eq!(said(18_000, 17_100, 300, 900), None);
         // Ticks are coarser than our own clock.
-        assert_eq!(said(16_990, 17_000, 0), None);
+        assert_eq!(said(16_990, 17_000, 0, 0), None);
         let others = "other processes took 22.5 % of the processors' time, more than 5 %";
-        assert_eq!(said(18_500, 14_000, 0).as_deref(), Some(others));
+        assert_eq!(said(18_500, 14_000, 0, 2_000).as_deref(), Some(others));
+        let named = format!("{others}, most of it `cc1plus`");
+        assert_eq!(said(18_500, 14_000, 0, 4_000), Some(named));
         let taken = "the hypervisor took 3.5 % of the processors' time, more than 2 %";
-        assert_eq!(said(17_000, 17_000, 700).as_deref(), Some(taken));
+        assert_eq!(said(17_000, 17_000, 700, 0).as_deref(), Some(taken));
     }
 
     #[test]

@@ -265,6 +265,7 @@ mod tests {
             question: String::new(),
             mode: schema::Mode::Inference,
             measure: header.measure,
+            vary: BTreeMap::new(),
             comparisons: vec![Comparison {
                 axis: "batch".to_owned(),
                 baseline: "1".to_owned(),

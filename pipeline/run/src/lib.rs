@@ -22,6 +22,7 @@ mod gallery;
 mod graphs;
 mod heat;
 mod home;
+mod identical;
 mod jury;
 mod lane;
 mod launch;
@@ -42,7 +43,9 @@ mod workers;
 /// and judged, and how. Part of the key of every heat; to be raised when any of it changes.
 pub const PROCEDURE: u32 = 11;
 
+pub use disturbance::look_around;
 pub use error::RunError;
+pub use identical::{Identical, identical};
 pub use observer::{Event, Observer, Phase};
 pub use options::Options;
 pub use sweep::run;

@@ -71,6 +71,13 @@ pub struct Job {
     /// of the matrix.
     #[serde(default)]
     pub include: OneOrMany<Coordinates>,
+    /// Axes whose effects are ranked: a cell differs from the base, the first value of each, in one of
+    /// them at a time. Each is compared with its first value.
+    #[serde(default)]
+    pub vary: OneOrMany<String>,
+    /// Whether cells also differ in two of those axes at a time.
+    #[serde(default)]
+    pub pairs: bool,
     /// What to hold against what; each entry makes its own family of verdicts.
     #[serde(default)]
     pub compare: OneOrMany<Compare>,
@@ -158,6 +165,20 @@ pub struct MeasureSettings {
     /// blocks enough for a verdict.
     #[serde(default)]
     pub disturbed: Option<Disturbed>,
+    /// What becomes of a comparison or a claim whose cells differ in more than what is compared; default
+    /// `warn`.
+    #[serde(default)]
+    pub unfair: Option<Unfair>,
+}
+
+/// What becomes of a comparison that is not fair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unfair {
+    /// It is drawn, and the plan and the pages say what is not fair about it.
+    Warn,
+    /// It is an error, and nothing is measured.
+    Refuse,
 }
 
 /// What becomes of a block that something from outside disturbed.

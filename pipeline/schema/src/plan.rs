@@ -22,6 +22,9 @@ pub const PARITY_ITERATIONS: u32 = 3;
 /// pools are cold.
 pub const REWARM_STEPS: u64 = 2;
 
+/// The smallest difference worth acting on where a manifest names none, as a relative difference.
+pub const MARGIN: f64 = 0.02;
+
 /// Fewest blocks that a verdict, or a noise floor, may rest on.
 pub const VERDICT_BLOCKS: u32 = 6;
 
@@ -95,6 +98,9 @@ pub struct PlannedJob {
     pub mode: Mode,
     /// How it is measured.
     pub measure: Measure,
+    /// The base that axes are varied around, whose effects are ranked: the value of each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub vary: BTreeMap<String, String>,
     /// Families of verdicts.
     pub comparisons: Vec<Comparison>,
     /// Outcomes that do not fail the run.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Version of the tables document.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Everything that a site shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +65,14 @@ pub struct JobTable {
     pub comparisons: Vec<ComparisonTable>,
     /// Claims with their judgement.
     pub claims: Vec<ClaimRow>,
+    /// The pairs that leave a base in one of the axes that were varied around it, the largest effect
+    /// first.
+    pub effects: Vec<Place>,
+    /// How the time of a sample goes with the batch, wherever a heat has cells of three batches and more
+    /// that are equal in all else.
+    pub trends: Vec<TrendRow>,
+    /// Where the lead between baseline and contender changes with the batch: every such place.
+    pub crossovers: Vec<CrossoverRow>,
     /// The supervisor's processor time while rounds were measured, as a share of one core: the
     /// median over blocks. `None` when nothing was measured.
     pub supervisor_share: Option<f64>,
@@ -128,6 +136,131 @@ pub enum Payback {
     Until(Interval),
     /// It is neither ready first nor faster.
     Never,
+}
+
+/// Where a pair stands among a job's comparisons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Index of its comparison.
+    pub comparison: u32,
+    /// Index of its row there.
+    pub row: u32,
+}
+
+/// How the time of a sample goes with the batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrendRow {
+    /// What the cells share.
+    pub coordinates: BTreeMap<String, String>,
+    /// Those that were measured, in the order of their batches.
+    pub sizes: Vec<TrendSize>,
+    /// Whether it falls or rises.
+    pub direction: Direction,
+    /// Why, in one sentence without a full stop.
+    pub reason: String,
+    /// Probability, where batches make no difference, of a trend at least as clear in either direction:
+    /// Page's test.
+    /// `None` with fewer than three batches or six blocks.
+    pub p: Option<f64>,
+    /// The smallest batch beyond which nothing more is gained; `None` likewise.
+    pub knee: Option<Knee>,
+    /// Blocks that measured all of them.
+    pub blocks: u32,
+    /// Confidence of all that is said of this line together.
+    pub confidence: f64,
+}
+
+/// A batch of a trend.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrendSize {
+    /// Samples in a step.
+    pub batch: u64,
+    /// The cell that has it.
+    pub cell: CellId,
+    /// Time of a sample ÷ that at the smallest batch; `None` there, and where there is no trend to tell.
+    pub ratio: Option<Interval>,
+}
+
+/// Where the time of a sample goes as the batch grows.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Down.
+    Falls,
+    /// Up.
+    Rises,
+    /// Neither, on the whole.
+    None,
+    /// By no more than margin and noise floor.
+    Unclear,
+    /// Fewer than three batches, or six blocks, were measured.
+    NotMeasured,
+}
+
+impl Direction {
+    /// The word used in files and pages.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Falls => "falls",
+            Self::Rises => "rises",
+            Self::None => "none",
+            Self::Unclear => "unclear",
+            Self::NotMeasured => "not_measured",
+        }
+    }
+}
+
+/// The smallest batch whose time of a sample is near the best of all that were measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Knee {
+    /// The first batch of which that cannot be ruled out.
+    pub low: u64,
+    /// The first of which it seems so.
+    pub centre: u64,
+    /// The first of which it is beyond doubt; the largest where it is of none.
+    pub high: u64,
+}
+
+/// Where the lead changes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CrossoverRow {
+    /// The compared axis.
+    pub axis: String,
+    /// The value that is held against.
+    pub baseline: String,
+    /// The contender's value of the axis.
+    pub value: String,
+    /// What the pairs share.
+    pub coordinates: BTreeMap<String, String>,
+    /// The place.
+    pub crossover: Crossover,
+}
+
+/// Between which batches the lead changes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Crossover {
+    /// Once.
+    Between {
+        /// The last batch at which the one is beyond doubt ahead.
+        low: u64,
+        /// Where both seem to take the same time.
+        centre: f64,
+        /// The first batch at which the other is.
+        high: u64,
+        /// Whether it is the contender that is ahead at smaller batches.
+        contender_first: bool,
+    },
+    /// More than once: whoever is ahead at a batch is told by its verdict alone.
+    Several,
 }
 
 /// An estimate with its interval.
@@ -234,6 +367,9 @@ pub struct Floor {
     pub floor: Option<f64>,
     /// Ratio between twins, with its interval.
     pub ratio: Option<Interval>,
+    /// Spread between launches of the same cell in one block, at most: the root mean square of the
+    /// logarithm of twin ÷ original, block by block, over √2. `None` without a block of both.
+    pub between_launches: Option<f64>,
     /// Number of pairs of twins.
     pub pairs: u32,
 }
@@ -335,6 +471,9 @@ pub struct Speed {
     pub samples: u64,
     /// Standard deviation of the logarithm of block medians: spread between blocks.
     pub between_blocks: f64,
+    /// Standard deviation of the logarithm of round medians within a launch, over all launches together:
+    /// spread between the rounds of a launch. `None` where no launch has two rounds.
+    pub between_rounds: Option<f64>,
     /// Median over rounds of (P84 − P16) / (2 · median): spread within a round.
     pub within_round: f64,
     /// Achieved floating-point operations per second.
@@ -353,8 +492,8 @@ pub struct LaunchRow {
     pub median_ns: Option<u64>,
     /// Warm-up: steps, time in nanoseconds, steady.
     pub warm_up: Option<crate::protocol::WarmUpDone>,
-    /// Canary before its block.
-    pub canary: Canary,
+    /// Canaries before its block and after it.
+    pub canaries: [Canary; 2],
     /// Samples of each round, in nanoseconds.
     pub rounds: Vec<Vec<u64>>,
     /// End of its log.

@@ -6,7 +6,7 @@ use schema::Measure;
 /// looks at them ends the measuring: Bonferroni over both, in the form of Dunn, "Multiple comparisons
 /// among means", JASA 56 (1961). An interval that holds at every look with the rest of the error holds
 /// at the one that a rule picks by what it sees, whatever the rule.
-fn confidence_each(confidence: f64, family: u32, looks: u32) -> f64 {
+pub(crate) fn confidence_each(confidence: f64, family: u32, looks: u32) -> f64 {
     let parts = f64::from(family.max(1)) * f64::from(looks.max(1));
     let each = 1.0 - (1.0 - confidence) / parts;
     // 0.05 has no finite binary form: twelve digits print what was meant.
@@ -31,6 +31,13 @@ pub fn confidence_of_one(measure: &Measure) -> f64 {
 #[must_use]
 pub fn confidence_of_each(measure: &Measure, family: u32) -> f64 {
     confidence_each(measure.confidence, family, looks(measure))
+}
+
+/// Confidence of what is said about each of so many lines ([`crate::trend`]), which share the error of a
+/// job among themselves and with no verdict.
+#[must_use]
+pub fn confidence_of_line(measure: &Measure, lines: u32) -> f64 {
+    confidence_each(measure.confidence, lines, looks(measure))
 }
 
 fn looks(measure: &Measure) -> u32 {

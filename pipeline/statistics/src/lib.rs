@@ -10,6 +10,8 @@
 //! * A verdict holds an interval against a margin and that noise ([`verdict`]); at a look it is asked
 //!   whether more blocks would tell more ([`enough`]).
 //! * What is ready later earns that back after some steps, or never ([`payback`]).
+//! * Over batches, a time per sample falls to where nothing more is gained ([`trend`]), and the lead may
+//!   change ([`crossover`]).
 //!
 //! Same numbers in, same bits out, whatever the processor: one order of every sum, logarithms from
 //! `libm`, numbers rounded to six significant digits before anything is decided from them ([`number`]).
@@ -17,8 +19,10 @@
 #![forbid(unsafe_code)]
 
 pub mod coverage;
+pub mod crossover;
 pub mod enough;
 pub mod family;
+pub mod interleaving;
 pub mod interval;
 pub mod noise;
 pub mod number;
@@ -26,4 +30,5 @@ pub mod pair;
 pub mod payback;
 pub mod percentile;
 pub mod samples;
+pub mod trend;
 pub mod verdict;

@@ -25,6 +25,9 @@ pub struct Noise {
     pub ratio: Option<Interval>,
     /// The floor as a relative difference; `None` with too few blocks.
     pub floor: Option<f64>,
+    /// Standard deviation of the logarithm of a launch's time within a block, at most: twins differ by that
+    /// of two launches, and by moods shorter than a block.
+    pub between_launches: Option<f64>,
 }
 
 impl Twins {
@@ -50,18 +53,21 @@ impl Twins {
     pub fn noise(&self, confidence: f64) -> Noise {
         let ratio = interval::of_logs(&self.logs, confidence, self.resolution);
         let rule = ratio.as_ref().and_then(farther_end);
-        let heat = self.root_mean_square() + self.resolution;
+        let heat = root_mean_square(&self.centres).unwrap_or(0.0) + self.resolution;
         let floor = rule.map(|rule| rule.max(rounded_up(libm::expm1(heat))));
         Noise {
             ratio,
             floor: floor.filter(|floor| floor.is_finite()),
+            between_launches: root_mean_square(&self.logs)
+                .map(|both| rounded(both / std::f64::consts::SQRT_2)),
         }
     }
+}
 
-    fn root_mean_square(&self) -> f64 {
-        let squares: Vec<f64> = self.centres.iter().map(|centre| centre * centre).collect();
-        interval::mean(&squares).map_or(0.0, f64::sqrt)
-    }
+/// `None` without a value.
+fn root_mean_square(values: &[f64]) -> Option<f64> {
+    let squares: Vec<f64> = values.iter().map(|value| value * value).collect();
+    interval::mean(&squares).map(f64::sqrt)
 }
 
 /// From the rounded ends, so that the printed interval and floor agree.

@@ -13,9 +13,11 @@ mod library_path;
 mod limits;
 mod load;
 mod probe;
+mod thermal;
 
 pub use library_path::library_path;
 pub use probe::Probe;
+pub use thermal::Thermal;
 
 use std::collections::BTreeMap;
 
@@ -44,6 +46,12 @@ pub fn environment() -> Environment {
 #[must_use]
 pub fn processors() -> u32 {
     Probe::system().processors()
+}
+
+/// What the kernel tells of heat.
+#[must_use]
+pub fn thermal() -> Thermal {
+    Probe::system().thermal()
 }
 
 /// How busy this machine is now.

@@ -7,6 +7,7 @@
 //!
 //! The messages are `schema::protocol`'s.
 
+pub mod census;
 mod clock;
 mod command;
 pub mod conformance;

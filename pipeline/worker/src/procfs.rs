@@ -1,6 +1,6 @@
 //! What `/proc` tells about processes.
 
-use std::{fs, os::unix::fs::MetadataExt};
+use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt};
 
 use nix::unistd::{Pid, geteuid};
 
@@ -28,6 +28,16 @@ pub(crate) fn processes() -> impl Iterator<Item = Pid> {
         .flatten()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .map(Pid::from_raw)
+}
+
+/// All processes at a moment.
+pub(crate) type Seen = BTreeMap<Pid, Stat>;
+
+/// All that can be seen now: some tens of microseconds each.
+pub(crate) fn seen() -> Seen {
+    processes()
+        .filter_map(|pid| Some((pid, stat(pid)?)))
+        .collect()
 }
 
 /// What `/proc/PID/stat` tells of a process.

@@ -2,7 +2,6 @@
 //! Python interpreter on the same machine in the same run: the ratio is what carries over.
 
 use std::{
-    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -131,19 +130,33 @@ fn cached_1000(folder: &Path) -> Result<(), String> {
 }
 
 fn synthetic_engines() -> String {
-    let worker = target().join("release/photofinish-worker-synthetic");
-    let mut text = String::new();
-    for (name, replace) in [("pytorch", "replace = true\n"), ("other", "")] {
-        let _ = write!(
-            text,
-            "[engines.{name}]\n{replace}command = [{worker:?}, \"--engine\", \"{name}\"]\n\
-             title = \"Synthetic\"\nversion = \"1\"\nsummary = \"computes nothing\"\n\
-             [[engines.{name}.variants]]\nname = \"eager\"\nsummary = \"computes nothing\"\n\
-             host_language = \"rust\"\ndevices = [\"cpu\"]\nprecisions = [\"fp64\", \"fp32\"]\n\
-             modes = [\"inference\"]\nboundaries = [\"step\"]\n"
-        );
-    }
-    text
+    ["pytorch", "other"]
+        .map(|name| synthetic_engine(name, "eager", &[]))
+        .concat()
+}
+
+/// The synthetic worker, registered under a name of its own or in place of an engine.
+pub(crate) fn synthetic_engine(name: &str, variant: &str, arguments: &[&str]) -> String {
+    let worker = target().join("release").join(SYNTHETIC);
+    let replace = if name == "pytorch" {
+        "replace = true\n"
+    } else {
+        ""
+    };
+    let mut command = vec![worker.display().to_string()];
+    command.extend(
+        ["--engine", name]
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .map(str::to_owned),
+    );
+    format!(
+        "[engines.{name}]\n{replace}command = {command:?}\n\
+         title = \"Synthetic\"\nversion = \"1\"\nsummary = \"computes nothing\"\n\
+         [[engines.{name}.variants]]\nname = \"{variant}\"\nsummary = \"computes nothing\"\n\
+         host_language = \"rust\"\ndevices = [\"cpu\"]\nprecisions = [\"fp64\", \"fp32\"]\n\
+         modes = [\"inference\"]\nboundaries = [\"step\"]\n"
+    )
 }
 
 /// Aggregate and report of 10,000 cells with 100 samples each.

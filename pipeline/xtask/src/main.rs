@@ -1,4 +1,5 @@
-//! Chores of the repository: `cargo xtask test`, `cargo xtask bench`, `cargo xtask screenshots`.
+//! Chores of the repository: `cargo xtask test`, `cargo xtask bench`, `cargo xtask experiment`,
+//! `cargo xtask screenshots`.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
@@ -10,6 +11,7 @@ mod bench;
 mod browser;
 mod command;
 mod example;
+mod experiment;
 mod exported;
 mod ledger;
 mod python;
@@ -46,6 +48,15 @@ enum Chore {
         #[arg(value_name = "BENCHMARK")]
         only: Option<String>,
     },
+    /// Find out how often verdicts are wrong where the truth is known: hours of a quiet machine
+    Experiment {
+        /// What is tried
+        #[arg(value_enum)]
+        which: experiment::Experiment,
+        /// How often, earlier trials included; of no use to `drift`
+        #[arg(long)]
+        trials: Option<u32>,
+    },
     /// Take pictures of the site's pages: light, dark, phone
     Screenshots {
         /// Folder of a rendered site
@@ -61,6 +72,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Test { full, only } => suites::test(full, only.as_deref()),
         Chore::Bench { only } => bench::bench(only.as_deref()),
+        Chore::Experiment { which, trials } => experiment::experiment(which, trials),
         Chore::Screenshots { site, out } => screenshots::take(&site, &out),
     };
     match outcome {

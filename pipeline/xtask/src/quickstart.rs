@@ -75,7 +75,22 @@ pub(crate) fn check() -> Result<(), String> {
             .env("TZ", "Pacific/Kiritimati")
             .env("LC_ALL", "de_DE.UTF-8"),
     )?;
-    succeed(Command::new("diff").arg("-r").arg(&site).arg(&copy))
+    succeed(Command::new("diff").arg("-r").arg(&site).arg(&copy))?;
+    doctor_measures()
+}
+
+/// What a newcomer runs next: how far apart the same work comes out on this machine.
+fn doctor_measures() -> Result<(), String> {
+    let mut doctor = program(photofinish());
+    doctor.args(["doctor", "--output-format", "json"]);
+    let told = output(&mut doctor)?;
+    let told: Value = serde_json::from_slice(&told.stdout)
+        .map_err(|error| format!("doctor printed no JSON: {error}"))?;
+    let kinds = told["identical"].as_array().map_or(0, Vec::len);
+    expect(
+        kinds == 2,
+        &format!("doctor measures two kinds of work: {told}"),
+    )
 }
 
 /// The manifest, but for what becomes of disturbed blocks: whether a machine that tests is left alone is no

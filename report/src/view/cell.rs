@@ -87,8 +87,9 @@ struct Launch {
     median: String,
     samples: String,
     warm_up: String,
-    copy: String,
-    matmul: String,
+    /// Before and after its block.
+    copy: [String; 2],
+    matmul: [String; 2],
 }
 
 /// A phase of getting ready, with its share of the whole as a width of 0 to 100.
@@ -248,8 +249,17 @@ fn speed(speed: &Speed) -> SpeedView {
             "Spread between blocks",
             units::percent(speed.between_blocks),
         ),
-        fact("Spread within a round", units::percent(speed.within_round)),
     ]);
+    facts.extend(speed.between_rounds.map(|spread| {
+        fact(
+            "Spread between the rounds of a launch",
+            units::percent(spread),
+        )
+    }));
+    facts.push(fact(
+        "Spread within a round",
+        units::percent(speed.within_round),
+    ));
     SpeedView {
         step: interval::step_time(&speed.step_ns),
         facts,
@@ -305,8 +315,10 @@ fn launch(launch: &LaunchRow) -> Launch {
                 )
             },
         ),
-        copy: units::time_ns(launch.canary.copy_ns),
-        matmul: units::time_ns(launch.canary.matmul_ns),
+        copy: launch.canaries.map(|canary| units::time_ns(canary.copy_ns)),
+        matmul: launch
+            .canaries
+            .map(|canary| units::time_ns(canary.matmul_ns)),
     }
 }
 

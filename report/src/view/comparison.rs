@@ -211,10 +211,7 @@ fn title(axis: &str, contenders: &[Contender], baseline: &Contender) -> String {
 }
 
 fn confidence(table: &ComparisonTable, measure: &Measure) -> String {
-    let looks = match measure.looks().len() {
-        0 | 1 => String::new(),
-        looks => format!(", whichever of {looks} looks ended the measuring"),
-    };
+    let looks = whichever_look(measure);
     let (together, each) = (
         units::chosen(measure.confidence),
         units::confidence(table.confidence_each),
@@ -229,6 +226,14 @@ fn confidence(table: &ComparisonTable, measure: &Measure) -> String {
         "{} verdicts drawn together at {together} confidence{looks}: each interval at {each}",
         table.family
     )
+}
+
+/// That what is said holds at every look, in words that follow a confidence; empty where there is but one.
+pub(super) fn whichever_look(measure: &Measure) -> String {
+    match measure.looks().len() {
+        0 | 1 => String::new(),
+        looks => format!(", whichever of {looks} looks ended the measuring"),
+    }
 }
 
 /// Each value once, in the order of their first appearance.

@@ -9,9 +9,11 @@ use schema::{
 use serde::Serialize;
 
 use super::{
+    batches::Batches,
     cells::{self, Line},
     chrome::{Chrome, link},
     comparison::Family,
+    effects::Effects,
     forest,
     setting::{self, Settings},
     times,
@@ -40,6 +42,8 @@ pub(crate) struct JobPage {
     measure: Vec<Fact>,
     families: Vec<Family>,
     answer_of_job: Option<Answer>,
+    effects: Option<Effects>,
+    batches: Option<Batches>,
     claims: Vec<Claim>,
     warnings: Vec<String>,
     floors: Vec<FloorLine>,
@@ -104,6 +108,8 @@ struct FloorLine {
     device: String,
     floor: String,
     ratio: Option<interval::Estimate>,
+    /// Spread between launches that run at the same time.
+    launches: String,
     pairs: u32,
 }
 
@@ -148,8 +154,10 @@ impl JobPage {
             mode: job.mode.word(),
             cells_root: format!("../cells/{}/", job.id),
             measure: measure(job, rows),
+            effects: Effects::new(job, &families),
             families,
             answer_of_job: Answer::new(job, rows),
+            batches: Batches::new(job),
             claims: job.claims.iter().map(claim).collect(),
             warnings: warnings(index, &job.id),
             floors: index
@@ -167,6 +175,9 @@ impl JobPage {
                         .ratio
                         .as_ref()
                         .map(|ratio| interval::ratio(ratio, &printed::limits(floor.floor))),
+                    launches: floor
+                        .between_launches
+                        .map_or_else(|| units::NOTHING.to_owned(), units::percent),
                     pairs: floor.pairs,
                 })
                 .collect(),

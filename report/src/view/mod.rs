@@ -1,11 +1,13 @@
 //! What each page shows, in words: templates get text and decide nothing.
 
+pub(crate) mod batches;
 pub(crate) mod cell;
 pub(crate) mod cells;
 pub(crate) mod chrome;
 pub(crate) mod comparison;
 pub(crate) mod configuration;
 pub(crate) mod downloads;
+pub(crate) mod effects;
 pub(crate) mod forest;
 pub(crate) mod job;
 pub(crate) mod machines;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     Outcome, Tables,
-    tables::{CellRow, Interval, Payback, Speed},
+    tables::{CellRow, Crossover, Interval, Payback, Speed},
 };
 
 use crate::ExportError;
@@ -93,7 +93,7 @@ fn interval(interval: Option<&Interval>) -> [String; 5] {
     ]
 }
 
-const CELLS: [&str; 65] = [
+const CELLS: [&str; 66] = [
     "job",
     "cell",
     "group",
@@ -137,6 +137,7 @@ const CELLS: [&str; 65] = [
     "p99_ns",
     "max_ns",
     "between_blocks",
+    "between_rounds",
     "within_round",
     "flops_per_second",
     "parity_error",
@@ -217,6 +218,7 @@ fn figures(speed: Option<&Speed>) -> Vec<String> {
     }));
     values.push(number(speed.map(|speed| speed.max_ns)));
     values.push(decimal(speed.map(|speed| speed.between_blocks)));
+    values.push(decimal(speed.and_then(|speed| speed.between_rounds)));
     values.push(decimal(speed.map(|speed| speed.within_round)));
     values.push(decimal(speed.map(|speed| speed.flops_per_second)));
     values
@@ -314,6 +316,103 @@ fn payback(payback: Option<&Payback>) -> [String; 4] {
     [text(word), centre, low, high]
 }
 
+const TRENDS: [&str; 16] = [
+    "job",
+    "coordinates",
+    "direction",
+    "reason",
+    "p",
+    "knee",
+    "knee_low",
+    "knee_high",
+    "line_confidence",
+    "batch",
+    "cell",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "blocks",
+    "confidence",
+];
+
+pub(super) fn trends(tables: &Tables) -> Result<Vec<u8>, ExportError> {
+    let mut sheet = Sheet::new("trends.csv", &TRENDS)?;
+    for job in &tables.jobs {
+        for row in &job.trends {
+            let line = [
+                text(&job.id),
+                pairs(&row.coordinates),
+                text(row.direction.word()),
+                text(&row.reason),
+                decimal(row.p),
+                number(row.knee.map(|knee| knee.centre)),
+                number(row.knee.map(|knee| knee.low)),
+                number(row.knee.map(|knee| knee.high)),
+                decimal(Some(row.confidence)),
+            ];
+            if row.sizes.is_empty() {
+                let nothing = TRENDS.iter().skip(line.len()).map(|_| String::new());
+                sheet.row(line.iter().cloned().chain(nothing))?;
+            }
+            for size in &row.sizes {
+                let own = [number(Some(size.batch)), text(&size.cell)];
+                let ratio = interval(size.ratio.as_ref());
+                sheet.row(line.iter().cloned().chain(own).chain(ratio))?;
+            }
+        }
+    }
+    sheet.finish()
+}
+
+const CROSSOVERS: [&str; 9] = [
+    "job",
+    "axis",
+    "baseline_value",
+    "value",
+    "coordinates",
+    "crossover",
+    "batch",
+    "batch_low",
+    "batch_high",
+];
+
+pub(super) fn crossovers(tables: &Tables) -> Result<Vec<u8>, ExportError> {
+    let mut sheet = Sheet::new("crossovers.csv", &CROSSOVERS)?;
+    for job in &tables.jobs {
+        for row in &job.crossovers {
+            let place = match row.crossover {
+                Crossover::Several => {
+                    [text("several"), String::new(), String::new(), String::new()]
+                }
+                Crossover::Between {
+                    low,
+                    centre,
+                    high,
+                    contender_first,
+                } => [
+                    text(if contender_first {
+                        "contender_first"
+                    } else {
+                        "baseline_first"
+                    }),
+                    decimal(Some(centre)),
+                    number(Some(low)),
+                    number(Some(high)),
+                ],
+            };
+            let pair = [
+                text(&job.id),
+                text(&row.axis),
+                text(&row.baseline),
+                text(&row.value),
+                pairs(&row.coordinates),
+            ];
+            sheet.row(pair.into_iter().chain(place))?;
+        }
+    }
+    sheet.finish()
+}
+
 const CLAIMS: [&str; 7] = [
     "job",
     "claim",
@@ -352,7 +451,7 @@ const fn word(judgement: schema::tables::Judgement) -> &'static str {
     }
 }
 
-const FLOORS: [&str; 10] = [
+const FLOORS: [&str; 11] = [
     "job",
     "engine",
     "device",
@@ -362,6 +461,7 @@ const FLOORS: [&str; 10] = [
     "ratio_high",
     "blocks",
     "confidence",
+    "between_launches",
     "pairs",
 ];
 
@@ -375,6 +475,7 @@ pub(super) fn floors(tables: &Tables) -> Result<Vec<u8>, ExportError> {
             decimal(floor.floor),
         ];
         values.extend(interval(floor.ratio.as_ref()));
+        values.push(decimal(floor.between_launches));
         values.push(number(Some(floor.pairs)));
         sheet.row(values)?;
     }

@@ -27,6 +27,16 @@ pub fn downloads(tables: &Tables) -> Result<Vec<Download>, ExportError> {
             csv::comparisons(tables)?,
         ),
         download(
+            "trends.csv",
+            "One row a batch of a line of cells that differ in the batch alone: time of a sample against that at the smallest, and the line's trend and knee",
+            csv::trends(tables)?,
+        ),
+        download(
+            "crossovers.csv",
+            "One row a change of the lead between two cells over the batch: at which batch, within which",
+            csv::crossovers(tables)?,
+        ),
+        download(
             "claims.csv",
             "One row a claim: source, expectation, judgement",
             csv::claims(tables)?,

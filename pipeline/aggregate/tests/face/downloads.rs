@@ -43,6 +43,8 @@ fn the_same_records_give_the_same_bytes() {
         [
             "cells.csv",
             "comparisons.csv",
+            "trends.csv",
+            "crossovers.csv",
             "claims.csv",
             "floors.csv",
             "samples.parquet",

@@ -1,6 +1,7 @@
 //! The crate at its face: run records in, tables and files out.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod batches;
 mod chaos;
 mod claims;
 mod downloads;

@@ -47,13 +47,15 @@ fn speeds_by_hand() {
         (speed.samples, speed.min_ns, speed.max_ns),
         (36, 1_000_000, 2_000_000)
     );
-    assert_eq!(speed.within_round, 0.0);
+    assert_eq!((speed.within_round, speed.between_rounds), (0.0, Some(0.0)));
     assert_eq!(speed.percentiles_ns["p50"], 1_500_000);
     assert_eq!(speed.items_per_second, 707.109); // one item a step
     assert_eq!(speed.flops_per_second, 2_545_590_000_000.0); // 3.6 GFLOP a step
 
     let mixed = &tables.cells[1];
     assert_eq!(mixed.launches[0].median_ns, Some(35));
+    // Of six launches of two rounds one has medians of 20 and 50 ns: ln 2.5 ÷ √12.
+    assert_eq!(mixed.speed.as_ref().unwrap().between_rounds, Some(0.264_51));
     assert_eq!(mixed.launches[0].rounds, [[10, 20, 30], [40, 50, 60]]);
     assert_eq!(
         mixed

@@ -49,6 +49,8 @@ for key, pairs in found.items():
     near = lambda a, b: abs(a - b) <= 2e-5
     assert near(ends[0], row["ratio_low"]) and near(ends[1], row["ratio_high"]), (key, ends, row)
     assert near(max(ends[1], 1 / ends[0], math.exp(abs(mean))) - 1, row["floor"]), (key, ends, row)
+    launches = math.sqrt(sum(log * log for log in logs) / n / 2)
+    assert near(launches, row["between_launches"]), (key, launches, row)
 print(len(samples))
 "#;
 

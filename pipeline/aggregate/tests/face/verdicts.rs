@@ -5,6 +5,8 @@ use schema::{
     tables::{Payback, Verdict},
 };
 
+use photofinish_aggregate::synthetic::Synthetic;
+
 use crate::race::{heat, launch, only_row, race, run, set_times, tables, try_tables};
 
 const EVEN: [u64; 6] = [1_000_000; 6];
@@ -362,4 +364,39 @@ fn what_is_ready_later_says_when_it_has_paid() {
     assert_eq!((steps.centre, steps.blocks), (2000.0, 6));
     // A block begins a minute after the one before it.
     assert_eq!(tables.jobs[0].apart_s, Some(60.0));
+}
+
+#[test]
+fn effects_are_listed_by_their_size() {
+    let mut run = run(3, 6);
+    for (group, contender) in [(0, 900_000), (1, 2_000_000), (2, 600_000)] {
+        set_times(&mut run, group, 0, &EVEN);
+        set_times(&mut run, group, 1, &[contender; 6]);
+    }
+    assert!(
+        tables(&run).jobs[0].effects.is_empty(),
+        "nothing was varied"
+    );
+    let word = str::to_owned;
+    let base = [("engine", "pytorch/eager"), ("model", "resnet18")];
+    let base = base.map(|(axis, value)| (word(axis), word(value)));
+    run.record.plan.jobs[0].vary = base[..1].iter().cloned().collect();
+    let order = |run: &Synthetic| {
+        let tables = tables(run);
+        let places = tables.jobs[0].effects.iter();
+        places
+            .map(|place| (place.comparison, place.row))
+            .collect::<Vec<_>>()
+    };
+    // ln 2, ln 0.6, ln 0.9.
+    assert_eq!(order(&run), [(0, 1), (0, 2), (0, 0)]);
+    heat(&mut run, 1).footer.outcomes[1] = Outcome::new(OutcomeKind::Crashed, "gone");
+    assert_eq!(
+        order(&run),
+        [(0, 2), (0, 0), (0, 1)],
+        "what has no ratio stands last"
+    );
+    // Pairs of networks that are not the base's are no effects of leaving it.
+    run.record.plan.jobs[0].vary = base.into();
+    assert_eq!(order(&run), [(0, 0)]);
 }

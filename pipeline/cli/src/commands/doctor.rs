@@ -1,16 +1,29 @@
 //! `photofinish doctor`: what this machine can measure, and what makes it noisy.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use indicatif::HumanBytes;
-use schema::Environment;
+use run::Identical;
+use schema::{
+    Environment,
+    plan::MARGIN,
+    printed::{self, percent},
+};
 use serde::Serialize;
+use telemetry::Thermal;
 
 use crate::{
     commands::engines::{EngineRow, rows},
     failure::Failure,
+    printer::on_terminal,
+    progress,
     session::Session,
 };
+
+/// How long identical work is measured.
+const MEASURED: Duration = Duration::from_secs(30);
+/// Processors begin to slow themselves down some ten degrees above this.
+const HOT_CELSIUS: f64 = 85.0;
 
 /// What doctor found.
 #[derive(Debug, Serialize)]
@@ -18,6 +31,28 @@ struct Diagnosis {
     environment: Environment,
     engines: Vec<EngineRow>,
     findings: Vec<Finding>,
+    /// How far apart identical work comes out; absent where that was not measured.
+    identical: Option<Vec<Measured>>,
+}
+
+/// How far apart identical work of a kind comes out.
+#[derive(Debug, PartialEq, Serialize)]
+struct Measured {
+    what: &'static str,
+    /// As a relative difference.
+    floor: Option<f64>,
+    /// Comparisons of six blocks that were made.
+    comparisons: u32,
+}
+
+impl From<Identical> for Measured {
+    fn from(found: Identical) -> Self {
+        Self {
+            what: found.what,
+            floor: found.noise.floor,
+            comparisons: found.comparisons,
+        }
+    }
 }
 
 /// Something that makes this machine noisy, or keeps it from measuring.
@@ -27,10 +62,10 @@ struct Finding {
     advice: String,
 }
 
-/// Prints the diagnosis.
-pub(crate) fn doctor(session: &Session) -> Result<(), Failure> {
+/// Prints the diagnosis; then measures what noise there is at least, unless it is to be quick.
+pub(crate) fn doctor(session: &Session, quick: bool) -> Result<(), Failure> {
     let environment = telemetry::environment();
-    let mut findings = findings(&environment);
+    let mut findings = findings(&environment, &telemetry::thermal());
     // Whoever asks what is wrong is to learn that the configuration is, and the rest as well.
     let engines = match session.catalog() {
         Ok(catalog) => rows(catalog),
@@ -42,17 +77,74 @@ pub(crate) fn doctor(session: &Session) -> Result<(), Failure> {
             Vec::new()
         }
     };
-    let diagnosis = Diagnosis {
+    let mut diagnosis = Diagnosis {
         environment,
         engines,
         findings,
+        identical: None,
     };
     session.printer.human(&text(&diagnosis));
+    if !quick {
+        let threads = diagnosis.environment.fingerprint.physical_cores;
+        let Some(identical) = measure(session, threads)? else {
+            // What was found is no less true.
+            session.printer.json(&diagnosis)?;
+            return Err(Failure::interrupted_with("the same command measures anew").already_told());
+        };
+        session.printer.human(&measured_text(&identical));
+        diagnosis.identical = Some(identical);
+    }
     session.printer.json(&diagnosis)
 }
 
+/// How far apart identical work comes out on this machine; `None` when interrupted.
+fn measure(session: &Session, threads: u32) -> Result<Option<Vec<Measured>>, Failure> {
+    session.watch()?;
+    let bar = progress::share("measuring identical work");
+    if !on_terminal() {
+        let seconds = MEASURED.as_secs();
+        session.printer.note(&format!(
+            "measuring identical work for {seconds} s (--quick leaves it out)"
+        ));
+    }
+    let found = run::identical(MEASURED, threads, &mut |share| {
+        bar.reach(share);
+        !session.interrupt.is_set()
+    });
+    drop(bar);
+    Ok(found.map(|found| found.into_iter().map(Measured::from).collect()))
+}
+
+/// What that means for verdicts.
+fn measured_text(identical: &[Measured]) -> String {
+    let mut text = String::from("\nThe same work twice, on all cores\n");
+    let mut largest = 0.0_f64;
+    for Measured { what, floor, .. } in identical {
+        largest = largest.max(floor.unwrap_or(f64::INFINITY));
+        let floor = floor.map_or_else(
+            || "came out too differently to tell".to_owned(),
+            |floor| format!("comes out {} apart as a rule", printed::floor(floor)),
+        );
+        let _ = writeln!(text, "  {what:<20} {floor}");
+    }
+    let margin = percent(MARGIN);
+    let meaning = if largest >= MARGIN {
+        format!(
+            "that is beyond the usual margin of {margin}: expect verdicts to stay open, unless the machine \
+             becomes quieter or the manifest's margin wider"
+        )
+    } else {
+        format!(
+            "within the usual margin of {margin}; engines and slow moods of the machine add noise of their \
+             own, which every run measures"
+        )
+    };
+    let _ = writeln!(text, "    {meaning}");
+    text
+}
+
 /// What is known to disturb measurements, as the environment shows it.
-fn findings(environment: &Environment) -> Vec<Finding> {
+fn findings(environment: &Environment, thermal: &Thermal) -> Vec<Finding> {
     let machine = &environment.fingerprint;
     let busy = environment.load.load_1m / f64::from(machine.logical_cpus.max(1));
     let quota_is_odd = environment
@@ -97,6 +189,24 @@ fn findings(environment: &Environment) -> Vec<Finding> {
                 Some(name) => format!("this is a virtual machine ({name})"),
             },
             "neighbours on the host are invisible: watch the canaries on the cells' pages",
+        ),
+        (
+            thermal
+                .hottest_celsius
+                .is_some_and(|celsius| celsius >= HOT_CELSIUS),
+            format!(
+                "it is {:.0} °C hot",
+                thermal.hottest_celsius.unwrap_or_default()
+            ),
+            "processors slow down when they are hot: see to the cooling, and let it cool down",
+        ),
+        (
+            thermal.throttled.is_some_and(|times| times > 0),
+            format!(
+                "heat has slowed a processor down since the machine was started ({} times)",
+                thermal.throttled.unwrap_or_default()
+            ),
+            "if it happens while engines are measured, the later of two seems slower: see to the cooling",
         ),
         (
             quota_is_odd,
@@ -237,7 +347,26 @@ mod tests {
 
     #[test]
     fn a_quiet_machine_has_no_findings() {
-        assert_eq!(findings(&quiet()), []);
+        assert_eq!(findings(&quiet(), &Thermal::default()), []);
+    }
+
+    #[test]
+    fn what_was_measured_is_told_with_what_it_means() {
+        let of = |what, floor| Measured {
+            what,
+            floor,
+            comparisons: 3,
+        };
+        let quiet = measured_text(&[of("copying memory", Some(0.004_123))]);
+        assert!(
+            quiet.contains("copying memory       comes out 0.412 % apart"),
+            "{quiet}"
+        );
+        assert!(quiet.contains("within the usual margin of 2 %"), "{quiet}");
+        for floor in [Some(0.03), None] {
+            let noisy = measured_text(&[of("copying memory", floor)]);
+            assert!(noisy.contains("beyond the usual margin"), "{noisy}");
+        }
     }
 
     #[test]
@@ -250,11 +379,17 @@ mod tests {
         noisy
             .variables
             .insert("OMP_NUM_THREADS".to_owned(), "1".to_owned());
-        let found: Vec<_> = findings(&noisy)
+        let hot = Thermal {
+            hottest_celsius: Some(91.0),
+            throttled: Some(12),
+        };
+        let found: Vec<_> = findings(&noisy, &hot)
             .into_iter()
             .map(|finding| finding.what)
             .collect();
-        assert_eq!(found.len(), 5, "{found:?}");
+        assert_eq!(found.len(), 7, "{found:?}");
+        let says = |what: &str| found.iter().any(|finding| finding.contains(what));
+        assert!(says("91 °C") && says("12 times"), "{found:?}");
         assert!(found[0].contains("3.0 tasks") && found[0].contains("4 processors"));
         assert!(found[1].contains("powersave"));
         for (name, said) in [
@@ -263,7 +398,10 @@ mod tests {
         ] {
             let mut virtual_machine = quiet();
             virtual_machine.virtualization = Some(name.to_owned());
-            assert_eq!(findings(&virtual_machine)[0].what, said);
+            assert_eq!(
+                findings(&virtual_machine, &Thermal::default())[0].what,
+                said
+            );
         }
     }
 }

@@ -1,6 +1,10 @@
 //! What a person sees while heats are measured.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    cell::Cell as Slot,
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use run::{Event, Observer, Phase};
@@ -13,6 +17,8 @@ use crate::printer::{Printer, counted, on_terminal, terminal_width};
 /// cell's page.
 const LOG_LINES: usize = 5;
 const LOG_CHARS: usize = 200;
+/// Where no bar is drawn, nobody waits much longer than this for a line.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// Shows a run: one bar over all blocks with the cell under measurement on a terminal, a line for
 /// each heat otherwise. Counts what it saw, for the summary.
@@ -22,6 +28,8 @@ pub(crate) struct SweepProgress {
     line: Line,
     /// Blocks that are counted and not measured, of the groups under way.
     open: BTreeMap<String, u32>,
+    /// When the last line was printed.
+    spoke: Slot<Instant>,
     /// How many groups were not reached, by the reason.
     not_reached: BTreeMap<String, usize>,
     pub(crate) measured: usize,
@@ -46,6 +54,7 @@ impl SweepProgress {
                 ..Line::default()
             },
             open: BTreeMap::new(),
+            spoke: Slot::new(Instant::now()),
             not_reached: BTreeMap::new(),
             measured: 0,
             cached: 0,
@@ -62,6 +71,7 @@ impl SweepProgress {
 
     /// A line that stays, above the bar.
     fn note(&self, text: &str) {
+        self.spoke.set(Instant::now());
         self.bar.suspend(|| self.printer.note(text));
     }
 
@@ -174,6 +184,12 @@ impl Observer for SweepProgress {
                 self.line.done = self.line.done.saturating_add(1);
                 if let Some(open) = self.open.get_mut(*group) {
                     *open = open.saturating_sub(1);
+                }
+                if !on_terminal() && self.spoke.get().elapsed() >= SILENCE {
+                    let Line { done, of, left, .. } = &self.line;
+                    self.note(&format!(
+                        "  {done} of {of} blocks measured, about {left} left"
+                    ));
                 }
             }
             Event::Launch { cell, phase } => self.doing(cell, *phase),

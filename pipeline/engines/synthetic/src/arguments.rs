@@ -11,6 +11,8 @@ pub(crate) enum Task {
         engine: String,
         /// How to behave from the start on.
         behaviour: Option<Behaviour>,
+        /// By how many per cent a step is to take longer.
+        slower: u32,
     },
     /// Print what the harness costs a step.
     BenchHarness,
@@ -27,7 +29,7 @@ pub(crate) enum Task {
 pub(crate) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Task, String> {
     let mut arguments: Vec<String> = arguments.into_iter().collect();
     let mut arguments = arguments.drain(..);
-    let (mut engine, mut behaviour) = ("synthetic".to_owned(), None);
+    let (mut engine, mut behaviour, mut slower) = ("synthetic".to_owned(), None, 0);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
@@ -37,6 +39,12 @@ pub(crate) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Task, 
                 let known = Behaviour::from_word(&word).ok_or(format!("no variant `{word}`"))?;
                 behaviour = Some(known);
             }
+            "--slower" => {
+                let percent = value()?;
+                slower = percent
+                    .parse()
+                    .map_err(|_| format!("`{percent}` per cent"))?;
+            }
             "--bench-harness" => return Ok(Task::BenchHarness),
             "--linger" => return Ok(Task::Linger),
             "--eat" => return Ok(Task::Eat),
@@ -45,7 +53,11 @@ pub(crate) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Task, 
             _ => return Err(format!("unknown argument `{argument}`")),
         }
     }
-    Ok(Task::Serve { engine, behaviour })
+    Ok(Task::Serve {
+        engine,
+        behaviour,
+        slower,
+    })
 }
 
 #[cfg(test)]
@@ -61,6 +73,7 @@ mod tests {
         let expected = Task::Serve {
             engine: "pytorch".to_owned(),
             behaviour: Some(Behaviour::WrongVersion),
+            slower: 0,
         };
         let given = task(&["--engine", "pytorch", "--variant", "wrong_version"]);
         assert_eq!(given, Ok(expected));
@@ -68,6 +81,12 @@ mod tests {
             task(&["--engine"]),
             Err("--engine needs a value".to_owned())
         );
+        let slow = task(&["--slower", "5"]);
+        assert!(
+            matches!(slow, Ok(Task::Serve { slower: 5, .. })),
+            "{slow:?}"
+        );
+        assert!(task(&["--slower", "a little"]).is_err());
         assert!(task(&["--variant", "nice"]).is_err());
         assert!(task(&["--help"]).is_err());
     }

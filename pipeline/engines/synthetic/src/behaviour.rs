@@ -26,6 +26,9 @@ behaviours! {
     /// A step lasts as long as the factor `step_us` says (200 by default), spinning, or sleeping
     /// where the factor `wait` is `sleep`.
     Steady = "steady",
+    /// Computes over some megabytes, so that a step takes what the machine's memory makes of it; longer
+    /// by as many per cent as the command line says after `--slower`.
+    Works = "works",
     /// Prints to standard output and standard error all the time, as libraries do.
     Chatter = "chatter",
 

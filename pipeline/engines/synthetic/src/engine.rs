@@ -15,7 +15,7 @@ use crate::{
     behaviour::Behaviour,
     mischief::{self, ProtocolStream},
     outputs::Outputs,
-    session::{Pace, Steps},
+    session::{Labour, Pace, Steps},
 };
 
 /// Microseconds of a step where the cell does not say.
@@ -28,11 +28,18 @@ pub(crate) struct Synthetic {
     stream: Option<ProtocolStream>,
     /// How it behaves where it plays an engine whose variants it lacks.
     played: Behaviour,
+    /// By how many per cent a step that works takes longer.
+    slower: u32,
 }
 
 impl Synthetic {
     /// One that goes by this name, told on the command line how to behave.
-    pub(crate) fn new(name: String, stream: ProtocolStream, told: Option<Behaviour>) -> Self {
+    pub(crate) fn new(
+        name: String,
+        stream: ProtocolStream,
+        told: Option<Behaviour>,
+        slower: u32,
+    ) -> Self {
         let played = match told {
             Some(Behaviour::WrongOutput) => Behaviour::WrongOutput,
             _ => Behaviour::Steady,
@@ -41,6 +48,7 @@ impl Synthetic {
             name,
             stream: Some(stream),
             played,
+            slower,
         }
     }
 }
@@ -76,7 +84,7 @@ impl Engine for Synthetic {
             }
         };
         misbehave(behaviour, &load.scratch)?;
-        let pace = pace(behaviour, &load.cell)?;
+        let pace = pace(behaviour, &load.cell, self.slower)?;
         let outputs = Outputs::new(&load.graph, load.cell.mode, load.cell.precision)?;
         let stream = self
             .stream
@@ -169,9 +177,11 @@ pub(crate) fn chat(what: &str) {
 }
 
 /// The time of a step, from the cell's factors.
-fn pace(behaviour: Behaviour, cell: &Cell) -> Result<Pace, Outcome> {
-    if behaviour == Behaviour::Noop {
-        return Ok(Pace::Nothing);
+fn pace(behaviour: Behaviour, cell: &Cell, slower: u32) -> Result<Pace, Outcome> {
+    match behaviour {
+        Behaviour::Noop => return Ok(Pace::Nothing),
+        Behaviour::Works => return Ok(Pace::Work(Labour::new(slower))),
+        _ => {}
     }
     let factor = |name: &str| cell.factors.get(name).map(String::as_str);
     let wrong = |name: &str, value: &str| {
@@ -204,17 +214,19 @@ mod tests {
     #[test]
     fn factors_set_the_pace() {
         let mut cell = bench::load().unwrap().cell;
-        assert_eq!(pace(Behaviour::Noop, &cell), Ok(Pace::Nothing));
+        assert_eq!(pace(Behaviour::Noop, &cell, 0), Ok(Pace::Nothing));
         let default = Duration::from_micros(STEP_US);
-        assert_eq!(pace(Behaviour::Steady, &cell), Ok(Pace::Spin(default)));
+        assert_eq!(pace(Behaviour::Steady, &cell, 0), Ok(Pace::Spin(default)));
         cell.factors.insert("step_us".to_owned(), "1500".to_owned());
         cell.factors.insert("wait".to_owned(), "sleep".to_owned());
+        let works = pace(Behaviour::Works, &cell, 5);
+        assert_eq!(works, Ok(Pace::Work(Labour::new(5))));
         let slow = Duration::from_micros(1500);
-        assert_eq!(pace(Behaviour::Steady, &cell), Ok(Pace::Sleep(slow)));
+        assert_eq!(pace(Behaviour::Steady, &cell, 0), Ok(Pace::Sleep(slow)));
         for (name, value) in [("step_us", "-1"), ("step_us", "60000001"), ("wait", "idle")] {
             let mut cell = cell.clone();
             cell.factors.insert(name.to_owned(), value.to_owned());
-            let error = pace(Behaviour::Steady, &cell).unwrap_err();
+            let error = pace(Behaviour::Steady, &cell, 0).unwrap_err();
             assert!(
                 error.reason.contains(&format!("factor {name}: `{value}`")),
                 "{}",

@@ -1,14 +1,14 @@
-//! A worker whose engine computes nothing: it answers with numbers that depend on the graph alone,
+//! A worker whose engine computes nothing that counts: it answers with numbers that depend on the graph alone,
 //! in a step time that one can choose, or it misbehaves in one certain way.
 //!
 //! ```text
-//! photofinish-worker-synthetic [--engine NAME] [--variant NAME]
+//! photofinish-worker-synthetic [--engine NAME] [--variant NAME] [--slower PERCENT]
 //! photofinish-worker-synthetic --bench-harness
 //! ```
 //!
 //! `--engine` lets it play another engine, the reference for example. How it behaves is the cell's
 //! variant ([`behaviour::Behaviour`]); `--variant` tells it before `load`, for what goes wrong
-//! earlier. `--bench-harness` prints what the harness itself costs a step.
+//! earlier. `--slower` makes the steps of the variant `works` longer. `--bench-harness` prints what the harness itself costs a step.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -38,7 +38,11 @@ fn main() -> ExitCode {
 
 fn perform(task: Task) -> ExitCode {
     match task {
-        Task::Serve { engine, behaviour } => serve(engine, behaviour),
+        Task::Serve {
+            engine,
+            behaviour,
+            slower,
+        } => serve(engine, behaviour, slower),
         Task::BenchHarness => report(bench::run()),
         // What a misbehaving worker leaves behind.
         Task::Linger => {
@@ -57,7 +61,7 @@ fn perform(task: Task) -> ExitCode {
     }
 }
 
-fn serve(engine: String, start: Option<Behaviour>) -> ExitCode {
+fn serve(engine: String, start: Option<Behaviour>, slower: u32) -> ExitCode {
     let Ok(stream) = mischief::ProtocolStream::take() else {
         return ExitCode::from(2);
     };
@@ -72,7 +76,7 @@ fn serve(engine: String, start: Option<Behaviour>) -> ExitCode {
         _ => {}
     }
     let ignores_bye = start == Some(Behaviour::IgnoresBye);
-    let status = worker::serve(engine::Synthetic::new(engine, stream, start));
+    let status = worker::serve(engine::Synthetic::new(engine, stream, start, slower));
     if ignores_bye {
         mischief::hang();
     }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How a step passes its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Pace {
     /// Not at all.
     Nothing,
@@ -26,6 +26,44 @@ pub(crate) enum Pace {
     Spin(Duration),
     /// Off it.
     Sleep(Duration),
+    /// Computing.
+    Work(Labour),
+}
+
+/// What there is to compute.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Labour {
+    numbers: Vec<f32>,
+    /// What a step takes longer than that, as a share of it.
+    extra: f64,
+}
+
+impl Labour {
+    /// More than the caches nearest to a core hold.
+    const NUMBERS: usize = 4 << 20;
+
+    pub(crate) fn new(slower_percent: u32) -> Self {
+        Self {
+            numbers: vec![1.0; Self::NUMBERS],
+            extra: f64::from(slower_percent) / 100.0,
+        }
+    }
+
+    fn step(&mut self) {
+        let start = Instant::now();
+        for number in &mut self.numbers {
+            *number = *number * 0.5 + 1.0;
+        }
+        std::hint::black_box(&mut self.numbers);
+        spin(start.elapsed().mul_f64(self.extra));
+    }
+}
+
+fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
 }
 
 /// A "network".
@@ -42,15 +80,11 @@ pub(crate) struct Steps {
 
 impl Session for Steps {
     fn step(&mut self) -> Result<(), Outcome> {
-        match self.pace {
+        match &mut self.pace {
             Pace::Nothing => {}
-            Pace::Spin(time) => {
-                let start = Instant::now();
-                while start.elapsed() < time {
-                    std::hint::spin_loop();
-                }
-            }
-            Pace::Sleep(time) => thread::sleep(time),
+            Pace::Spin(time) => spin(*time),
+            Pace::Sleep(time) => thread::sleep(*time),
+            Pace::Work(labour) => labour.step(),
         }
         if self.started {
             return self.misbehave();

@@ -56,7 +56,7 @@ fn failures(report: &ConformanceReport) -> BTreeMap<&'static str, &str> {
 
 #[test]
 fn proper_workers_pass() {
-    for variant in ["steady", "noop", "chatter", "leaves_group"] {
+    for variant in ["steady", "works", "noop", "chatter", "leaves_group"] {
         let report = examine(&command(&[]), variant, PATIENT);
         assert_eq!(failures(&report), BTreeMap::new(), "{variant}");
         assert!(report.passed());

@@ -233,6 +233,7 @@ pub fn plan(measure: Measure, groups: Vec<(&str, Vec<PlannedCell>)>) -> Plan {
             question: String::new(),
             mode: Mode::Inference,
             measure,
+            vary: BTreeMap::new(),
             comparisons: vec![],
             allow: vec![],
             claims: vec![],

@@ -28,7 +28,7 @@ use nix::{
 };
 
 use super::{MARK_VARIABLE, sys};
-use crate::procfs::{self, Stat};
+use crate::procfs::{self, Seen, Stat};
 
 /// How long killed processes may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -67,9 +67,6 @@ struct Register {
     orphans: BTreeMap<(Pid, u64), String>,
 }
 
-/// All processes at a moment.
-type Seen = BTreeMap<Pid, Stat>;
-
 impl Family {
     /// Starts the worker of a launch with this mark.
     pub(super) fn start(
@@ -89,9 +86,7 @@ impl Family {
     /// The launch's processes but its worker, dead ones included. Orphans that no launch has seen
     /// yet become this one's, so look before another worker goes on.
     pub(super) fn others(&self) -> Seen {
-        let mut seen: Seen = procfs::processes()
-            .filter_map(|pid| Some((pid, procfs::stat(pid)?)))
-            .collect();
+        let mut seen = procfs::seen();
         let mut register = register();
         register.adopt(&self.mark, &seen);
         let ours = |pid: Pid| register.owner(pid, &seen) == Some(self.mark.as_str());
