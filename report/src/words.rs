@@ -34,7 +34,8 @@ pub(crate) fn value(axis: &str, value: &str) -> String {
         return format!("{axis} {value}");
     }
     match value {
-        "true" | "false" | "on" | "off" | "none" | "auto" | "default" => format!("{axis} {value}"),
+        "true" | "false" | "on" | "off" | "none" | "auto" | "default" | "all" | "basic"
+        | "extended" | "fused" | "plain" | "unrolled" => format!("{axis} {value}"),
         _ => value.to_owned(),
     }
 }
@@ -328,5 +329,6 @@ mod tests {
         assert_eq!(value("batch", "8"), "batch 8");
         assert_eq!(value("model", "resnet18"), "resnet18");
         assert_eq!(value("tf32", "off"), "tf32 off");
+        assert_eq!(value("optimization", "all"), "optimization all");
     }
 }
