@@ -61,11 +61,11 @@ impl Experiment {
     }
 }
 
-/// Two workers that do real work on memory, one step some milliseconds, and have two names. What a trial
-/// takes is left to the looks; it has no more time than this.
+/// Two workers that do real work on memory, one step some milliseconds, and have two names. A trial takes
+/// some twenty seconds, twelve blocks at most.
 const MANIFEST: &str = "version: 1
 title: An experiment
-measure: { target: 1%, margin: 2%, budget: 3m, round: 100ms, warm_up: 1s }
+measure: { target: 1%, margin: 2%, budget: 3m, blocks: 12, round: 100ms, warm_up: 1s }
 jobs:
   - id: trial
     question: Are these two the same?
