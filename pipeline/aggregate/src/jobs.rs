@@ -7,7 +7,7 @@ use schema::{
     plan::PlannedJob,
     tables::{ComparisonTable, JobTable},
 };
-use statistics::{family::confidence_of_each, number::rounded};
+use statistics::{family::confidence_of_each, number::rounded, percentile};
 
 use crate::{
     batches, claims,
@@ -102,11 +102,8 @@ fn table<'a>(
 
 /// The median over all blocks of the job; of two in the middle, their mean.
 fn median<'a>(groups: &[&'a Group<'a>], of: impl Fn(&'a Group<'a>) -> &'a Vec<f64>) -> Option<f64> {
-    let mut values: Vec<f64> = groups.iter().copied().flat_map(of).copied().collect();
-    values.sort_by(f64::total_cmp);
-    let last = values.len().checked_sub(1)?;
-    let (below, above) = (values.get(last / 2)?, values.get(last.div_ceil(2))?);
-    Some(rounded(f64::midpoint(*below, *above)))
+    let values = groups.iter().copied().flat_map(of).copied();
+    percentile::middle(values).map(rounded)
 }
 
 fn axes(job: &PlannedJob, groups: &[&Group<'_>]) -> Vec<String> {

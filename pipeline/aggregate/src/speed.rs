@@ -93,16 +93,11 @@ fn percentiles(sorted: &[u64]) -> BTreeMap<String, u64> {
 /// Median over rounds of (P84 − P16) ÷ (2 · median): one standard deviation of a normal
 /// distribution, in shares of the median.
 fn within_round(slot: &Slot) -> f64 {
-    let mut spreads: Vec<f64> = rounds(slot)
-        .filter_map(|round| {
-            let mut sorted = round.clone();
-            sorted.sort_unstable();
-            let wide = percentile::of_sorted(&sorted, 84)? - percentile::of_sorted(&sorted, 16)?;
-            Some(wide as f64 / (2.0 * percentile::median(&sorted)?))
-        })
-        .collect();
-    spreads.sort_by(f64::total_cmp);
-    let middle = |index: usize| spreads.get(index).copied().unwrap_or(0.0);
-    let last = spreads.len().saturating_sub(1);
-    f64::midpoint(middle(last / 2), middle(last.div_ceil(2)))
+    let spreads = rounds(slot).filter_map(|round| {
+        let mut sorted = round.clone();
+        sorted.sort_unstable();
+        let wide = percentile::of_sorted(&sorted, 84)? - percentile::of_sorted(&sorted, 16)?;
+        Some(wide as f64 / (2.0 * percentile::median(&sorted)?))
+    });
+    percentile::middle(spreads).unwrap_or(0.0)
 }

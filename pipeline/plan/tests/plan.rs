@@ -27,6 +27,14 @@ fn snapshot(name: &str, text: &str) {
     });
 }
 
+/// Axis, baseline and number of pairs of the families of a plan's first job.
+fn families(plan: &Plan) -> Vec<(&str, &str, usize)> {
+    let families = plan.jobs[0].comparisons.iter();
+    families
+        .map(|family| (&*family.axis, &*family.baseline, family.pairs.len()))
+        .collect()
+}
+
 #[test]
 fn cells_leave_nothing_implicit() {
     let plan = planned(
@@ -170,19 +178,8 @@ fn two_comparisons_make_two_families_in_one_heat() {
         &support::world(),
     );
     assert_eq!((plan.heats.len(), plan.cell_count()), (1, 4));
-    let families: Vec<_> = plan.jobs[0]
-        .comparisons
-        .iter()
-        .map(|family| {
-            (
-                family.axis.as_str(),
-                family.baseline.as_str(),
-                family.pairs.len(),
-            )
-        })
-        .collect();
     assert_eq!(
-        families,
+        families(&plan),
         [("engine", "pytorch/eager", 2), ("precision", "fp32", 2)]
     );
 }
@@ -685,18 +682,10 @@ fn axes_are_varied_around_their_first_values() {
     let base = [("layout", "nchw"), ("threads", "2")];
     let base = base.map(|(axis, value)| (axis.to_owned(), value.to_owned()));
     assert_eq!(plan.jobs[0].vary, BTreeMap::from(base));
-    let families: Vec<_> = plan.jobs[0]
-        .comparisons
-        .iter()
-        .map(|family| {
-            (
-                family.axis.as_str(),
-                family.baseline.as_str(),
-                family.pairs.len(),
-            )
-        })
-        .collect();
-    assert_eq!(families, [("threads", "2", 2), ("layout", "nchw", 2)]);
+    assert_eq!(
+        families(&plan),
+        [("threads", "2", 2), ("layout", "nchw", 2)]
+    );
 
     let plan = planned(&job("    pairs: true\n"), &support::world());
     assert_eq!(around(&plan).len(), 4);

@@ -9,7 +9,7 @@
 
 use schema::tables::Interval;
 
-use crate::{interval, number::rounded};
+use crate::{interval, number::rounded, percentile};
 
 /// A block of a trace: a turn after another, with the logarithms of the median step of both cells.
 pub type Block = Vec<[f64; 2]>;
@@ -81,15 +81,8 @@ fn every_second(stretch: &[[f64; 2]]) -> (Vec<[f64; 2]>, Vec<[f64; 2]>) {
 
 /// The median over turns of one cell.
 fn median(turns: &[[f64; 2]], cell: usize) -> f64 {
-    let mut values: Vec<f64> = turns
-        .iter()
-        .filter_map(|turn| turn.get(cell))
-        .copied()
-        .collect();
-    values.sort_by(f64::total_cmp);
-    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
-    let last = values.len().saturating_sub(1);
-    f64::midpoint(at(last / 2), at(last.div_ceil(2)))
+    let values = turns.iter().filter_map(|turn| turn.get(cell)).copied();
+    percentile::middle(values).unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

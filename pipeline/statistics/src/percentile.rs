@@ -33,6 +33,16 @@ pub fn median(sorted: &[u64]) -> Option<f64> {
     Some(low as f64 + high.saturating_sub(low) as f64 / 2.0)
 }
 
+/// The median of numbers in any order; of two in the middle, their mean. `None` without one.
+#[must_use]
+pub fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    let (below, above) = (sorted.get(last / 2)?, sorted.get(last.div_ceil(2))?);
+    Some(f64::midpoint(*below, *above))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +56,13 @@ mod tests {
             [at(0), at(5), at(25), at(50), at(90), at(100)],
             [10, 12, 18, 25, 41, 45]
         );
+    }
+
+    #[test]
+    fn the_middle_of_numbers() {
+        assert_eq!(middle([3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(middle([4.0, 1.0, 3.0, 0.5]), Some(2.0));
+        assert_eq!(middle([]), None);
     }
 
     #[test]

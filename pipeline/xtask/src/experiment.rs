@@ -12,7 +12,7 @@ use std::{
 
 use clap::ValueEnum;
 use serde_json::Value;
-use statistics::interleaving;
+use statistics::{interleaving, percentile};
 
 use crate::{
     bench::synthetic_engine,
@@ -293,13 +293,8 @@ fn gain(turns: &Turns, first: usize, second: usize, stretch: usize) -> String {
         .iter()
         .map(|block| block.iter().filter_map(pair).collect());
     let blocks: Vec<interleaving::Block> = blocks.collect();
-    let mut logs: Vec<f64> = blocks
-        .iter()
-        .flatten()
-        .map(|[one, other]| other - one)
-        .collect();
-    logs.sort_by(f64::total_cmp);
-    let truth = logs.get(logs.len() / 2).copied().unwrap_or(0.0);
+    let logs = blocks.iter().flatten().map(|[one, other]| other - one);
+    let truth = percentile::middle(logs).unwrap_or(0.0);
     match interleaving::gain(&blocks, stretch, truth, 0.95) {
         Some(gain) => format!(
             "errors back to back are {} times those interleaved [{}, {}]",
@@ -354,7 +349,7 @@ fn median(round: &Value) -> Option<u64> {
     let samples = round.as_array().into_iter().flatten();
     let mut samples: Vec<u64> = samples.filter_map(Value::as_u64).collect();
     samples.sort_unstable();
-    samples.get(samples.len() / 2).copied()
+    percentile::of_sorted(&samples, 50)
 }
 
 /// A trace as text: a line a turn, a column a cell.

@@ -49,6 +49,27 @@ fn around(run: &mut Synthetic, slot: u32, us: u64) {
     set_times(run, 0, slot, &times);
 }
 
+/// A run of that line with these times, by slot.
+fn with(times: &[(u32, u64)]) -> Synthetic {
+    let mut run = line();
+    for (slot, us) in times {
+        around(&mut run, *slot, *us);
+    }
+    run
+}
+
+/// ONNX Runtime leads at batch 1, and PyTorch at 3.
+const CROSSING: [(u32, u64); 8] = [
+    (0, 1000),
+    (2, 1000),
+    (1, 500),
+    (3, 500),
+    (4, 1200),
+    (5, 1200),
+    (6, 1500),
+    (7, 2500),
+];
+
 fn of<'a>(trends: &'a [TrendRow], engine: &str) -> &'a TrendRow {
     let has = |row: &&TrendRow| {
         row.coordinates
@@ -60,9 +81,8 @@ fn of<'a>(trends: &'a [TrendRow], engine: &str) -> &'a TrendRow {
 
 #[test]
 fn lines_of_a_heat_have_a_trend_and_a_knee() {
-    let mut run = line();
     // Per sample 1000, 600 and 590 µs, and 1000 each.
-    for (slot, us) in [
+    let run = with(&[
         (0, 1000),
         (2, 1000),
         (4, 1200),
@@ -71,9 +91,7 @@ fn lines_of_a_heat_have_a_trend_and_a_knee() {
         (3, 1000),
         (5, 2000),
         (7, 3000),
-    ] {
-        around(&mut run, slot, us);
-    }
+    ]);
     let tables = tables(&run);
     let trends = &tables.jobs[0].trends;
     assert_eq!(trends.len(), 2, "{trends:?}");
@@ -103,19 +121,7 @@ fn lines_of_a_heat_have_a_trend_and_a_knee() {
 
 #[test]
 fn the_lead_changes_where_verdicts_do() {
-    let mut run = line();
-    for (slot, us) in [
-        (0, 1000),
-        (2, 1000),
-        (1, 500),
-        (3, 500),
-        (4, 1200),
-        (5, 1200),
-        (6, 1500),
-        (7, 2500),
-    ] {
-        around(&mut run, slot, us);
-    }
+    let run = with(&CROSSING);
     let tables = tables(&run);
     // Networks that the run holds besides cross, too.
     let rows = tables.jobs[0].crossovers.iter();
@@ -137,8 +143,7 @@ fn the_lead_changes_where_verdicts_do() {
 
 #[test]
 fn a_trend_within_the_noise_is_none_to_tell() {
-    let mut run = line();
-    for (slot, us) in [
+    let run = with(&[
         (0, 1000),
         (2, 1800),
         (4, 1200),
@@ -146,9 +151,7 @@ fn a_trend_within_the_noise_is_none_to_tell() {
         (1, 1000),
         (5, 2000),
         (7, 3000),
-    ] {
-        around(&mut run, slot, us);
-    }
+    ]);
     let tables = tables(&run);
     let row = of(&tables.jobs[0].trends, "pytorch/eager");
     assert_eq!(row.direction, Direction::Unclear);
@@ -183,19 +186,7 @@ fn what_was_not_measured_has_no_trend_and_says_why() {
 
 #[test]
 fn files_hold_every_batch_and_every_place() {
-    let mut run = line();
-    for (slot, us) in [
-        (0, 1000),
-        (2, 1000),
-        (1, 500),
-        (3, 500),
-        (4, 1200),
-        (5, 1200),
-        (6, 1500),
-        (7, 2500),
-    ] {
-        around(&mut run, slot, us);
-    }
+    let run = with(&CROSSING);
     let files = downloads(&tables(&run)).unwrap();
     for name in ["trends.csv", "crossovers.csv"] {
         let found = files.iter().find(|download| download.file == name).unwrap();
