@@ -1,5 +1,4 @@
-//! How far apart this machine puts work that is the same, without any engine: no noise floor of an engine
-//! is lower for long.
+//! How far apart this machine puts work that is the same, without any engine, whose noise comes on top.
 //!
 //! Two kinds of work, copying memory and multiplying matrices, run on all cores. Each is measured as two
 //! cells of a comparison that are identical would be: in blocks, both sides in each, in random order, with
@@ -58,6 +57,9 @@ pub fn identical(
 ) -> Option<Vec<Identical>> {
     let mut random = ChaCha8Rng::seed_from_u64(0);
     let mut all: BTreeMap<Work, (Twins, u32)> = BTreeMap::new();
+    // Once for all: both sides are to do the same.
+    let free = telemetry::load().available_memory_bytes;
+    let bytes = COPIED_BYTES.min(free / 8 / u64::from(threads.max(1)));
     let began = Instant::now();
     'comparisons: loop {
         let mut sides: BTreeMap<Work, [BTreeMap<u32, f64>; 2]> = BTreeMap::new();
@@ -74,7 +76,8 @@ pub fn identical(
                     break 'comparisons;
                 }
                 let steps = sides.entry(work).or_default().get_mut(side);
-                if let Some((steps, step_ns)) = steps.zip(work.step_ns(threads)) {
+                if let Some((steps, step_ns)) = steps.zip(work.step_ns(threads, bytes.max(1 << 20)))
+                {
                     steps.insert(block, step_ns);
                 }
                 if !go_on((began.elapsed().as_secs_f64() / time.as_secs_f64()).min(1.0)) {
@@ -106,12 +109,9 @@ impl Work {
         }
     }
 
-    /// The median step of all threads, which begin together, in nanoseconds; `None` where none could be
-    /// started.
-    fn step_ns(self, threads: u32) -> Option<f64> {
-        let threads = threads.max(1);
-        let free = telemetry::load().available_memory_bytes;
-        let bytes = COPIED_BYTES.min(free / 8 / u64::from(threads)).max(1 << 20);
+    /// The median step of all threads, which begin together and copy so many bytes each, in nanoseconds;
+    /// `None` where none could be started.
+    fn step_ns(self, threads: u32, bytes: u64) -> Option<f64> {
         let (ready, begin) = (AtomicU32::new(0), AtomicBool::new(false));
         let mut samples: Vec<u64> = thread::scope(|scope| {
             let work = || {
@@ -122,7 +122,8 @@ impl Work {
                 }
                 steps(&mut step)
             };
-            let workers = (0..threads).map(|_| thread::Builder::new().spawn_scoped(scope, work));
+            let workers =
+                (0..threads.max(1)).map(|_| thread::Builder::new().spawn_scoped(scope, work));
             let workers: Vec<_> = workers.filter_map(Result::ok).collect();
             while (ready.load(Ordering::Acquire) as usize) < workers.len() {
                 thread::yield_now();
