@@ -49,7 +49,7 @@ fn description() -> EngineDescription {
         devices: vec!["cpu".to_owned()],
         precisions: vec![Precision::Fp32],
         modes: vec![Mode::Inference, Mode::Training],
-        boundaries: vec![Boundary::Step],
+        boundaries: vec![Boundary::Step, Boundary::Request],
         reads_onnx: false,
         compiles_cxx: false,
         preparation: schema::Preparation::default(),
