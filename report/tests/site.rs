@@ -548,6 +548,9 @@ fn partials_look_as_they_did() {
     insta::assert_snapshot!("verdict_row", first_row("inference-1"));
     insta::assert_snapshot!("effect_row", first_row("effects"));
     insta::assert_snapshot!("trend_row", first_row("trends"));
+    let frontier = site.page("jobs/frontier.html");
+    let rows = part(&frontier, "id=\"frontier-caption\"", "</table>");
+    insta::assert_snapshot!("frontier_rows", rows);
     insta::assert_snapshot!("crossover_row", first_row("crossovers"));
     insta::assert_snapshot!("chart", part(&job, "<svg class=\"chart-static\"", "</svg>"));
     insta::assert_snapshot!(

@@ -12,6 +12,7 @@ use schema::{
 use statistics::family::confidence_of_one;
 
 use crate::{
+    frontier,
     group::{Group, Origin},
     slot::Slot,
     speed,
@@ -131,6 +132,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         parity: slot.parity,
         parity_log: slot.parity_log,
         memory: slot.memory,
+        frontier: slot.frontier.map(frontier::frontier),
         loaded: slot.loaded,
         start_ns: slot.start_ns,
         flops: planned.flops,

@@ -18,6 +18,7 @@ mod error;
 mod export;
 mod failures;
 mod floor;
+mod frontier;
 mod group;
 mod jobs;
 mod slot;

@@ -1,11 +1,14 @@
 //! One cell of a heat, taken out of the heat's blocks and judged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 use schema::{
     Outcome, OutcomeKind,
     protocol::{Loaded, Memory},
-    record::{Block, Canary, Heat, Launch, Parity},
+    record::{self, Block, Canary, Heat, Launch, Parity},
     tables::LaunchRow,
 };
 
@@ -33,6 +36,7 @@ pub(crate) struct Slot {
     /// nanoseconds, without the making of weights and inputs, which is ours.
     pub(crate) ready: BTreeMap<u32, f64>,
     pub(crate) memory: Option<Memory>,
+    pub(crate) frontier: Option<record::Frontier>,
     pub(crate) loaded: Option<Loaded>,
     pub(crate) start_ns: Option<u64>,
     pub(crate) versions: BTreeMap<String, String>,
@@ -49,6 +53,7 @@ impl Slot {
             blocks: BTreeMap::new(),
             ready: BTreeMap::new(),
             memory: None,
+            frontier: None,
             loaded: None,
             start_ns: None,
             versions: BTreeMap::new(),
@@ -83,19 +88,24 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
         }
     }
     let endings = footer.outcomes.into_iter().zip(reference.obstacles);
+    let frontiers = footer.frontiers.into_iter().chain(iter::repeat(None));
     launches
         .into_iter()
         .zip(reference.parity)
         .zip(reference.logs)
         .zip(endings)
         .zip(twins)
-        .map(|((((launches, own), log), (footer, obstacle)), twin_of)| {
-            // Twins run the same configuration; the run may compare outputs only once.
-            let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
-            let mut slot = slot(launches, parity, footer, obstacle, is_timed);
-            slot.parity_log = log;
-            slot
-        })
+        .zip(frontiers)
+        .map(
+            |(((((launches, own), log), (footer, obstacle)), twin_of), frontier)| {
+                // Twins run the same configuration; the run may compare outputs only once.
+                let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
+                let mut slot = slot(launches, parity, footer, obstacle, is_timed);
+                slot.parity_log = log;
+                slot.frontier = frontier;
+                slot
+            },
+        )
         .collect()
 }
 

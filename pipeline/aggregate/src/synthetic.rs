@@ -122,6 +122,7 @@ fn measure(size: Size) -> Measure {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        frontier: None,
     }
 }
 
@@ -297,6 +298,7 @@ fn heat(planned: &PlannedHeat, size: Size, number: u32, random: &mut ChaCha8Rng)
             finished: "2026-11-20T16:04:00Z".to_owned(),
             outcomes: vec![Outcome::measured(); cells],
             stopped: format!("all {} blocks measured", size.blocks),
+            frontiers: Vec::new(),
         },
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     cells::{self, Cells},
     claims, compare,
     context::{Context, name},
-    group,
+    frontier, group,
     keys::{self, Known},
     lint,
     networks::Networks,
@@ -68,6 +68,7 @@ fn resolve(
     let claims = claims::resolve(context, &axes, &compared);
     let points = points?;
     let cells = cells::resolve(context, &axes, &points, &shared, networks)?;
+    frontier::check(context, &axes, &cells.cells, &measure);
     if !context.faults.is_empty() {
         return None;
     }

@@ -26,6 +26,9 @@ const ENGINE_BYTES: u64 = 300 << 20;
 /// Steps of a warm-up: allocations settle and caches fill.
 const WARM_UP_STEPS: u64 = 10;
 
+/// Steps of a try of a batch, the first among them.
+const FRONTIER_STEPS: u64 = 4;
+
 /// Bytes that the optimiser moves for each parameter.
 const OPTIMISER_BYTES: u64 = cost::OPTIMISER_TRAVERSALS * 4;
 
@@ -201,8 +204,30 @@ pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &
             sum,
             launch_ns.saturating_mul(u64::from(measure.first_look())),
             parity_ns,
+            frontier_ns(cell, *preparing, measure),
         ])
     })
+}
+
+/// The time of seeking a cell's largest batch: launches for doubling and for about as many bisections, and
+/// the steps of all batches up to what the memory may hold, which the doublings sum up to twice and each
+/// bisection runs once more.
+fn frontier_ns(cell: &PlannedCell, preparing: Preparing, measure: &Measure) -> u64 {
+    let Some(most) = measure.frontier else {
+        return 0;
+    };
+    let room = measure
+        .memory_limit_bytes
+        .map_or(u64::MAX, |limit| limit.saturating_sub(ENGINE_BYTES));
+    let sample_bytes = cell.predicted_bytes.saturating_sub(ENGINE_BYTES).max(1);
+    let largest = (room / sample_bytes).clamp(1, most);
+    let doublings = u64::from(largest.ilog2()) + 1;
+    let tries = doublings.saturating_mul(2);
+    let samples = largest.saturating_mul(2 + doublings);
+    sum_of([
+        tries.saturating_mul(preparing.launch_ns),
+        samples.saturating_mul(FRONTIER_STEPS * cell.predicted_step_ns),
+    ])
 }
 
 /// Starting PyTorch and making a cell's parameters.
@@ -302,6 +327,7 @@ mod tests {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        frontier: None,
     };
 
     #[test]

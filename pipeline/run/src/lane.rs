@@ -7,10 +7,10 @@ use std::{
 
 use models::quantise;
 use schema::{
-    Outcome,
+    Cell, Outcome,
     plan::{self, PlannedCell, REWARM_STEPS},
     protocol::{self, Memory},
-    record::{Launch, Round},
+    record::{HeatHeader, Launch, Round},
 };
 use tempfile::TempDir;
 use worker::{host::Ended, nanoseconds};
@@ -197,9 +197,7 @@ impl<'a> Lane<'a> {
         let told = self.attempt(context, Worker::memory)?.flatten();
         if let Some(worker) = self.worker.take() {
             let ended = worker.leave();
-            let fingerprint = &setting.header.environment.fingerprint;
-            let device_bytes = fingerprint.gpus.iter().map(|gpu| gpu.memory_bytes).max();
-            let device_bytes = device_bytes.filter(|_| !self.planned.cell.device.is_cpu());
+            let device_bytes = device_bytes(setting.header, &self.planned.cell);
             self.launch.memory = memory(told.as_ref(), &ended, device_bytes);
             self.launch.cpu_ns = ended.cpu_ns;
             self.launch.log = ended.log;
@@ -214,7 +212,7 @@ impl<'a> Lane<'a> {
         context.check_interrupt()
     }
 
-    pub(crate) fn cell(&self) -> &'a schema::Cell {
+    pub(crate) fn cell(&self) -> &'a Cell {
         &self.planned.cell
     }
 
@@ -254,9 +252,20 @@ impl<'a> Lane<'a> {
     }
 }
 
+/// What the largest device of the machine has, for a cell that runs on one.
+pub(crate) fn device_bytes(header: &HeatHeader, cell: &Cell) -> Option<u64> {
+    let gpus = header.environment.fingerprint.gpus.iter();
+    let bytes = gpus.map(|gpu| gpu.memory_bytes).max();
+    bytes.filter(|_| !cell.device.is_cpu())
+}
+
 /// Memory of a worker that left: on the host as the supervisor saw it, whatever the worker says;
 /// on the device, which only the engine knows, as it says, where the device has that much.
-fn memory(told: Option<&Memory>, ended: &Ended, device_bytes: Option<u64>) -> Option<Memory> {
+pub(crate) fn memory(
+    told: Option<&Memory>,
+    ended: &Ended,
+    device_bytes: Option<u64>,
+) -> Option<Memory> {
     let peak_resident_bytes = ended.peak_resident_bytes?;
     let on_device = told
         .and_then(|told| Some((told.device_bytes?, told.peak_device_bytes?)))

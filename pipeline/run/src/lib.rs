@@ -18,6 +18,7 @@ mod context;
 mod disturbance;
 mod error;
 mod estimate;
+mod frontier;
 mod gallery;
 mod graphs;
 mod heat;

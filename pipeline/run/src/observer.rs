@@ -114,6 +114,11 @@ pub enum Phase {
     Calibration,
     /// It runs for its outputs, to be compared.
     Parity,
+    /// It runs some steps of a batch, to see whether it fits into memory.
+    Frontier {
+        /// The batch.
+        batch: u64,
+    },
     /// It runs until the step time is steady.
     WarmUp,
     /// Its steps are timed.

@@ -165,6 +165,12 @@ pub struct MeasureSettings {
     /// blocks enough for a verdict.
     #[serde(default)]
     pub disturbed: Option<Disturbed>,
+    /// Seeks the largest batch of each cell that fits into memory, up to this one, by doubling and bisection
+    /// in workers of their own. Such a job times nothing, and has no axis `batch`; on a CPU it needs a
+    /// `memory_limit`.
+    #[serde(default)]
+    #[schemars(range(min = 2, max = 1_048_576))]
+    pub frontier: Option<u64>,
     /// What becomes of a comparison or a claim whose cells differ in more than what is compared; default
     /// `warn`.
     #[serde(default)]

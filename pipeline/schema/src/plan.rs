@@ -145,6 +145,10 @@ pub struct Measure {
     /// What disturbs a block so much that it is measured again; `None`: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,
+    /// The largest batch that is tried where the job seeks the largest that fits into memory; `None` where
+    /// it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frontier: Option<u64>,
 }
 
 /// Limits to what comes from outside while a block is measured, and how often it is measured again.

@@ -274,6 +274,31 @@ pub struct HeatFooter {
     pub outcomes: Vec<Outcome>,
     /// Why measuring stopped, for example `all 6 blocks measured`.
     pub stopped: String,
+    /// Where the largest batch that fits into memory was sought: per slot what was found, `None` where the
+    /// cell did not get as far. Empty elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frontiers: Vec<Option<Frontier>>,
+}
+
+/// How the largest batch of a cell that fits into memory was sought.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Frontier {
+    /// The tries, in the order in which they were made; the last may have ended it for another reason than
+    /// memory.
+    pub tries: Vec<Try>,
+}
+
+/// Some steps of a batch, in a worker of their own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Try {
+    /// The batch.
+    pub batch: u64,
+    /// `measured` where it fitted, though nothing was timed; `out_of_memory` where it did not.
+    pub outcome: Outcome,
+    /// Memory of a try that fitted, at the end and at most.
+    pub memory: Option<Memory>,
 }
 
 /// What a run did: the plan, and for each of its heats the artifact or the reason for having none.

@@ -9,6 +9,7 @@ pub(crate) mod configuration;
 pub(crate) mod downloads;
 pub(crate) mod effects;
 pub(crate) mod forest;
+pub(crate) mod frontier;
 pub(crate) mod job;
 pub(crate) mod machines;
 pub(crate) mod method;

@@ -413,6 +413,40 @@ pub(super) fn crossovers(tables: &Tables) -> Result<Vec<u8>, ExportError> {
     sheet.finish()
 }
 
+const FRONTIERS: [&str; 9] = [
+    "job",
+    "cell",
+    "engine",
+    "coordinates",
+    "batch",
+    "outcome",
+    "reason",
+    "peak_resident_bytes",
+    "peak_device_bytes",
+];
+
+/// A line a try.
+pub(super) fn frontiers(tables: &Tables) -> Result<Vec<u8>, ExportError> {
+    let mut sheet = Sheet::new("frontiers.csv", &FRONTIERS)?;
+    for row in &tables.cells {
+        for tried in row.frontier.iter().flat_map(|found| &found.tries) {
+            let memory = tried.memory.as_ref();
+            sheet.row([
+                text(&row.job),
+                text(&row.id.0),
+                text(&row.cell.engine),
+                pairs(&row.coordinates),
+                number(Some(tried.batch)),
+                text(tried.outcome.kind),
+                text(&tried.outcome.reason),
+                number(memory.map(|memory| memory.peak_resident_bytes)),
+                number(memory.and_then(|memory| memory.peak_device_bytes)),
+            ])?;
+        }
+    }
+    sheet.finish()
+}
+
 const CLAIMS: [&str; 7] = [
     "job",
     "claim",

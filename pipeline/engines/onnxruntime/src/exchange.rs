@@ -4,7 +4,9 @@ use half::{bf16, f16};
 use ort::{
     memory::Allocator,
     session::{IoBinding, SessionOutputs},
-    value::{DynTensor, DynTensorValueType, DynValue, PrimitiveTensorElementType, TensorElementType},
+    value::{
+        DynTensor, DynTensorValueType, DynValue, PrimitiveTensorElementType, TensorElementType,
+    },
 };
 use schema::Outcome;
 
@@ -35,7 +37,7 @@ impl Exchange {
         binding: &mut IoBinding,
     ) -> Result<Self, Outcome> {
         let fed = inputs.into_iter().map(|(name, sent)| {
-            let mut fed = || -> ort::Result<_> {
+            let fed = || -> ort::Result<_> {
                 let sent = sent.downcast::<DynTensorValueType>()?;
                 let bound = on_host.then(|| room_like(&sent)).transpose()?;
                 binding.bind_input(&name, bound.as_ref().unwrap_or(&sent))?;
@@ -131,7 +133,11 @@ fn copy(name: &str, from: &DynTensor, to: &mut DynTensor) -> Result<(), Outcome>
         TensorElementType::Uint16 => numbers::<u16>,
         TensorElementType::Uint8 => numbers::<u8>,
         TensorElementType::Bool => numbers::<bool>,
-        other => return Err(unsupported(format!("{name}: values of type {other} are not copied"))),
+        other => {
+            return Err(unsupported(format!(
+                "{name}: values of type {other} are not copied"
+            )));
+        }
     };
     copy(from, to).map_err(|error| failed(name, &error))
 }

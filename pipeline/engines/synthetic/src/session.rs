@@ -79,6 +79,8 @@ pub(crate) struct Steps {
     pub(crate) outputs: Outputs,
     pub(crate) stream: ProtocolStream,
     pub(crate) scratch: PathBuf,
+    /// Memory that it holds for nothing.
+    pub(crate) _hoard: Vec<u8>,
     /// Whether the first step, which belongs to `load`, is done.
     pub(crate) started: bool,
 }

@@ -45,7 +45,12 @@ impl Plain {
     }
 
     /// As parity wants them: in the graph's order; integers are widened.
-    pub(crate) fn told(self, quantity: Quantity, name: &str, form: &Form) -> Result<Output, Outcome> {
+    pub(crate) fn told(
+        self,
+        quantity: Quantity,
+        name: &str,
+        form: &Form,
+    ) -> Result<Output, Outcome> {
         let values = match self {
             Self::F32(numbers) => Values::F32(form.restored(name, numbers)?),
             Self::F64(numbers) => Values::F64(form.restored(name, numbers)?),
@@ -146,7 +151,8 @@ impl Exchange {
         match self.received.get_mut(index) {
             Some(room) => room.fetch_again(args, token, name),
             None => {
-                self.received.push(Plain::fetched(args, token, name, element)?);
+                self.received
+                    .push(Plain::fetched(args, token, name, element)?);
                 Ok(())
             }
         }

@@ -127,9 +127,13 @@ fn compile(
     };
     let session: Box<dyn Session> = match configuration.optimizer {
         None => Box::new(aot::Inference::build(graph, compiled, maker, requests)?),
-        Some(optimizer) => Box::new(Training::build(graph, optimizer, requests, maker, |values| {
-            aot::Joint::build(graph, compiled, values)
-        })?),
+        Some(optimizer) => Box::new(Training::build(
+            graph,
+            optimizer,
+            requests,
+            maker,
+            |values| aot::Joint::build(graph, compiled, values),
+        )?),
     };
     Ok((session, told))
 }

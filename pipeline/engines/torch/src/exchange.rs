@@ -18,7 +18,7 @@ impl Exchange {
         let take = |fed: &Tensor| {
             let sent = copied(fed)?;
             // Ids that are zero are ids.
-            fed.shallow_clone().f_zero_()?;
+            let _ = fed.shallow_clone().f_zero_()?;
             Ok(sent)
         };
         let sent = fed.into_iter().map(take).collect::<Result<_, TchError>>();
@@ -103,6 +103,9 @@ mod tests {
             .contiguous()
             .permute([0, 3, 1, 2]);
         let exchange = Exchange::of([&image]).expect("it is on the host");
-        assert_eq!(exchange.sent.first().map(Tensor::stride), Some(image.stride()));
+        assert_eq!(
+            exchange.sent.first().map(Tensor::stride),
+            Some(image.stride())
+        );
     }
 }

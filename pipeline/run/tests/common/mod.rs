@@ -203,6 +203,7 @@ pub fn measure() -> Measure {
         memory_limit_bytes: Some(1 << 30),
         confidence: 0.95,
         disturbance: None,
+        frontier: None,
     }
 }
 

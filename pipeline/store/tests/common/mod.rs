@@ -119,6 +119,7 @@ pub fn measure() -> Measure {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        frontier: None,
     }
 }
 
@@ -186,6 +187,7 @@ pub fn footer() -> HeatFooter {
         finished: now(),
         outcomes: vec![Outcome::measured(), Outcome::measured()],
         stopped: "all 2 blocks measured".to_owned(),
+        frontiers: Vec::new(),
     }
 }
 

@@ -9,8 +9,8 @@ use std::{
 
 use models::onnx::Document;
 use schema::{
-    Boundary, Cell, Device, Digest, EngineDescription, EngineVariant, Graph, Mode, Model, ModelSource,
-    Optimizer, Outcome, OutcomeKind, Precision, Strategy,
+    Boundary, Cell, Device, Digest, EngineDescription, EngineVariant, Graph, Mode, Model,
+    ModelSource, Optimizer, Outcome, OutcomeKind, Precision, Strategy,
     protocol::{Hello, Load, Loaded, Measure, Reply, Request},
 };
 use tempfile::TempDir;
