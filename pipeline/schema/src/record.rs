@@ -149,8 +149,8 @@ pub struct Parity {
     /// The tensor with that error, in words, for example `gradient of fc.weight`.
     pub tensor: String,
     /// What the bound is made from: the same for PyTorch eager at the cell's precision, on the same
-    /// tensor; for a running statistic and for an update at least that of eager's usual (median) one,
-    /// and for a later loss that of the usual update times the loss's change since the first. Of a
+    /// tensor; for a gradient, a running statistic and an update at least that of eager's usual (median)
+    /// one, for the first loss that of the usual gradient or running statistic, and for a later loss that of the usual update times the loss's change since the first. Of a
     /// file that no graph can say it is that of ONNX Runtime as its users run it, against ONNX Runtime
     /// with its optimisation off. Of such a file, and in fp64, which is the reference's own precision,
     /// it is at least 32 unit roundoffs.

@@ -163,23 +163,3 @@ impl Exchange {
         &self.received
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_sent_overwrites_what_is_fed() {
-        let host = |numbers: &[f32]| {
-            Host::F32(Tensor::new(&[2]).with_values(numbers).expect("two of them"))
-        };
-        let mut fed = host(&[1.0, 2.0]);
-        let exchange = Exchange::of([&mut fed]);
-        assert_eq!(Exchange::of([&mut fed]).sent, [Plain::F32(vec![0.0, 0.0])]);
-        exchange.send([&mut fed]).expect("it is as large");
-        assert_eq!(Exchange::of([&mut fed]).sent, exchange.sent);
-
-        let mut short = Host::F32(Tensor::new(&[1]));
-        exchange.send([&mut short]).expect_err("it is shorter");
-    }
-}

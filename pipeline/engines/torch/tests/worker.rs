@@ -122,7 +122,7 @@ fn what_is_not_run_is_unsupported_by_name() {
         ),
         (Box::new(|cell| cell.world_size = 2), "world_size"),
         (
-            Box::new(|cell| cell.boundary = Boundary::Request),
+            Box::new(|cell| cell.boundary = Boundary::Device),
             "request",
         ),
         (Box::new(|cell| cell.threads = 0), "threads"),
