@@ -122,6 +122,7 @@ fn measure(size: Size) -> Measure {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        energy_ns: None,
     }
 }
 
@@ -341,6 +342,8 @@ fn launch(slot: u32, centre_ns: f64, size: Size, random: &mut ChaCha8Rng) -> Lau
         }),
         cpu_ns: Some(2_000_000_000),
         log: String::new(),
+        telemetry: None,
+        energy: None,
     }
 }
 

@@ -28,6 +28,10 @@ const DISTURBANCE: Disturbance = Disturbance {
 
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// Length of a stretch that energy is measured by: counters are updated every 20 to 100 ms, and the ends
+/// of the stretch are to be lost in it.
+const ENERGY_NS: u64 = 10 * SECOND_NS;
+
 /// The settings that a job does not give itself.
 fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
     MeasureSettings {
@@ -44,6 +48,7 @@ fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
         memory_limit: own.memory_limit.or(shared.memory_limit),
         confidence: own.confidence.or(shared.confidence),
         disturbed: own.disturbed.or(shared.disturbed),
+        energy: own.energy.or(shared.energy),
         unfair: own.unfair.or(shared.unfair),
     }
 }
@@ -77,6 +82,7 @@ pub(crate) fn resolve(context: &mut Context<'_>) -> Measure {
         memory_limit_bytes: given.memory_limit.map(|size| size.bytes),
         confidence: share(given.confidence, 0.95),
         disturbance: (!is_kept).then_some(DISTURBANCE),
+        energy_ns: (given.energy == Some(true)).then_some(ENERGY_NS),
     };
     check(context, &measure);
     measure

@@ -6,7 +6,7 @@
 //! hides behind neither. The rates are what eager PyTorch reached on machines that we measured,
 //! rounded down.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use models::{
     cost,
@@ -162,7 +162,12 @@ pub(crate) fn memory_bytes(cell: &Cell, network: &Network) -> u64 {
 }
 
 /// The time of measuring a heat until its first look, in nanoseconds.
-pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &Measure) -> u64 {
+pub(crate) fn heat_ns(
+    cells: &[PlannedCell],
+    preparing: &[Preparing],
+    measure: &Measure,
+    unmetered: &BTreeMap<Device, String>,
+) -> u64 {
     let runnable = cells.iter().zip(preparing);
     let runnable = runnable.filter(|(cell, _)| cell.obstacle.is_none());
     runnable.fold(calibration_ns(cells, measure), |sum, (cell, preparing)| {
@@ -177,10 +182,12 @@ pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &
             .max(step_ns.saturating_mul(measure.round_steps))
             .saturating_add(step_ns.saturating_mul(REWARM_STEPS));
         let rounds_ns = round_ns.saturating_mul(u64::from(measure.rounds));
-        let launch_ns = load_ns
-            .saturating_add(warm_up_ns)
-            .saturating_add(rounds_ns)
-            .min(measure.timeout_ns);
+        let energy_ns = measure.energy_ns.unwrap_or(0);
+        let energy_ns = match unmetered.contains_key(&cell.cell.device) {
+            false => energy_ns,
+            true => 0,
+        };
+        let launch_ns = sum_of([load_ns, warm_up_ns, rounds_ns, energy_ns]).min(measure.timeout_ns);
         // Parity runs the cell, and PyTorch in double and in the cell's own precision.
         let parity_ns = if cell.twin_of.is_some() {
             0
@@ -247,8 +254,6 @@ fn sum_of<const N: usize>(parts: [u64; N]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use schema::Boundary;
 
     use super::*;
@@ -302,6 +307,7 @@ mod tests {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        energy_ns: None,
     };
 
     #[test]
@@ -319,7 +325,8 @@ mod tests {
             let recurrent = (rewrite::RECURRENT.to_owned(), recurrent.to_owned());
             planned.cell.factors.extend([recurrent]);
             let preparing = preparing(told, &planned.cell, &network);
-            heat_ns(&[planned], &[preparing], &Measure { blocks, ..MEASURE })
+            let measure = Measure { blocks, ..MEASURE };
+            heat_ns(&[planned], &[preparing], &measure, &BTreeMap::new())
         };
         let ns = |each, kept, mode, blocks| ns_of(each, kept, mode, blocks, rewrite::FUSED);
         let (inference, training) = (Mode::Inference, Mode::Training);
@@ -334,6 +341,25 @@ mod tests {
         let unrolled = |each| ns_of(each, 0, inference, 1, rewrite::UNROLLED);
         assert_eq!(unrolled(0), plain(1));
         assert_eq!(unrolled(10), plain(1) + 2 * 9 * 10_000_000);
+    }
+
+    #[test]
+    fn energy_takes_its_stretch_where_something_tells_it() {
+        let ns = |energy_ns, unmetered: &[(Device, String)]| {
+            let planned = cell(Precision::Fp32, "pytorch/eager", 1);
+            let measure = Measure {
+                energy_ns,
+                blocks: 5,
+                ..MEASURE
+            };
+            let unmetered = unmetered.iter().cloned().collect();
+            heat_ns(&[planned], &[Preparing::default()], &measure, &unmetered)
+        };
+        let stretch_ns = 10_000_000_000;
+        let plain = ns(None, &[]);
+        assert_eq!(ns(Some(stretch_ns), &[]), plain + 5 * stretch_ns);
+        let lacking = [(Device::Cpu, "no counter".to_owned())];
+        assert_eq!(ns(Some(stretch_ns), &lacking), plain);
     }
 
     #[test]

@@ -36,5 +36,6 @@ pub(crate) fn measure() -> Measure {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        energy_ns: None,
     }
 }

@@ -24,6 +24,7 @@ use schema::{
     record::{HeatResult, Tool},
 };
 use store::Store;
+use telemetry::Sensors;
 use worker::{WorkerCommand, host::Interrupt};
 
 /// Marks the processes of one test, so that those left behind can be found.
@@ -203,6 +204,7 @@ pub fn measure() -> Measure {
         memory_limit_bytes: Some(1 << 30),
         confidence: 0.95,
         disturbance: None,
+        energy_ns: None,
     }
 }
 
@@ -306,6 +308,7 @@ pub fn options(fresh: bool) -> Options {
             version: "0.1.0".to_owned(),
             revision: None,
         },
+        sensors: Sensors::at(Path::new("/nowhere"), None),
     }
 }
 

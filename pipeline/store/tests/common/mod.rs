@@ -166,6 +166,8 @@ pub fn block(index: u32) -> Block {
         memory: None,
         cpu_ns: None,
         log: "a log\n".to_owned(),
+        telemetry: None,
+        energy: None,
     };
     Block {
         index,
