@@ -20,6 +20,7 @@ mod failures;
 mod floor;
 mod group;
 mod jobs;
+mod sensors;
 mod slot;
 mod speed;
 #[cfg(feature = "synthetic")]

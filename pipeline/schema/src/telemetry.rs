@@ -107,6 +107,21 @@ impl Limit {
         Self::Display,
     ];
 
+    /// The word used in files.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::PowerCap => "power_cap",
+            Self::Heat => "heat",
+            Self::ClockSetting => "clock_setting",
+            Self::SyncBoost => "sync_boost",
+            Self::HardwareSlowdown => "hardware_slowdown",
+            Self::HardwareHeat => "hardware_heat",
+            Self::PowerBrake => "power_brake",
+            Self::Display => "display",
+        }
+    }
+
     /// What it is, for a reader.
     #[must_use]
     pub const fn words(self) -> &'static str {
@@ -194,6 +209,14 @@ impl EnergySensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_written_by_their_words() {
+        for limit in Limit::ALL {
+            let written = serde_json::to_value(limit).unwrap();
+            assert_eq!(written, limit.word());
+        }
+    }
 
     #[test]
     fn idle_power_is_subtracted() {

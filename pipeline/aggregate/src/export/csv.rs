@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     Outcome, Tables,
-    tables::{CellRow, Crossover, Interval, Payback, Speed},
+    tables::{CellEnergy, CellRow, Crossover, Interval, Payback, Speed},
 };
 
 use crate::ExportError;
@@ -93,7 +93,7 @@ fn interval(interval: Option<&Interval>) -> [String; 5] {
     ]
 }
 
-const CELLS: [&str; 66] = [
+const CELLS: [&str; 79] = [
     "job",
     "cell",
     "group",
@@ -160,6 +160,19 @@ const CELLS: [&str; 66] = [
     "bytes",
     "parameters",
     "started",
+    "energy_j",
+    "energy_j_low",
+    "energy_j_high",
+    "energy_blocks",
+    "power_w",
+    "idle_w",
+    "energy_unavailable",
+    "worker_cpus",
+    "cpu_mhz",
+    "package_w",
+    "gpu_w",
+    "gpu_sm_mhz",
+    "gpu_limited",
 ];
 
 pub(super) fn cells(tables: &Tables) -> Result<Vec<u8>, ExportError> {
@@ -168,7 +181,8 @@ pub(super) fn cells(tables: &Tables) -> Result<Vec<u8>, ExportError> {
         let values = configuration(row)
             .into_iter()
             .chain(figures(row.speed.as_ref()))
-            .chain(costs(row));
+            .chain(costs(row))
+            .chain(sensors(row));
         sheet.row(values)?;
     }
     sheet.finish()
@@ -250,6 +264,38 @@ fn costs(row: &CellRow) -> Vec<String> {
         number(Some(row.bytes)),
         number(Some(row.parameters)),
         row.started.as_ref().map_or_else(String::new, text),
+    ]
+}
+
+fn sensors(row: &CellRow) -> Vec<String> {
+    let (energy, lacking) = match &row.energy {
+        Some(CellEnergy::Measured(figures)) => (Some(figures), None),
+        Some(CellEnergy::Unavailable(reason)) => (None, Some(reason)),
+        None => (None, None),
+    };
+    let joules = energy.and_then(|energy| energy.joules.as_ref());
+    let [centre, low, high, ..] = interval(joules);
+    let told = row.telemetry.as_ref();
+    let gpu = told.and_then(|told| told.gpu.as_ref());
+    let limited = gpu.map(|gpu| {
+        let limited = gpu.limited.iter();
+        let words = limited.map(|(limit, share)| (limit.word().to_owned(), share));
+        pairs(&words.collect())
+    });
+    vec![
+        centre,
+        low,
+        high,
+        number(energy.map(|energy| energy.watts.blocks)),
+        decimal(energy.map(|energy| energy.watts.centre)),
+        decimal(energy.map(|energy| energy.idle_watts)),
+        lacking.map_or_else(String::new, text),
+        decimal(told.and_then(|told| told.worker_cpus)),
+        decimal(told.and_then(|told| told.cpu_mhz)),
+        decimal(told.and_then(|told| told.package_watts)),
+        decimal(gpu.and_then(|gpu| gpu.watts)),
+        decimal(gpu.and_then(|gpu| gpu.sm_mhz)),
+        limited.unwrap_or_default(),
     ]
 }
 

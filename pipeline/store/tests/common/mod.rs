@@ -119,6 +119,7 @@ pub fn measure() -> Measure {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        energy_ns: None,
     }
 }
 
