@@ -38,6 +38,9 @@ const TOUCHED_NS: u64 = 20;
 /// those of the reference written and read among it.
 const COMPARED_NS: u64 = 100;
 
+/// Idle power is measured for one in so many parts of the time that energy is.
+const IDLE_PART: u64 = 5;
+
 /// What calibration looks at is one in so many bytes of a step's traffic: in four of EfficientNet-B4,
 /// in six of ResNet-50 and MobileNetV2, in eight of BERT.
 const BYTES_OF_A_SEEN_ONE: u64 = 6;
@@ -170,7 +173,22 @@ pub(crate) fn heat_ns(
 ) -> u64 {
     let runnable = cells.iter().zip(preparing);
     let runnable = runnable.filter(|(cell, _)| cell.obstacle.is_none());
-    runnable.fold(calibration_ns(cells, measure), |sum, (cell, preparing)| {
+    let energy_ns = |cell: &PlannedCell| {
+        let asked = measure.energy_ns;
+        asked
+            .filter(|_| !unmetered.contains_key(&cell.cell.device))
+            .unwrap_or(0)
+    };
+    // Idle power is measured once a block, for a part of that time.
+    let idle_ns = runnable
+        .clone()
+        .map(|(cell, _)| energy_ns(cell) / IDLE_PART)
+        .max();
+    let idle_ns = idle_ns
+        .unwrap_or(0)
+        .saturating_mul(u64::from(measure.first_look()));
+    let before_ns = calibration_ns(cells, measure).saturating_add(idle_ns);
+    runnable.fold(before_ns, |sum, (cell, preparing)| {
         let step_ns = cell.predicted_step_ns.max(1);
         let load_ns = preparing.launch_ns.saturating_add(step_ns);
         let warm_up_ns = step_ns
@@ -182,12 +200,8 @@ pub(crate) fn heat_ns(
             .max(step_ns.saturating_mul(measure.round_steps))
             .saturating_add(step_ns.saturating_mul(REWARM_STEPS));
         let rounds_ns = round_ns.saturating_mul(u64::from(measure.rounds));
-        let energy_ns = measure.energy_ns.unwrap_or(0);
-        let energy_ns = match unmetered.contains_key(&cell.cell.device) {
-            false => energy_ns,
-            true => 0,
-        };
-        let launch_ns = sum_of([load_ns, warm_up_ns, rounds_ns, energy_ns]).min(measure.timeout_ns);
+        let launch_ns = sum_of([load_ns, warm_up_ns, rounds_ns, energy_ns(cell)]);
+        let launch_ns = launch_ns.min(measure.timeout_ns);
         // Parity runs the cell, and PyTorch in double and in the cell's own precision.
         let parity_ns = if cell.twin_of.is_some() {
             0
@@ -357,7 +371,11 @@ mod tests {
         };
         let stretch_ns = 10_000_000_000;
         let plain = ns(None, &[]);
-        assert_eq!(ns(Some(stretch_ns), &[]), plain + 5 * stretch_ns);
+        let idle_ns = stretch_ns / 5;
+        assert_eq!(
+            ns(Some(stretch_ns), &[]),
+            plain + 5 * (stretch_ns + idle_ns)
+        );
         let lacking = [(Device::Cpu, "no counter".to_owned())];
         assert_eq!(ns(Some(stretch_ns), &lacking), plain);
     }

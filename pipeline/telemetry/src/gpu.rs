@@ -30,9 +30,13 @@ pub(crate) fn open(path: Option<&OsStr>) -> Library {
         Some(path) => Nvml::builder().lib_path(path).init(),
         None => Nvml::init(),
     };
-    found.map(Arc::new).map_err(|error| match path {
-        Some(path) => format!("NVML at {}: {error}", path.display()),
-        None => format!("no NVIDIA driver answers ({error})"),
+    // Where the user keeps a library is nobody's business: reasons are published.
+    found.map(Arc::new).map_err(|error| match (path, error) {
+        (None, error) => format!("no NVIDIA driver answers ({error})"),
+        (Some(_), NvmlError::LibloadingError(_)) => {
+            format!("what {NVML_VARIABLE} names is no library that can be loaded")
+        }
+        (Some(_), error) => format!("the library that {NVML_VARIABLE} names: {error}"),
     })
 }
 
@@ -199,6 +203,8 @@ mod tests {
     #[test]
     fn a_library_that_is_none_says_so() {
         let refused = open(Some(OsStr::new("/nowhere/libnvidia-ml.so"))).err();
-        assert!(refused.unwrap().contains("/nowhere/libnvidia-ml.so"));
+        let refused = refused.unwrap();
+        assert!(refused.contains(NVML_VARIABLE), "{refused}");
+        assert!(!refused.contains("/nowhere"), "{refused}");
     }
 }

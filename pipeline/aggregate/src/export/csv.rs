@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use schema::{
     Outcome, Tables,
-    tables::{CellEnergy, CellRow, Crossover, Interval, Payback, Speed},
+    tables::{CellRow, Crossover, Interval, Payback, Speed},
 };
 
+use super::sensors;
 use crate::ExportError;
 
 /// A file: columns with their values, row by row.
@@ -46,7 +47,7 @@ impl Sheet {
 }
 
 /// Text, harmless in a spreadsheet (OWASP, "CSV Injection").
-fn text(text: impl ToString) -> String {
+pub(super) fn text(text: impl ToString) -> String {
     let text = text.to_string();
     if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         format!("'{text}")
@@ -56,12 +57,12 @@ fn text(text: impl ToString) -> String {
 }
 
 /// A number, or nothing.
-fn number(number: Option<impl ToString>) -> String {
+pub(super) fn number(number: Option<impl ToString>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
 /// A number that may be tiny or huge, in the shorter notation.
-fn decimal(number: Option<f64>) -> String {
+pub(super) fn decimal(number: Option<f64>) -> String {
     match number {
         Some(number) if number != 0.0 && !(1e-4..1e15).contains(&number.abs()) => {
             format!("{number:e}")
@@ -71,7 +72,7 @@ fn decimal(number: Option<f64>) -> String {
 }
 
 /// Names and values in one field: `batch=1 image=224`.
-fn pairs<V: std::fmt::Display>(map: &BTreeMap<String, V>) -> String {
+pub(super) fn pairs<V: std::fmt::Display>(map: &BTreeMap<String, V>) -> String {
     let pairs: Vec<_> = map
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
@@ -83,7 +84,7 @@ fn outcome(outcome: &Outcome) -> [String; 2] {
     [text(outcome.kind), text(&outcome.reason)]
 }
 
-fn interval(interval: Option<&Interval>) -> [String; 5] {
+pub(super) fn interval(interval: Option<&Interval>) -> [String; 5] {
     [
         decimal(interval.map(|interval| interval.centre)),
         decimal(interval.and_then(|interval| interval.low)),
@@ -93,7 +94,7 @@ fn interval(interval: Option<&Interval>) -> [String; 5] {
     ]
 }
 
-const CELLS: [&str; 79] = [
+const CELLS: [&str; 66] = [
     "job",
     "cell",
     "group",
@@ -160,29 +161,16 @@ const CELLS: [&str; 79] = [
     "bytes",
     "parameters",
     "started",
-    "energy_j",
-    "energy_j_low",
-    "energy_j_high",
-    "energy_blocks",
-    "power_w",
-    "idle_w",
-    "energy_unavailable",
-    "worker_cpus",
-    "cpu_mhz",
-    "package_w",
-    "gpu_w",
-    "gpu_sm_mhz",
-    "gpu_limited",
 ];
 
 pub(super) fn cells(tables: &Tables) -> Result<Vec<u8>, ExportError> {
-    let mut sheet = Sheet::new("cells.csv", &CELLS)?;
+    let mut sheet = Sheet::new("cells.csv", &[&CELLS[..], &sensors::COLUMNS].concat())?;
     for row in &tables.cells {
         let values = configuration(row)
             .into_iter()
             .chain(figures(row.speed.as_ref()))
             .chain(costs(row))
-            .chain(sensors(row));
+            .chain(sensors::values(row));
         sheet.row(values)?;
     }
     sheet.finish()
@@ -264,38 +252,6 @@ fn costs(row: &CellRow) -> Vec<String> {
         number(Some(row.bytes)),
         number(Some(row.parameters)),
         row.started.as_ref().map_or_else(String::new, text),
-    ]
-}
-
-fn sensors(row: &CellRow) -> Vec<String> {
-    let (energy, lacking) = match &row.energy {
-        Some(CellEnergy::Measured(figures)) => (Some(figures), None),
-        Some(CellEnergy::Unavailable(reason)) => (None, Some(reason)),
-        None => (None, None),
-    };
-    let joules = energy.and_then(|energy| energy.joules.as_ref());
-    let [centre, low, high, ..] = interval(joules);
-    let told = row.telemetry.as_ref();
-    let gpu = told.and_then(|told| told.gpu.as_ref());
-    let limited = gpu.map(|gpu| {
-        let limited = gpu.limited.iter();
-        let words = limited.map(|(limit, share)| (limit.word().to_owned(), share));
-        pairs(&words.collect())
-    });
-    vec![
-        centre,
-        low,
-        high,
-        number(energy.map(|energy| energy.watts.blocks)),
-        decimal(energy.map(|energy| energy.watts.centre)),
-        decimal(energy.map(|energy| energy.idle_watts)),
-        lacking.map_or_else(String::new, text),
-        decimal(told.and_then(|told| told.worker_cpus)),
-        decimal(told.and_then(|told| told.cpu_mhz)),
-        decimal(told.and_then(|told| told.package_watts)),
-        decimal(gpu.and_then(|gpu| gpu.watts)),
-        decimal(gpu.and_then(|gpu| gpu.sm_mhz)),
-        limited.unwrap_or_default(),
     ]
 }
 
