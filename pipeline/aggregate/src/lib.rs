@@ -21,6 +21,7 @@ mod floor;
 mod frontier;
 mod group;
 mod jobs;
+mod sensors;
 mod slot;
 mod speed;
 #[cfg(feature = "synthetic")]

@@ -10,6 +10,7 @@ use schema::{
     protocol::{Loaded, Memory},
     record::{self, Block, Canary, Heat, Launch, Parity},
     tables::LaunchRow,
+    telemetry::{Energy, Telemetry},
 };
 
 use statistics::{
@@ -40,6 +41,10 @@ pub(crate) struct Slot {
     pub(crate) loaded: Option<Loaded>,
     pub(crate) start_ns: Option<u64>,
     pub(crate) versions: BTreeMap<String, String>,
+    /// Per block that counts, the energy of the cell in it, where it was asked for.
+    pub(crate) energy: BTreeMap<u32, Energy>,
+    /// What sensors told while the launches ran that count.
+    pub(crate) telemetry: Vec<Telemetry>,
 }
 
 impl Slot {
@@ -57,6 +62,8 @@ impl Slot {
             loaded: None,
             start_ns: None,
             versions: BTreeMap::new(),
+            energy: BTreeMap::new(),
+            telemetry: Vec::new(),
         }
     }
 }
@@ -151,6 +158,15 @@ fn slot(
         .filter(|(block, _, _)| slot.blocks.contains_key(block))
         .filter_map(|(block, _, launch)| Some((*block, ready_ns(launch)?)))
         .collect();
+    let counted = launches.iter().filter(|(block, _, launch)| {
+        slot.blocks.contains_key(block) && counts(launch.outcome.kind)
+    });
+    let (mut energy, mut telemetry) = (BTreeMap::new(), Vec::new());
+    for (block, _, launch) in counted {
+        energy.extend(launch.energy.clone().map(|found| (*block, found)));
+        telemetry.extend(launch.telemetry.clone());
+    }
+    (slot.energy, slot.telemetry) = (energy, telemetry);
     for (block, canaries, launch) in launches {
         let outcome = samples::believed(&launch);
         slot.launches.push(row(block, canaries, launch, outcome));

@@ -123,6 +123,7 @@ fn measure(size: Size) -> Measure {
         confidence: 0.95,
         disturbance: None,
         frontier: None,
+        energy_ns: None,
     }
 }
 
@@ -343,6 +344,8 @@ fn launch(slot: u32, centre_ns: f64, size: Size, random: &mut ChaCha8Rng) -> Lau
         }),
         cpu_ns: Some(2_000_000_000),
         log: String::new(),
+        telemetry: None,
+        energy: None,
     }
 }
 

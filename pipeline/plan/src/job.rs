@@ -200,7 +200,12 @@ fn heats(
                 group: group.name.clone(),
                 job: context.job.id.to_string(),
                 status: known.status(&group.name, &key, &key_parts),
-                predicted_ns: predict::heat_ns(&members, &preparing, measure),
+                predicted_ns: predict::heat_ns(
+                    &members,
+                    &preparing,
+                    measure,
+                    &context.world.unmetered,
+                ),
                 key,
                 key_parts,
                 cells: members,

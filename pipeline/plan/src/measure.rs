@@ -31,6 +31,10 @@ const MOST_BATCH: u64 = 1 << 20;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// Length of a stretch that energy is measured by: counters are updated every 20 to 100 ms, and the ends
+/// of the stretch are to be lost in it.
+const ENERGY_NS: u64 = 10 * SECOND_NS;
+
 /// The settings that a job does not give itself.
 fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
     MeasureSettings {
@@ -47,6 +51,7 @@ fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
         memory_limit: own.memory_limit.or(shared.memory_limit),
         confidence: own.confidence.or(shared.confidence),
         disturbed: own.disturbed.or(shared.disturbed),
+        energy: own.energy.or(shared.energy),
         unfair: own.unfair.or(shared.unfair),
         frontier: own.frontier.or(shared.frontier),
     }
@@ -85,6 +90,7 @@ pub(crate) fn resolve(context: &mut Context<'_>) -> Measure {
         confidence: share(given.confidence, 0.95),
         disturbance: (!is_kept).then_some(DISTURBANCE),
         frontier: given.frontier,
+        energy_ns: (given.energy == Some(true)).then_some(ENERGY_NS),
     };
     check(context, &measure);
     measure

@@ -128,4 +128,6 @@ pub enum Phase {
         /// Rounds in all.
         of: u32,
     },
+    /// It runs for the energy that its steps take.
+    Energy,
 }

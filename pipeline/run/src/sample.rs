@@ -37,5 +37,6 @@ pub(crate) fn measure() -> Measure {
         confidence: 0.95,
         disturbance: None,
         frontier: None,
+        energy_ns: None,
     }
 }

@@ -171,6 +171,10 @@ pub struct MeasureSettings {
     #[serde(default)]
     #[schemars(range(min = 2, max = 1_048_576))]
     pub frontier: Option<u64>,
+    /// Whether to measure the energy of a sample, by a stretch of 10 s of its own for each cell in each
+    /// block; default `false`. Where no sensor tells, cells say so and take no longer.
+    #[serde(default)]
+    pub energy: Option<bool>,
     /// What becomes of a comparison or a claim whose cells differ in more than what is compared; default
     /// `warn`.
     #[serde(default)]

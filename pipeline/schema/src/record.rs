@@ -14,6 +14,7 @@ use crate::{
     machine::Load,
     plan::{Measure, Plan, PlannedCell},
     protocol::{Loaded, Memory, WarmUpDone},
+    telemetry::{Energy, Telemetry},
 };
 
 /// Version of the heat document.
@@ -209,7 +210,8 @@ pub struct Block {
     pub load_before: Load,
     /// Load of the machine after.
     pub load_after: Load,
-    /// Processor time of the supervisor itself while rounds were measured, in nanoseconds.
+    /// Processor time of the supervisor itself while rounds were measured, in nanoseconds; with that of
+    /// the thread that looks at sensors.
     pub supervisor_ns: u64,
     /// Time while rounds were measured, in nanoseconds.
     pub measuring_ns: u64,
@@ -252,6 +254,12 @@ pub struct Launch {
     pub cpu_ns: Option<u64>,
     /// The end of what it wrote to standard error.
     pub log: String,
+    /// What sensors told while its rounds ran; absent where none were to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<Telemetry>,
+    /// Energy of its steps; absent where that was not asked for, or the launch had failed before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<Energy>,
 }
 
 /// A stretch of steps of one cell.

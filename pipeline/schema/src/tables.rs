@@ -1,5 +1,7 @@
 //! Tables: what aggregate makes of run records, and all that the report reads.
 
+mod sensors;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -11,7 +13,10 @@ use crate::{
     plan::{Expectation, ManifestSource, Measure, Warning},
     protocol::{Loaded, Memory},
     record::{Canary, Parity, Tool, Try},
+    telemetry::Telemetry,
 };
+
+pub use sensors::{CellEnergy, EnergyFigures};
 
 /// Version of the tables document.
 pub const VERSION: u32 = 9;
@@ -401,6 +406,11 @@ pub struct CellRow {
     pub parity_log: Option<String>,
     /// Peak memory over its launches.
     pub memory: Option<Memory>,
+    /// Energy of its samples; `None` where it was not asked for, and without a speed.
+    pub energy: Option<CellEnergy>,
+    /// What sensors told over the launches that count: medians of clocks, powers and shares, the most of
+    /// heat and memory. `None` for heats that were measured before sensors were looked at.
+    pub telemetry: Option<Telemetry>,
     /// Phases of the median launch (by total).
     pub loaded: Option<Loaded>,
     /// Median time from process start to `hello`, in nanoseconds.

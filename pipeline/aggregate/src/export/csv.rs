@@ -9,6 +9,7 @@ use schema::{
     tables::{CellRow, Crossover, Interval, Payback, Speed},
 };
 
+use super::sensors;
 use crate::ExportError;
 
 /// A file: columns with their values, row by row.
@@ -46,7 +47,7 @@ impl Sheet {
 }
 
 /// Text, harmless in a spreadsheet (OWASP, "CSV Injection").
-fn text(text: impl ToString) -> String {
+pub(super) fn text(text: impl ToString) -> String {
     let text = text.to_string();
     if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         format!("'{text}")
@@ -56,12 +57,12 @@ fn text(text: impl ToString) -> String {
 }
 
 /// A number, or nothing.
-fn number(number: Option<impl ToString>) -> String {
+pub(super) fn number(number: Option<impl ToString>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
 /// A number that may be tiny or huge, in the shorter notation.
-fn decimal(number: Option<f64>) -> String {
+pub(super) fn decimal(number: Option<f64>) -> String {
     match number {
         Some(number) if number != 0.0 && !(1e-4..1e15).contains(&number.abs()) => {
             format!("{number:e}")
@@ -71,7 +72,7 @@ fn decimal(number: Option<f64>) -> String {
 }
 
 /// Names and values in one field: `batch=1 image=224`.
-fn pairs<V: std::fmt::Display>(map: &BTreeMap<String, V>) -> String {
+pub(super) fn pairs<V: std::fmt::Display>(map: &BTreeMap<String, V>) -> String {
     let pairs: Vec<_> = map
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
@@ -83,7 +84,7 @@ fn outcome(outcome: &Outcome) -> [String; 2] {
     [text(outcome.kind), text(&outcome.reason)]
 }
 
-fn interval(interval: Option<&Interval>) -> [String; 5] {
+pub(super) fn interval(interval: Option<&Interval>) -> [String; 5] {
     [
         decimal(interval.map(|interval| interval.centre)),
         decimal(interval.and_then(|interval| interval.low)),
@@ -163,12 +164,13 @@ const CELLS: [&str; 66] = [
 ];
 
 pub(super) fn cells(tables: &Tables) -> Result<Vec<u8>, ExportError> {
-    let mut sheet = Sheet::new("cells.csv", &CELLS)?;
+    let mut sheet = Sheet::new("cells.csv", &[&CELLS[..], &sensors::COLUMNS].concat())?;
     for row in &tables.cells {
         let values = configuration(row)
             .into_iter()
             .chain(figures(row.speed.as_ref()))
-            .chain(costs(row));
+            .chain(costs(row))
+            .chain(sensors::values(row));
         sheet.row(values)?;
     }
     sheet.finish()

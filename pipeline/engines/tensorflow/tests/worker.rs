@@ -184,10 +184,7 @@ fn what_is_not_run_is_unsupported_by_name() {
             "Rust",
         ),
         (Box::new(|cell| cell.world_size = 2), "world_size"),
-        (
-            Box::new(|cell| cell.boundary = Boundary::Device),
-            "request",
-        ),
+        (Box::new(|cell| cell.boundary = Boundary::Device), "request"),
         (Box::new(|cell| cell.threads = 0), "threads"),
         (Box::new(|cell| cell.precision = Precision::Tf32), "tf32"),
         (Box::new(|cell| cell.precision = Precision::Bf16), "bf16"),

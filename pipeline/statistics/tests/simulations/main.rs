@@ -44,6 +44,7 @@ fn measure(blocks: u32) -> Measure {
         confidence: 0.95,
         disturbance: None,
         frontier: None,
+        energy_ns: None,
     }
 }
 

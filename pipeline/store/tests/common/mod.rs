@@ -120,6 +120,7 @@ pub fn measure() -> Measure {
         confidence: 0.95,
         disturbance: None,
         frontier: None,
+        energy_ns: None,
     }
 }
 
@@ -167,6 +168,8 @@ pub fn block(index: u32) -> Block {
         memory: None,
         cpu_ns: None,
         log: "a log\n".to_owned(),
+        telemetry: None,
+        energy: None,
     };
     Block {
         index,
