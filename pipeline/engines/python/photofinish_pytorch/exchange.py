@@ -27,8 +27,10 @@ class Exchange:
                 tensor.copy_(sent)
 
     def receive(self, outputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        """Copies `outputs` to the caller's memory, which is found at the first call; from a device it
-        returns when they are there."""
+        """Copies `outputs` to the caller's memory, which is found at the first call.
+
+        From a device it returns when they are there.
+        """
         with at("outputs"), torch.no_grad():
             if self._received is None:
                 self._received = tuple(_copied(tensor) for tensor in outputs)

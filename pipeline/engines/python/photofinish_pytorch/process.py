@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 
 from photofinish_pytorch.configuration import Common
+from photofinish_worker import ask
 from photofinish_worker.outcome import Failure, Kind
 
 WAIT_POLICY = "OMP_WAIT_POLICY"

@@ -63,9 +63,7 @@ class Configuration(Common):
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
     variant = ask.variant(cell, ENGINE, VARIANTS)
-    common = understand_common(
-        cell, ENGINE, VARIANTS, _FACTORS[variant], requests=variant == MODEL
-    )
+    common = understand_common(cell, ENGINE, VARIANTS, _FACTORS[variant], requests=variant == MODEL)
     if cell.model.source is not ModelSource.ZOO:
         raise unsupported(
             f"{cell.model.name} is a file: Transformers has no class for it; its networks of the "
