@@ -10,8 +10,10 @@
 mod configuration;
 mod engine;
 mod failure;
+mod kernels;
 mod library;
 mod model;
+mod profile;
 mod provider;
 mod session;
 mod tensors;

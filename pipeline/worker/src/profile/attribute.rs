@@ -6,8 +6,9 @@
 //!
 //! 1. what comes before and is read by nothing else, as long as the kernel reads as many values as
 //!    all of that together (`Conv`, `BatchNormalization` before a `Relu`);
-//! 2. where a kernel reads more values than that, the operator behind that reads the missing one (the
-//!    sum of a residual block), and a bend (`Relu`) that follows it alone;
+//! 2. where it makes a value that nobody asked for: the operator behind that reads what the kernel reads
+//!    besides (the sum of a residual block), and a bend (`Relu`) behind, where nothing else reads the
+//!    same;
 //! 3. a bend that comes before and is read by nothing else, if no kernel before took it.
 //!
 //! One that runs and is none of this (a reshape that the engine put in between) belongs to what reads
@@ -63,6 +64,10 @@ pub fn attribute(
         .iter()
         .map(|operator| Kernel {
             is_apart: is_apart(operator),
+            is_known: operator
+                .outputs
+                .iter()
+                .any(|output| network.makers.contains_key(output.as_str())),
             reads: distinct(&operator.inputs)
                 .filter(|input| data.contains(input))
                 .count(),
@@ -90,6 +95,8 @@ pub fn attribute(
 /// An operator that runs.
 struct Kernel {
     is_apart: bool,
+    /// Whether it makes a value that was asked for: then it ends there.
+    is_known: bool,
     /// How many values it reads that are not the same in every step.
     reads: usize,
     covers: BTreeSet<usize>,
@@ -194,6 +201,9 @@ impl<'a> Network<'a> {
 
     /// Takes the operator behind that reads what the kernel reads besides, and a bend behind that.
     fn descend(&self, kernel: &mut Kernel, taken: &mut BTreeSet<usize>) {
+        if kernel.is_known {
+            return;
+        }
         let covers = kernel.covers.clone();
         for index in covers.iter().flat_map(|index| self.readers(*index)) {
             let reads = self.reads(&kernel.covers);
@@ -207,6 +217,8 @@ impl<'a> Network<'a> {
                 continue;
             }
             taken.insert(index);
+        }
+        for index in kernel.covers.clone() {
             let readers = self.readers(index);
             if let Some(&bend) = readers.first()
                 && readers.len() == 1
