@@ -42,16 +42,15 @@ impl ProfileEntries {
             )));
         }
         let entries = self.entries.into_iter();
-        let entries =
-            entries.map(
-                |((name, nodes, conversion), (time_ns, calls))| ProfileEntry {
-                    name,
-                    nodes,
-                    time_ns,
-                    calls,
-                    conversion,
-                },
-            );
+        let entries = entries.map(
+            |((name, nodes, conversion), (time_ns, calls))| ProfileEntry {
+                name,
+                nodes,
+                time_ns,
+                calls,
+                conversion,
+            },
+        );
         Ok(Profile {
             steps,
             wall_ns,

@@ -43,21 +43,26 @@ impl Kernels {
         let asked: Vec<Operator> = asked.iter().map(operator).collect();
         let running: Vec<Operator> = running.iter().map(operator).collect();
         let owners = owners(graph, &asked);
-        let fed: Vec<&str> = graph.inputs.iter().map(|input| input.name.as_str()).collect();
+        let fed: Vec<&str> = graph
+            .inputs
+            .iter()
+            .map(|input| input.name.as_str())
+            .collect();
         let known: BTreeSet<&str> = asked.iter().map(|asked| asked.name.as_str()).collect();
         let is_inserted = |operator: &Operator| {
             let converts = CONVERSIONS.contains(&operator.kind.as_str());
             // A transposition is the network's own where it was asked for.
             let transposes = operator.kind == "Transpose"
-                && !names(&operator.name).iter().any(|name| known.contains(name.as_str()));
+                && !names(&operator.name)
+                    .iter()
+                    .any(|name| known.contains(name.as_str()));
             (converts || transposes) && !known.contains(operator.name.as_str())
         };
         let covers = attribute(&asked, &running, &fed, |one| names(&one.name), is_inserted);
         let mut kernels: BTreeMap<String, Kernel> = BTreeMap::new();
         for (operator, covers) in running.iter().zip(covers) {
             let nodes = covers.iter().filter_map(|index| owners.get(*index));
-            let conversion =
-                is_inserted(operator) || CONVERSIONS.contains(&operator.kind.as_str());
+            let conversion = is_inserted(operator) || CONVERSIONS.contains(&operator.kind.as_str());
             // Names of a user's file need not be unique: times of equal names are told together.
             let kernel = kernels.entry(operator.name.clone()).or_default();
             kernel.nodes.extend(nodes.flatten().cloned());
@@ -123,7 +128,11 @@ fn owners(graph: &Graph, asked: &[Operator]) -> Vec<BTreeSet<String>> {
     let makers: BTreeMap<&str, &str> = graph
         .nodes
         .iter()
-        .flat_map(|node| node.outputs.iter().map(|output| (output.as_str(), node.name.as_str())))
+        .flat_map(|node| {
+            node.outputs
+                .iter()
+                .map(|output| (output.as_str(), node.name.as_str()))
+        })
         .collect();
     let own = |operator: &Operator| {
         let by_name = nodes.get(operator.name.as_str()).copied();

@@ -127,7 +127,8 @@ fn read_calls(path: &Path) -> Result<Vec<onnx::Call>, Outcome> {
 
 fn read_events(path: &Path) -> Result<Vec<Event>, Outcome> {
     let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
-    serde_json::from_slice(&bytes).map_err(|error| broken("ONNX Runtime's profile", &error.to_string()))
+    serde_json::from_slice(&bytes)
+        .map_err(|error| broken("ONNX Runtime's profile", &error.to_string()))
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Outcome {
@@ -148,7 +149,10 @@ fn tell(events: &[Event], kernels: &Kernels, steps: u64, wall_ns: u64) -> Result
         .collect();
     // What belongs to a run comes before its end. The steps before the first that counts end there.
     let counted = usize::try_from(steps).unwrap_or(usize::MAX);
-    let before = runs.len().checked_sub(counted + 1).and_then(|at| runs.get(at));
+    let before = runs
+        .len()
+        .checked_sub(counted + 1)
+        .and_then(|at| runs.get(at));
     let Some(&before) = before else {
         let reason = format!("it has {} runs of {steps} and more", runs.len());
         return Err(broken("ONNX Runtime's profile", &reason));

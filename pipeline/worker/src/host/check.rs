@@ -271,9 +271,7 @@ fn profiled(profile: &Profile, steps: u64, elapsed: Duration) -> Result<(), Stri
             "the worker's profile has {count} entries where {MOST_ENTRIES} are possible"
         ));
     }
-    let is_named = |name: &str| {
-        !name.trim().is_empty() && name.chars().count() <= MOST_NAME_CHARS
-    };
+    let is_named = |name: &str| !name.trim().is_empty() && name.chars().count() <= MOST_NAME_CHARS;
     if let Some(entry) = profile.entries.iter().find(|entry| !is_named(&entry.name)) {
         return Err(format!(
             "an entry of the worker's profile has no name of 1 to {MOST_NAME_CHARS} characters: {}",

@@ -272,10 +272,7 @@ mod tests {
 
     /// Lines of `kind name: inputs`, each making the value of its name.
     fn operators(text: &str) -> Vec<Operator> {
-        let lines = text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty());
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let operator = |line: &str| {
             let (head, inputs) = line.split_once(':').unwrap();
             let (kind, name) = head.split_once(' ').unwrap();
@@ -301,8 +298,7 @@ mod tests {
                 outputs: vec![(*output).to_owned()],
             })
             .collect();
-        let named =
-            |operator: &Operator| vec![operator.name.trim_end_matches("_fused").to_owned()];
+        let named = |operator: &Operator| vec![operator.name.trim_end_matches("_fused").to_owned()];
         let is_apart = |operator: &Operator| operator.name.starts_with("Reorder");
         let covers = attribute(&asked, &running, &["input"], named, is_apart);
         let names = |covers: &BTreeSet<usize>| {
@@ -389,6 +385,9 @@ mod tests {
             ("gate", "conv", "gate"),
             ("product", "conv gate", "product"),
         ];
-        assert_eq!(attributed(asked, &running), ["conv", "gate", "relu product"]);
+        assert_eq!(
+            attributed(asked, &running),
+            ["conv", "gate", "relu product"]
+        );
     }
 }
