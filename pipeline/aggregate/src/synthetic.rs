@@ -137,6 +137,7 @@ fn job(heats: &[PlannedHeat], size: Size) -> PlannedJob {
         _ => None,
     });
     PlannedJob {
+        profile: false,
         id: JOB.to_owned(),
         question: "Which of two invented engines is faster?".to_owned(),
         mode: Mode::Inference,
@@ -297,6 +298,7 @@ fn heat(planned: &PlannedHeat, size: Size, number: u32, random: &mut ChaCha8Rng)
             finished: "2026-11-20T16:04:00Z".to_owned(),
             outcomes: vec![Outcome::measured(); cells],
             stopped: format!("all {} blocks measured", size.blocks),
+            profiles: Vec::new(),
         },
     }
 }

@@ -55,6 +55,7 @@ fn resolve(
     known: &mut Known<'_>,
 ) -> Option<Planned> {
     let measure = crate::measure::resolve(context);
+    refuse_empty_profile(context, &measure);
     let mut axes = axes::resolve(context, networks);
     let shared = cells::shared(context, measure.boundary);
     // What else is wrong can only be told of a matrix that is right.
@@ -111,6 +112,7 @@ fn resolve(
         question: context.job.question.to_string(),
         mode: context.job.mode,
         measure,
+        profile: context.job.profile,
         vary: vary::bases(&varied, &axes),
         comparisons,
         allow,
@@ -129,6 +131,17 @@ fn resolve(
         warnings,
         combinations: points.len(),
     })
+}
+
+/// What is not timed is not profiled.
+fn refuse_empty_profile(context: &mut Context<'_>, measure: &Measure) {
+    if context.job.profile && measure.blocks == 0 {
+        context.error_with_help(
+            &[name("profile")],
+            "a job that times nothing profiles nothing",
+            "give it blocks, or leave `profile` out",
+        );
+    }
 }
 
 /// Where the manifest says so, what is not fair is an error.
@@ -162,7 +175,8 @@ fn heats(
     measure: &Measure,
     known: &mut Known<'_>,
 ) -> Vec<PlannedHeat> {
-    let common = keys::Common::new(measure, context.world);
+    let is_profiled = context.job.profile;
+    let common = keys::Common::new(measure, is_profiled, context.world);
     let originals: Vec<_> = groups
         .iter()
         .map(|group| common.parts(&members(&group.members, &[], cells)))
@@ -199,7 +213,7 @@ fn heats(
                 group: group.name.clone(),
                 job: context.job.id.to_string(),
                 status: known.status(&group.name, &key, &key_parts),
-                predicted_ns: predict::heat_ns(&members, &preparing, measure),
+                predicted_ns: predict::heat_ns(&members, &preparing, measure, is_profiled),
                 key,
                 key_parts,
                 cells: members,

@@ -161,8 +161,14 @@ pub(crate) fn memory_bytes(cell: &Cell, network: &Network) -> u64 {
     ENGINE_BYTES.saturating_add((network.peak_bytes / 4).saturating_mul(width(cell.precision)))
 }
 
-/// The time of measuring a heat until its first look, in nanoseconds.
-pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &Measure) -> u64 {
+/// The time of measuring a heat until its first look, in nanoseconds, and of profiling its cells where
+/// that is asked.
+pub(crate) fn heat_ns(
+    cells: &[PlannedCell],
+    preparing: &[Preparing],
+    measure: &Measure,
+    is_profiled: bool,
+) -> u64 {
     let runnable = cells.iter().zip(preparing);
     let runnable = runnable.filter(|(cell, _)| cell.obstacle.is_none());
     runnable.fold(calibration_ns(cells, measure), |sum, (cell, preparing)| {
@@ -181,6 +187,10 @@ pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &
             .saturating_add(warm_up_ns)
             .saturating_add(rounds_ns)
             .min(measure.timeout_ns);
+        let profile_ns = match is_profiled && cell.twin_of.is_none() {
+            true => launch_ns,
+            false => 0,
+        };
         // Parity runs the cell, and PyTorch in double and in the cell's own precision.
         let parity_ns = if cell.twin_of.is_some() {
             0
@@ -201,6 +211,7 @@ pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &
             sum,
             launch_ns.saturating_mul(u64::from(measure.first_look())),
             parity_ns,
+            profile_ns,
         ])
     })
 }
@@ -319,7 +330,7 @@ mod tests {
             let recurrent = (rewrite::RECURRENT.to_owned(), recurrent.to_owned());
             planned.cell.factors.extend([recurrent]);
             let preparing = preparing(told, &planned.cell, &network);
-            heat_ns(&[planned], &[preparing], &Measure { blocks, ..MEASURE })
+            heat_ns(&[planned], &[preparing], &Measure { blocks, ..MEASURE }, false)
         };
         let ns = |each, kept, mode, blocks| ns_of(each, kept, mode, blocks, rewrite::FUSED);
         let (inference, training) = (Mode::Inference, Mode::Training);

@@ -162,7 +162,7 @@ fn alone(setting: &Setting<'_>, slots: &[u32], load: &Load) -> Option<String> {
 }
 
 /// The memory limit of each worker: the manifest's, or what keeps the machine from running out.
-fn memory_limit(setting: &Setting<'_>, load: &Load) -> Option<u64> {
+pub(crate) fn memory_limit(setting: &Setting<'_>, load: &Load) -> Option<u64> {
     let available = load.available_memory_bytes / 10 * 9;
     setting
         .header

@@ -2,7 +2,7 @@
 
 use schema::{
     Outcome,
-    record::{Block, Reference},
+    record::{Block, Profiled, Reference},
 };
 
 /// What launches for outputs wrote, and why they failed, with the home folder as `~`, as shells write it.
@@ -16,6 +16,14 @@ pub(crate) fn hide_in_block(block: &mut Block) {
     for launch in &mut block.launches {
         outcome(&mut launch.outcome);
         hide(&mut launch.log);
+    }
+}
+
+/// The same of the launches in which cells were profiled.
+pub(crate) fn hide_in_profiles(profiles: &mut [Option<Profiled>]) {
+    for profiled in profiles.iter_mut().flatten() {
+        outcome(&mut profiled.outcome);
+        hide(&mut profiled.log);
     }
 }
 

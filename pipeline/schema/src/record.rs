@@ -16,6 +16,10 @@ use crate::{
     protocol::{Loaded, Memory, WarmUpDone},
 };
 
+mod profiled;
+
+pub use profiled::Profiled;
+
 /// Version of the heat document.
 pub const VERSION: u32 = 6;
 
@@ -274,6 +278,10 @@ pub struct HeatFooter {
     pub outcomes: Vec<Outcome>,
     /// Why measuring stopped, for example `all 6 blocks measured`.
     pub stopped: String,
+    /// Per slot, where the job asked: where the time of its steps went. `None` for twins and for what
+    /// was not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Option<Profiled>>,
 }
 
 /// What a run did: the plan, and for each of its heats the artifact or the reason for having none.

@@ -186,6 +186,7 @@ pub fn footer() -> HeatFooter {
         finished: now(),
         outcomes: vec![Outcome::measured(), Outcome::measured()],
         stopped: "all 2 blocks measured".to_owned(),
+        profiles: Vec::new(),
     }
 }
 
