@@ -82,6 +82,7 @@ impl SweepProgress {
             Phase::Calibration => "finding ranges".to_owned(),
             Phase::Parity => "comparing outputs".to_owned(),
             Phase::WarmUp => "warming up".to_owned(),
+            Phase::Profile => "profiling".to_owned(),
             Phase::Measure { round, of } => format!("round {} of {of}", round.saturating_add(1)),
         };
         let (engine, precision) = (&cell.engine, cell.precision);

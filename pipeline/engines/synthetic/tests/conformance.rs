@@ -95,6 +95,8 @@ fn failures_are_named() {
         ("huge_message", "measure_most", "more than 64 MiB"),
         ("garbage", "measure_count", "garbage"),
         ("leaves_when_resumed", "pause", "exit status 5"),
+        ("strange_profile", "profile", "the graph has no such node"),
+        ("long_profile", "profile", "ns together, in steps of"),
     ] {
         let report = examine(&command(&[]), variant, PATIENT);
         let failures = failures(&report);
