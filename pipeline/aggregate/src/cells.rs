@@ -13,6 +13,7 @@ use statistics::family::confidence_of_one;
 
 use crate::{
     group::{Group, Origin},
+    profile,
     slot::Slot,
     speed,
 };
@@ -117,6 +118,9 @@ fn twin(
 
 /// What the row says of the cell itself; its heat is entered by the caller.
 fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
+    let speed = speed::speed(planned, &slot, confidence_of_one(&job.measure));
+    let profile = slot.profiled.as_ref();
+    let profile = profile.map(|it| profile::cell(it, speed.as_ref()));
     let kind = slot.outcome.kind;
     let allowed = |allow: &Allow| allow.outcome == kind && allow.covers(&planned.coordinates);
     CellRow {
@@ -126,7 +130,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         cell: planned.cell.clone(),
         coordinates: planned.coordinates.clone(),
         allowed: kind.is_complete() || job.allow.iter().any(allowed),
-        speed: speed::speed(planned, &slot, confidence_of_one(&job.measure)),
+        speed,
         outcome: slot.outcome,
         parity: slot.parity,
         parity_log: slot.parity_log,
@@ -144,5 +148,6 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         alone: None,
         stopped: None,
         launches: slot.launches,
+        profile,
     }
 }

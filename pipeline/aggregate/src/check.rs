@@ -141,6 +141,10 @@ fn problem(heat: &Heat) -> Option<String> {
     if let Some((what, count)) = counts.into_iter().find(|&(_, count)| count != cells) {
         return Some(format!("it has {count} {what} for {cells} cells"));
     }
+    let profiles = heat.footer.profiles.len();
+    if profiles != 0 && profiles != cells {
+        return Some(format!("it has {profiles} profiles for {cells} cells"));
+    }
     let mut indices = BTreeSet::new();
     for block in &heat.blocks {
         if !indices.insert(block.index) {

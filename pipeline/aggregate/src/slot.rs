@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schema::{
     Outcome, OutcomeKind,
     protocol::{Loaded, Memory},
-    record::{Block, Canary, Heat, Launch, Parity},
+    record::{Block, Canary, Heat, Launch, Parity, Profiled},
     tables::LaunchRow,
 };
 
@@ -36,6 +36,8 @@ pub(crate) struct Slot {
     pub(crate) loaded: Option<Loaded>,
     pub(crate) start_ns: Option<u64>,
     pub(crate) versions: BTreeMap<String, String>,
+    /// Where the time of its steps went, where that was asked.
+    pub(crate) profiled: Option<Profiled>,
 }
 
 impl Slot {
@@ -52,6 +54,7 @@ impl Slot {
             loaded: None,
             start_ns: None,
             versions: BTreeMap::new(),
+            profiled: None,
         }
     }
 }
@@ -82,6 +85,7 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
             }
         }
     }
+    let profiles = footer.profiles.into_iter().chain(std::iter::repeat(None));
     let endings = footer.outcomes.into_iter().zip(reference.obstacles);
     launches
         .into_iter()
@@ -89,11 +93,13 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
         .zip(reference.logs)
         .zip(endings)
         .zip(twins)
-        .map(|((((launches, own), log), (footer, obstacle)), twin_of)| {
+        .zip(profiles)
+        .map(|(((((launches, own), log), (footer, obstacle)), twin_of), profiled)| {
             // Twins run the same configuration; the run may compare outputs only once.
             let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
             let mut slot = slot(launches, parity, footer, obstacle, is_timed);
             slot.parity_log = log;
+            slot.profiled = profiled;
             slot
         })
         .collect()

@@ -13,8 +13,12 @@ use crate::{
     record::{Canary, Parity, Tool},
 };
 
+mod profile;
+
+pub use profile::{CellProfile, Compared, Layer, Lineup, ProfileRow, ToldProfile};
+
 /// Version of the tables document.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Everything that a site shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -73,6 +77,9 @@ pub struct JobTable {
     pub trends: Vec<TrendRow>,
     /// Where the lead between baseline and contender changes with the batch: every such place.
     pub crossovers: Vec<CrossoverRow>,
+    /// The pairs of which both cells were profiled, layer by layer, in the order of the comparisons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lineups: Vec<Lineup>,
     /// The supervisor's processor time while rounds were measured, as a share of one core: the
     /// median over blocks. `None` when nothing was measured.
     pub supervisor_share: Option<f64>,
@@ -429,6 +436,9 @@ pub struct CellRow {
     pub stopped: Option<String>,
     /// Launches with their samples, in the order of blocks.
     pub launches: Vec<LaunchRow>,
+    /// Where the time of its steps goes; `None` where nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<CellProfile>,
 }
 
 /// The twin of a cell: the same configuration, measured once more in the same heat.

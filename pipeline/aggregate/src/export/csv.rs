@@ -2,6 +2,8 @@
 //!
 //! Text that a spreadsheet would take for a formula is written with a leading apostrophe.
 
+mod profiles;
+
 use std::collections::BTreeMap;
 
 use schema::{
@@ -10,6 +12,8 @@ use schema::{
 };
 
 use crate::ExportError;
+
+pub(super) use profiles::profiles;
 
 /// A file: columns with their values, row by row.
 struct Sheet {
