@@ -140,10 +140,7 @@ fn lineup(place: Place, baseline: &Profile, contender: &Profile) -> Lineup {
     let sides = [Sums::of(baseline), Sums::of(contender)];
     let of_both = |ns: fn(&Sums<'_>) -> f64| {
         let [baseline, contender] = &sides;
-        compared(
-            baseline.each(ns(baseline)),
-            contender.each(ns(contender)),
-        )
+        compared(baseline.each(ns(baseline)), contender.each(ns(contender)))
     };
     let mut rest = [
         of_both(|sums| sums.conversions_ns),
@@ -221,7 +218,10 @@ fn layers(sides: &[Sums<'_>; 2]) -> Vec<Layer> {
     }
     for (side, sums) in sides.iter().enumerate() {
         for entry in &sums.profile.entries {
-            let place = entry.nodes.first().and_then(|node| places.get(node.as_str()));
+            let place = entry
+                .nodes
+                .first()
+                .and_then(|node| places.get(node.as_str()));
             let layer = place.and_then(|place| layers.get_mut(&parts.find(*place)));
             if let Some(time_ns) = layer.and_then(|(_, times)| times.get_mut(side)) {
                 *time_ns += entry.time_ns as f64;
@@ -329,7 +329,11 @@ mod tests {
         assert_eq!(lineup.overhead.difference_ns, -3000.0);
         // 22 µs pass between the entries of the one, and 1 µs between those of the other.
         assert_eq!(lineup.between.difference_ns, -21_000.0);
-        let shares = lineup.layers.iter().map(|layer| layer.time.share).sum::<f64>();
+        let shares = lineup
+            .layers
+            .iter()
+            .map(|layer| layer.time.share)
+            .sum::<f64>();
         let rest = [lineup.conversions, lineup.overhead, lineup.between];
         let rest: f64 = rest.iter().map(|time| time.share).sum();
         assert!((shares + rest - 1.0).abs() < 1e-5);
@@ -361,7 +365,10 @@ mod tests {
     fn a_cells_times_are_of_one_step_and_add_up_to_it() {
         let profiled = Profiled {
             outcome: schema::Outcome::measured(),
-            profile: Some(profile(100, &[("a", 10), ("b", 40), ("!", 5), ("", 6), ("!b", 9)])),
+            profile: Some(profile(
+                100,
+                &[("a", 10), ("b", 40), ("!", 5), ("", 6), ("!b", 9)],
+            )),
             log: String::new(),
         };
         let told = cell(&profiled, None).told.unwrap();

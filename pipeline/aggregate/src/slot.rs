@@ -94,14 +94,16 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
         .zip(endings)
         .zip(twins)
         .zip(profiles)
-        .map(|(((((launches, own), log), (footer, obstacle)), twin_of), profiled)| {
-            // Twins run the same configuration; the run may compare outputs only once.
-            let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
-            let mut slot = slot(launches, parity, footer, obstacle, is_timed);
-            slot.parity_log = log;
-            slot.profiled = profiled;
-            slot
-        })
+        .map(
+            |(((((launches, own), log), (footer, obstacle)), twin_of), profiled)| {
+                // Twins run the same configuration; the run may compare outputs only once.
+                let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
+                let mut slot = slot(launches, parity, footer, obstacle, is_timed);
+                slot.parity_log = log;
+                slot.profiled = profiled;
+                slot
+            },
+        )
         .collect()
 }
 

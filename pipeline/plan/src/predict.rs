@@ -330,7 +330,12 @@ mod tests {
             let recurrent = (rewrite::RECURRENT.to_owned(), recurrent.to_owned());
             planned.cell.factors.extend([recurrent]);
             let preparing = preparing(told, &planned.cell, &network);
-            heat_ns(&[planned], &[preparing], &Measure { blocks, ..MEASURE }, false)
+            heat_ns(
+                &[planned],
+                &[preparing],
+                &Measure { blocks, ..MEASURE },
+                false,
+            )
         };
         let ns = |each, kept, mode, blocks| ns_of(each, kept, mode, blocks, rewrite::FUSED);
         let (inference, training) = (Mode::Inference, Mode::Training);

@@ -250,11 +250,7 @@ impl<'a> Running<'a> {
 
     /// Ends it, for this reason. What is to be profiled is profiled first: an interruption loses no block,
     /// and the heat is sealed when it is gone on with.
-    pub(crate) fn seal(
-        self,
-        context: &mut Context<'a>,
-        reason: String,
-    ) -> Result<Sealed, Stop> {
+    pub(crate) fn seal(self, context: &mut Context<'a>, reason: String) -> Result<Sealed, Stop> {
         let is_unstable = self.done() < self.journal.header().measure.first_look();
         let disturbed = self.disturbed();
         let outcomes = self.tally.outcomes(&disturbed, is_unstable);

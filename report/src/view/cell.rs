@@ -13,7 +13,9 @@ use super::{
     cells,
     chrome::{self, Chrome, link},
     comparison::{self, Contender},
-    configuration, downloads, job, machines, setting,
+    configuration, downloads, job, machines,
+    profile::Profile,
+    setting,
 };
 use crate::{
     ids::{Index, Pair},
@@ -47,6 +49,7 @@ pub(crate) struct CellPage {
     strip: Option<Strip>,
     launches: Vec<Launch>,
     phases: Vec<Phase>,
+    profile: Option<Profile>,
     memory: Vec<Fact>,
     parity: Option<ParityView>,
     configuration: Vec<Fact>,
@@ -179,6 +182,7 @@ impl CellPage {
             strip: strip::draw(counted(row), row.speed.as_ref().map(|speed| &speed.step_ns)),
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
+            profile: row.profile.as_ref().map(Profile::new),
             memory: configuration::memory(row),
             parity: row
                 .parity

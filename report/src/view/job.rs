@@ -15,6 +15,7 @@ use super::{
     comparison::Family,
     effects::Effects,
     forest,
+    profile::Profiles,
     setting::{self, Settings},
     times,
 };
@@ -44,6 +45,7 @@ pub(crate) struct JobPage {
     answer_of_job: Option<Answer>,
     effects: Option<Effects>,
     batches: Option<Batches>,
+    profiles: Option<Profiles>,
     claims: Vec<Claim>,
     warnings: Vec<String>,
     floors: Vec<FloorLine>,
@@ -158,6 +160,7 @@ impl JobPage {
             families,
             answer_of_job: Answer::new(job, rows),
             batches: Batches::new(job),
+            profiles: Profiles::new(index, job),
             claims: job.claims.iter().map(claim).collect(),
             warnings: warnings(index, &job.id),
             floors: index

@@ -104,7 +104,12 @@ impl Engine for Synthetic {
                 outputs,
                 stream,
                 scratch: load.scratch.clone(),
-                nodes: load.graph.nodes.iter().map(|node| node.name.clone()).collect(),
+                nodes: load
+                    .graph
+                    .nodes
+                    .iter()
+                    .map(|node| node.name.clone())
+                    .collect(),
                 started: false,
             }),
             report,
