@@ -11,6 +11,9 @@
 //!    same;
 //! 3. a bend that comes before and is read by nothing else, if no kernel before took it.
 //!
+//! One that only says otherwise what lies there already (a reshape) stands for what bears its name alone: it
+//! may have taken in others before it, none of which took time.
+//!
 //! One that runs and is none of this (a reshape that the engine put in between) belongs to what reads
 //! it. Constants are nobody's: they are computed once, before the first step.
 
@@ -45,6 +48,16 @@ const BENDS: [&str; 12] = [
     "Tanh",
 ];
 
+/// What moves no number.
+const VIEWS: [&str; 6] = [
+    "ExpandDims",
+    "Flatten",
+    "Identity",
+    "Reshape",
+    "Squeeze",
+    "Unsqueeze",
+];
+
 /// For each operator of `running`, by its place, those of `asked` that it stands for, by theirs.
 ///
 /// Both in topological order. `fed` are the values that a step is given, `named` tells by which names of operators or
@@ -68,9 +81,12 @@ pub fn attribute(
                 .outputs
                 .iter()
                 .any(|output| network.makers.contains_key(output.as_str())),
-            reads: distinct(&operator.inputs)
-                .filter(|input| data.contains(input))
-                .count(),
+            reads: match VIEWS.contains(&operator.kind.as_str()) {
+                true => 0,
+                false => distinct(&operator.inputs)
+                    .filter(|input| data.contains(input))
+                    .count(),
+            },
             covers: match is_apart(operator) {
                 true => BTreeSet::new(),
                 false => network.seeds(operator, &named(operator)),
@@ -97,7 +113,7 @@ struct Kernel {
     is_apart: bool,
     /// Whether it makes a value that was asked for: then it ends there.
     is_known: bool,
-    /// How many values it reads that are not the same in every step.
+    /// How many values it reads that are not the same in every step, where it computes anything.
     reads: usize,
     covers: BTreeSet<usize>,
 }
@@ -372,6 +388,24 @@ mod tests {
         ];
         let expected = ["words", "sum norm", "product", "product", "dense"];
         assert_eq!(attributed(asked, &running), expected);
+    }
+
+    /// Grappler makes one of two reshapes that follow each other: what the first was for is no part of the
+    /// second's.
+    #[test]
+    fn a_view_stands_for_itself() {
+        let asked = operators(
+            "MatMul dense: input w
+            Reshape shaped: dense
+            Reshape heads: shaped",
+        );
+        let running = operators(
+            "MatMul dense: input w
+            Reshape heads: dense",
+        );
+        let named = |operator: &Operator| vec![operator.name.clone()];
+        let covers = attribute(&asked, &running, &["input"], named, |_| false);
+        assert_eq!(covers, [BTreeSet::from([0]), BTreeSet::from([2])]);
     }
 
     #[test]
