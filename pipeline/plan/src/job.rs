@@ -55,6 +55,7 @@ fn resolve(
     known: &mut Known<'_>,
 ) -> Option<Planned> {
     let measure = crate::measure::resolve(context);
+    refuse_empty_profile(context, &measure);
     let mut axes = axes::resolve(context, networks);
     let shared = cells::shared(context, measure.boundary);
     // What else is wrong can only be told of a matrix that is right.
@@ -112,6 +113,7 @@ fn resolve(
         question: context.job.question.to_string(),
         mode: context.job.mode,
         measure,
+        profile: context.job.profile,
         vary: vary::bases(&varied, &axes),
         comparisons,
         allow,
@@ -130,6 +132,17 @@ fn resolve(
         warnings,
         combinations: points.len(),
     })
+}
+
+/// What is not timed is not profiled.
+fn refuse_empty_profile(context: &mut Context<'_>, measure: &Measure) {
+    if context.job.profile && measure.blocks == 0 {
+        context.error_with_help(
+            &[name("profile")],
+            "a job that times nothing profiles nothing",
+            "give it blocks, or leave `profile` out",
+        );
+    }
 }
 
 /// Where the manifest says so, what is not fair is an error.
@@ -163,7 +176,8 @@ fn heats(
     measure: &Measure,
     known: &mut Known<'_>,
 ) -> Vec<PlannedHeat> {
-    let common = keys::Common::new(measure, context.world);
+    let is_profiled = context.job.profile;
+    let common = keys::Common::new(measure, is_profiled, context.world);
     let originals: Vec<_> = groups
         .iter()
         .map(|group| common.parts(&members(&group.members, &[], cells)))
@@ -204,6 +218,7 @@ fn heats(
                     &members,
                     &preparing,
                     measure,
+                    is_profiled,
                     &context.world.unmetered,
                 ),
                 key,

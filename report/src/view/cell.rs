@@ -14,6 +14,7 @@ use super::{
     chrome::{self, Chrome, link},
     comparison::{self, Contender},
     configuration, downloads, job, machines,
+    profile::Profile,
     sensors::{self, EnergyView},
     setting,
 };
@@ -49,6 +50,7 @@ pub(crate) struct CellPage {
     strip: Option<Strip>,
     launches: Vec<Launch>,
     phases: Vec<Phase>,
+    profile: Option<Profile>,
     memory: Vec<Fact>,
     energy_of_cell: Option<EnergyView>,
     sensors: Vec<Fact>,
@@ -183,6 +185,7 @@ impl CellPage {
             strip: strip::draw(counted(row), row.speed.as_ref().map(|speed| &speed.step_ns)),
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
+            profile: row.profile.as_ref().map(Profile::new),
             memory: configuration::memory(row),
             energy_of_cell: sensors::energy(row),
             sensors: sensors::told(row),

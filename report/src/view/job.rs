@@ -16,6 +16,7 @@ use super::{
     effects::Effects,
     forest,
     frontier::Frontiers,
+    profile::Profiles,
     setting::{self, Settings},
     times,
 };
@@ -46,6 +47,7 @@ pub(crate) struct JobPage {
     effects: Option<Effects>,
     frontiers: Option<Frontiers>,
     batches: Option<Batches>,
+    profiles: Option<Profiles>,
     claims: Vec<Claim>,
     warnings: Vec<String>,
     floors: Vec<FloorLine>,
@@ -161,6 +163,7 @@ impl JobPage {
             families,
             answer_of_job: Answer::new(job, rows),
             batches: Batches::new(job),
+            profiles: Profiles::new(index, job),
             claims: job.claims.iter().map(claim).collect(),
             warnings: warnings(index, &job.id),
             floors: index
