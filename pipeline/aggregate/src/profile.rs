@@ -29,7 +29,8 @@ pub(crate) fn cell(profiled: &Profiled, speed: Option<&Speed>) -> CellProfile {
     }
 }
 
-/// The pairs of comparisons of which both cells were profiled.
+/// The pairs of comparisons of which both cells were profiled, and are of one model: nodes of two have
+/// nothing to do with each other, whatever they are called.
 pub(crate) fn lineups(compared: &[Comparison], cells: &Index<'_>) -> Vec<Lineup> {
     fn told(slot: &Slot) -> Option<&Profile> {
         slot.profiled.as_ref()?.profile.as_ref()
@@ -42,12 +43,20 @@ pub(crate) fn lineups(compared: &[Comparison], cells: &Index<'_>) -> Vec<Lineup>
             let Some((baseline, contender)) = both else {
                 continue;
             };
+            if baseline.cell.cell.model != contender.cell.cell.model {
+                continue;
+            }
             if let (Some(baseline), Some(contender)) = (told(baseline.slot), told(contender.slot)) {
                 lineups.push(lineup(Place { comparison, row }, baseline, contender));
             }
         }
     }
     lineups
+}
+
+/// The sum of numbers, of none of them 0: the standard library's is −0.
+fn total(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(0.0, |sum, number| sum + number)
 }
 
 /// A profile's times by what they are, of all steps.
@@ -69,7 +78,7 @@ impl<'a> Sums<'a> {
         let sum = |is_meant: fn(&ProfileEntry) -> bool| {
             let entries = profile.entries.iter();
             let meant = entries.filter(|entry| is_meant(entry));
-            meant.map(|entry| entry.time_ns as f64).sum()
+            total(meant.map(|entry| entry.time_ns as f64))
         };
         let nodes_ns = sum(|entry| !entry.nodes.is_empty());
         let conversions_ns = sum(|entry| entry.nodes.is_empty() && entry.conversion);
@@ -97,7 +106,7 @@ impl<'a> Sums<'a> {
 
     fn converting(&self) -> f64 {
         let calls = self.conversions().map(|entry| entry.calls as f64);
-        self.each(calls.sum())
+        self.each(total(calls))
     }
 
     fn kernels(&self) -> f64 {
@@ -126,7 +135,7 @@ impl<'a> Sums<'a> {
             slowdown: centre.map(|centre| rounded(self.wall_ns / self.steps / centre)),
             kernels: self.kernels(),
             conversions: self.converting(),
-            converting_ns: self.each(converting_ns.sum()),
+            converting_ns: self.each(total(converting_ns)),
             nodes_ns: self.each(self.nodes_ns),
             conversions_ns: self.each(self.conversions_ns),
             overhead_ns: self.each(self.overhead_ns),
@@ -153,7 +162,7 @@ fn lineup(place: Place, baseline: &Profile, contender: &Profile) -> Lineup {
         size(other).total_cmp(&size(one))
     });
     let times = layers.iter().map(|layer| layer.time).chain(rest);
-    let all: f64 = times.map(|time| time.difference_ns.abs()).sum();
+    let all = total(times.map(|time| time.difference_ns.abs()));
     let share = |time: &mut Compared| {
         time.share = match all > 0.0 {
             true => rounded(time.difference_ns.abs() / all),
@@ -247,11 +256,17 @@ impl Parts {
         place
     }
 
-    fn find(&self, place: usize) -> usize {
+    /// Every place on the way is hung higher: without that, as many entries as a profile may have could
+    /// make a way as long.
+    fn find(&mut self, place: usize) -> usize {
         let mut place = place;
         while let Some(&above) = self.0.get(place)
             && above != place
         {
+            let higher = self.0.get(above).copied().unwrap_or(above);
+            if let Some(held) = self.0.get_mut(place) {
+                *held = higher;
+            }
             place = above;
         }
         place
@@ -359,6 +374,20 @@ mod tests {
         let one = profile(10, &[("a", 4)]);
         let lineup = lineup(PLACE, &one, &one);
         assert_eq!((lineup.leading, lineup.layers[0].time.share), (0, 0.0));
+        // Nothing is 0, and not a negative one, which would be printed with its sign.
+        let nothing = [lineup.conversions, lineup.overhead];
+        let nothing = nothing.map(|time| [time.baseline_ns, time.difference_ns, time.share]);
+        assert!(nothing.concat().iter().all(|ns| ns.is_sign_positive()));
+    }
+
+    #[test]
+    fn what_all_are_fused_into_is_found_by_each() {
+        let mut parts = Parts::default();
+        let places: Vec<usize> = (0..100_000).map(|_| parts.add()).collect();
+        for pair in places.windows(2).rev() {
+            parts.join(pair[0], pair[1]);
+        }
+        assert!(places.iter().rev().all(|place| parts.find(*place) == 0));
     }
 
     #[test]

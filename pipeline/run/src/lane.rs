@@ -299,7 +299,7 @@ impl<'a> Lane<'a> {
             self.launch.cpu_ns = ended.cpu_ns;
             self.launch.log = ended.log;
             if let Some(outcome) = ended.outcome {
-                let note = format!("photofinish: after its last round: {}\n", outcome.reason);
+                let note = format!("photofinish: after its last steps: {}\n", outcome.reason);
                 if !self.launch.log.is_empty() && !self.launch.log.ends_with('\n') {
                     self.launch.log.push('\n');
                 }

@@ -1,6 +1,9 @@
 //! Where the time goes: each measured cell of a heat is launched once more, warmed up, and asked to run
-//! some steps under its engine's own profiler. A profiler slows what it looks at, so that no time of
-//! this launch is a sample.
+//! some steps under its engine's own profiler, a few times over. A profiler slows what it looks at, so
+//! that no time of this launch is a sample.
+//!
+//! Nobody measures again what the machine disturbed here. So of several profiles the one counts whose
+//! steps took least: what disturbs only ever adds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +22,13 @@ use crate::{
     error::Stop,
     lane::Lane,
 };
+
+/// Profiles of a launch.
+const TRIES: u32 = 3;
+
+/// Bytes of all profiles of a heat at most, as they are stored: they share a document with whatever else
+/// is said of the heat in the end.
+const MOST_BYTES: usize = 32 << 20;
 
 /// Profiles the cells that ended so, one after another; twins are the same cells, and left out.
 pub(crate) fn profile(
@@ -48,7 +58,16 @@ fn launch(
     let limit = block::memory_limit(setting, &telemetry::load());
     let mut lane = Lane::new(slot, planned);
     lane.prepare(context, setting, limit)?;
-    let told = lane.profile(context)?;
+    let mut told = lane.profile(context)?;
+    for _ in 1..TRIES {
+        let Some(Ok(best)) = &told else { break };
+        context.check_interrupt()?;
+        match lane.profile(context)? {
+            Some(Ok(again)) if step_ns(&again) < step_ns(best) => told = Some(Ok(again)),
+            Some(Ok(_)) => {}
+            failed => told = failed,
+        }
+    }
     lane.leave(context, setting)?;
     let launch = lane.into_launch(None);
     let told = match told {
@@ -56,6 +75,8 @@ fn launch(
         Some(Err(outcome)) => Err(outcome),
         None => Err(launch.outcome),
     };
+    let most = MOST_BYTES / setting.header.cells.len().max(1);
+    let told = told.and_then(|profile| fitting(profile, most));
     Ok(match told {
         Ok(profile) => Profiled {
             outcome: Outcome::measured(),
@@ -68,6 +89,23 @@ fn launch(
             log: launch.log,
         },
     })
+}
+
+/// The time of a step, in nanoseconds.
+fn step_ns(profile: &Profile) -> f64 {
+    profile.wall_ns as f64 / profile.steps.max(1) as f64
+}
+
+/// The profile, if it takes no more than `most` bytes.
+fn fitting(profile: Profile, most: usize) -> Result<Profile, Outcome> {
+    let bytes = serde_json::to_vec(&profile).map_or(usize::MAX, |text| text.len());
+    if bytes <= most {
+        return Ok(profile);
+    }
+    let reason = format!(
+        "the profile has {bytes} bytes, where {most} can be kept of each cell of this group"
+    );
+    Err(Outcome::new(OutcomeKind::Unsupported, reason))
 }
 
 /// The profile of what a cell ran, in nodes of the model's own graph. What is spelt out, or put in to
@@ -156,5 +194,30 @@ mod tests {
         assert_eq!(names.owner("logits.quantized"), Some("output"));
         assert_eq!(names.owner("hidden.weight.quantized"), Some("hidden"));
         assert_eq!(names.owner("input.quantized"), None);
+    }
+
+    #[test]
+    fn a_profile_that_cannot_be_kept_is_left_out_with_its_size() {
+        let entry = ProfileEntry {
+            name: "kernel".repeat(10),
+            nodes: BTreeSet::from(["node".to_owned()]),
+            time_ns: 1,
+            calls: 1,
+            conversion: false,
+        };
+        let profile = Profile {
+            steps: 1,
+            wall_ns: 1000,
+            kernels: 100,
+            entries: vec![entry; 100],
+        };
+        assert_eq!(fitting(profile.clone(), MOST_BYTES), Ok(profile.clone()));
+        let outcome = fitting(profile, 10_000).unwrap_err();
+        assert_eq!(outcome.kind, OutcomeKind::Unsupported);
+        assert!(
+            outcome.reason.contains("10000 can be kept"),
+            "{}",
+            outcome.reason
+        );
     }
 }

@@ -326,7 +326,8 @@ impl<'a> Sweep<'a> {
         self.spend(assignment, took);
         match next {
             Next::Block | Next::More(_) => Ok(true),
-            // At once: from then on no interruption loses it.
+            // At once: from then on no interruption loses it. (One that comes while its cells are
+            // profiled leaves its blocks in the journal, and the next run profiles and seals.)
             Next::Nothing(reason) => {
                 let heat = self.open.remove(at);
                 self.seal(context, heat, reason)?;
@@ -378,7 +379,13 @@ impl<'a> Sweep<'a> {
         reason: String,
     ) -> Result<(), RunError> {
         let (assignment, took) = (heat.assignment, heat.spent());
-        let sealed = match heat.seal(context, reason) {
+        let began = Instant::now();
+        let sealed = heat.seal(context, reason);
+        // Profiles take time, and were predicted to.
+        let sealing = began.elapsed();
+        self.spend(assignment, sealing);
+        let took = took.saturating_add(sealing);
+        let sealed = match sealed {
             Ok(sealed) => sealed,
             Err(stop) => return self.stop(context, assignment, stop),
         };

@@ -166,7 +166,7 @@ fn workers_that_leave_in_disorder_were_measured() {
         .find(|launch| launch.slot == 0)
         .unwrap();
     assert!(
-        launch.log.contains("photofinish: after its last round"),
+        launch.log.contains("photofinish: after its last steps"),
         "{}",
         launch.log
     );

@@ -343,8 +343,14 @@ fn logs(row: &CellRow) -> Vec<Log> {
         badge: Some(words::outcome(launch.outcome.kind)),
         text: launch.log.clone(),
     });
+    let profile = row.profile.iter().map(|profile| Log {
+        launch: "Profile".to_owned(),
+        badge: Some(words::outcome(profile.outcome.kind)),
+        text: profile.log.clone(),
+    });
     let written = |log: &Log| !log.text.trim().is_empty();
-    parity.chain(blocks).filter(written).collect()
+    let all = parity.chain(blocks).chain(profile);
+    all.filter(written).collect()
 }
 
 /// Why there is no log.

@@ -265,6 +265,9 @@ fn profiled(profile: &Profile, steps: u64, elapsed: Duration) -> Result<(), Stri
             profile.steps
         ));
     }
+    if profile.wall_ns == 0 {
+        return Err("the worker's profiled steps took no time at all".to_owned());
+    }
     let count = profile.entries.len();
     if count > MOST_ENTRIES {
         return Err(format!(
