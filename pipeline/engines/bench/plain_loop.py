@@ -1,4 +1,4 @@
-"""A plain Python loop over ResNet-50, to hold our workers' step times against.
+"""A plain Python loop over ResNet-50, or a peer's harness, to hold our workers' step times against.
 
 It is what a user would write: for PyTorch a module in plain `torch.nn` with `inplace=True` and
 `+=`, called under `torch.inference_mode()`; for AOTInductor the package that our own worker runs,
@@ -6,10 +6,14 @@ loaded by `aoti_load_package` and called like that; for ONNX Runtime an `Inferen
 `run`. For TensorFlow it is the graph of our own worker, wrapped as a function and called eagerly, as
 graphs from files are run: there the language is all that differs.
 
+Peers have clocks of their own: `torch-benchmark` is `torch.utils.benchmark` around the same module,
+`onnxruntime-profile` what ONNX Runtime's own profiler tells of calls of such a session, and
+`openvino-benchmark` OpenVINO's `benchmark_app` over the file.
+
 It speaks as much of the worker protocol as the race needs, so that both sides are started, paused
 and asked in the same way; each side times its own steps. What to run is told by variables, since
 the loop may be started as a kit's worker is: `PHOTOFINISH_PLAIN_LOOP` is `torch`, `aot`,
-`onnxruntime` or `tensorflow`, `PHOTOFINISH_PLAIN_LOOP_FILE` the folder of the package, a file of ONNX
+`onnxruntime`, `tensorflow` or a peer, `PHOTOFINISH_PLAIN_LOOP_FILE` the folder of the package, a file of ONNX
 or one of a graph of TensorFlow's, and `PHOTOFINISH_PLAIN_LOOP_PROTOCOL` the version to greet in.
 """
 
@@ -119,13 +123,32 @@ def aot_step(threads, folder, graph):
     return step, torch.__version__
 
 
-def onnxruntime_step(batch, threads, path):
+def torch_benchmark(batch, threads):
+    step, version = torch_step(batch, threads)
+
+    def measure(request):
+        from torch.utils import benchmark
+
+        timer = benchmark.Timer("step()", globals={"step": step}, num_threads=threads)
+        seconds = []
+        while len(seconds) < request["min_steps"]:
+            # Each is the mean of as many steps as make its clock's own time small.
+            seconds += timer.blocked_autorange(min_run_time=request["min_ns"] / 1e9).times
+        return [round(each * 1e9) for each in seconds]
+
+    return step, version, measure
+
+
+def onnxruntime_session(batch, threads, path, profile=None):
     import numpy
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     images = numpy.random.rand(batch, 3, 224, 224).astype(numpy.float32)
@@ -133,7 +156,54 @@ def onnxruntime_step(batch, threads, path):
     def step():
         return session.run(None, {name: images})
 
-    return step, onnxruntime.__version__
+    return step, onnxruntime.__version__, session
+
+
+def onnxruntime_step(batch, threads, path):
+    step, version, _ = onnxruntime_session(batch, threads, path)
+    return step, version
+
+
+def onnxruntime_profile(batch, threads, path):
+    step, version = onnxruntime_step(batch, threads, path)
+
+    def measure(request):
+        import tempfile
+
+        # A profiler tells when it is ended, and is not begun again: each round has its session.
+        with tempfile.TemporaryDirectory() as folder:
+            prefix = os.path.join(folder, "times")
+            profiled, _, session = onnxruntime_session(batch, threads, path, prefix)
+            steps = len(samples(profiled, request))
+            with open(session.end_profiling(), encoding="utf-8") as file:
+                events = json.load(file)
+        runs = [1000 * event["dur"] for event in events if event["name"] == "model_run"]
+        return runs[-steps:]
+
+    return step, version, measure
+
+
+def openvino_benchmark(threads, path):
+    import re
+    import subprocess
+
+    import openvino
+
+    program = os.path.join(os.path.dirname(sys.executable), "benchmark_app")
+    options = ["-m", path, "-d", "CPU", "-api", "sync", "-hint", "none", "-nstreams", "1"]
+    options += ["-nthreads", str(threads), "-infer_precision", "f32"]
+
+    def median_ns(seconds):
+        command = [program, *options, "-t", str(seconds)]
+        told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        return round(float(re.search(r"Median: +([0-9.]+) ms", told)[1]) * 1e6)
+
+    def measure(request):
+        # It counts in whole seconds, compiles anew each time, and tells a median and no samples.
+        median = median_ns(max(1, round(request["min_ns"] / 1e9)))
+        return [median] * max(request["min_steps"], request["min_ns"] // median)
+
+    return lambda: median_ns(1), openvino.__version__, measure
 
 
 def tensorflow_step(batch, threads, path):
@@ -162,25 +232,32 @@ def tensorflow_step(batch, threads, path):
     return step, tensorflow.__version__
 
 
-def measure(step, request):
+def samples(step, request):
     for _ in range(request["discard"]):
         step()
-    samples, begin = [], time.perf_counter_ns()
-    while len(samples) < request["max_steps"]:
+    times, begin = [], time.perf_counter_ns()
+    while len(times) < request["max_steps"]:
         start = time.perf_counter_ns()
         step()
         end = time.perf_counter_ns()
-        samples.append(end - start)
-        if len(samples) >= request["min_steps"] and end - begin >= request["min_ns"]:
+        times.append(end - start)
+        if len(times) >= request["min_steps"] and end - begin >= request["min_ns"]:
             break
-    return {"measure": {"samples_ns": samples, "cancelled": False}}
+    return times
 
 
 def load(request):
     cell = request["cell"]
     batch, threads = cell["dims"]["batch"], cell["threads"]
     kind, file = os.environ["PHOTOFINISH_PLAIN_LOOP"], os.environ.get("PHOTOFINISH_PLAIN_LOOP_FILE")
-    if kind == "torch":
+    measure = None
+    if kind == "torch-benchmark":
+        step, version, measure = torch_benchmark(batch, threads)
+    elif kind == "onnxruntime-profile":
+        step, version, measure = onnxruntime_profile(batch, threads, file)
+    elif kind == "openvino-benchmark":
+        step, version, measure = openvino_benchmark(threads, file)
+    elif kind == "torch":
         step, version = torch_step(batch, threads)
     elif kind == "aot":
         step, version = aot_step(threads, file, request["graph"])
@@ -200,24 +277,25 @@ def load(request):
         "spin": "default",
         "settings": {"version": version},
     }
-    return step, {"loaded": loaded}
+    return measure or (lambda request: samples(step, request)), {"loaded": loaded}
 
 
 def main():
     protocol = int(os.environ["PHOTOFINISH_PLAIN_LOOP_PROTOCOL"])
     hello = {"protocol": protocol, "engine": "python", "versions": {}, "worker": None, "variants": []}
     say({"hello": hello})
-    step = None
+    measure = None
     for line in sys.stdin:
         request = json.loads(line)
         if request == "bye":
             say("bye")
             return
         if "load" in request:
-            step, reply = load(request["load"])
+            measure, reply = load(request["load"])
             say(reply)
         elif "measure" in request:
-            say(measure(step, request["measure"]))
+            times = measure(request["measure"])
+            say({"measure": {"samples_ns": times, "cancelled": False}})
         else:
             say({"failed": {"kind": "unsupported", "reason": "a plain loop only measures"}})
 

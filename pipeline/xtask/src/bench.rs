@@ -15,7 +15,7 @@ use crate::command::{cargo, photofinish, program, read, run, target, write};
 type Benchmark = (&'static str, fn(&Path) -> Result<(), String>);
 
 /// Name and body, in the order in which they run.
-const BENCHMARKS: [Benchmark; 9] = [
+const BENCHMARKS: [Benchmark; 10] = [
     ("harness", harness),
     ("sensors", sensors),
     ("plan", plan),
@@ -23,6 +23,7 @@ const BENCHMARKS: [Benchmark; 9] = [
     ("cached-1000", cached_1000),
     ("site", site),
     ("python", python),
+    ("peers", peers),
     ("start", start),
     ("parity", parity),
 ];
@@ -241,6 +242,26 @@ fn site(folder: &Path) -> Result<(), String> {
 /// page faults, whose number differs between the two sides and from launch to launch, what is left
 /// is the difference that is ours.
 fn python(folder: &Path) -> Result<(), String> {
+    let python = racing_python(folder)?;
+    let race = || race(&python);
+    run(&mut race())?;
+    println!("the same, memory kept between steps:");
+    for engine in ["pytorch/eager", "pytorch/python-eager"] {
+        run(race()
+            .args(["--engine", engine])
+            .env("GLIBC_TUNABLES", KEEP_MEMORY))?;
+    }
+    Ok(())
+}
+
+/// Our step time beside what the harnesses of others say of the same network.
+fn peers(folder: &Path) -> Result<(), String> {
+    let python = racing_python(folder)?;
+    run(race(&python).args(["--peers", "--launches", "4"]))
+}
+
+/// A Python for the other side of a race, with everything built that a race needs.
+fn racing_python(folder: &Path) -> Result<PathBuf, String> {
     let python = match std::env::var_os("PHOTOFINISH_BENCH_PYTHON") {
         Some(python) => PathBuf::from(python),
         None => bench_python(folder)?,
@@ -253,23 +274,17 @@ fn python(folder: &Path) -> Result<(), String> {
         "graph_def",
     ])?;
     build(&["--workspace", "--bin", ENGINE_BENCH])?;
-    let race = || {
-        let mut command = engine_bench();
-        command
-            .args(["race", "--python"])
-            .arg(&python)
-            .arg("--graph-def")
-            .arg(target().join("release/examples/graph_def"));
-        command
-    };
-    run(&mut race())?;
-    println!("the same, memory kept between steps:");
-    for engine in ["pytorch/eager", "pytorch/python-eager"] {
-        run(race()
-            .args(["--engine", engine])
-            .env("GLIBC_TUNABLES", KEEP_MEMORY))?;
-    }
-    Ok(())
+    Ok(python)
+}
+
+fn race(python: &Path) -> Command {
+    let mut command = engine_bench();
+    command
+        .args(["race", "--python"])
+        .arg(python)
+        .arg("--graph-def")
+        .arg(target().join("release/examples/graph_def"));
+    command
 }
 
 /// How long workers take from their start until they measure ResNet-18; not of those that compile for

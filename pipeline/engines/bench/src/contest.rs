@@ -21,7 +21,7 @@ use worker::{CACHE_VARIABLE, WorkerCommand};
 
 use crate::Result;
 
-/// A worker of ours, and what a user would write instead.
+/// A worker of ours, and what a user would write, or take, instead.
 pub(crate) struct Contest {
     /// Engine and variant.
     pub(crate) ours: &'static str,
@@ -31,7 +31,7 @@ pub(crate) struct Contest {
     plain: Plain,
 }
 
-/// A loop in plain Python.
+/// A loop in plain Python, or a peer's harness.
 #[derive(Clone, Copy)]
 enum Plain {
     /// A `torch.nn.Module`, on the Python of the kit that has this variant.
@@ -43,9 +43,39 @@ enum Plain {
     OnnxRuntime,
     /// The very graph of our worker, on the Python of the kit that has this variant.
     TensorFlow,
+    /// `torch.utils.benchmark` around the module.
+    TorchBenchmark,
+    /// What ONNX Runtime's own profiler tells of the session's calls.
+    OnnxRuntimeProfile,
+    /// OpenVINO's `benchmark_app` over the ONNX file.
+    OpenVinoBenchmark,
 }
 
-/// Everything that is raced.
+/// Workers and the harnesses of others, over the same network.
+pub(crate) const PEERS: [Contest; 4] = [
+    Contest {
+        ours: "pytorch/eager",
+        precision: Precision::Fp32,
+        plain: Plain::TorchBenchmark,
+    },
+    Contest {
+        ours: "pytorch/python-eager",
+        precision: Precision::Fp32,
+        plain: Plain::TorchBenchmark,
+    },
+    Contest {
+        ours: "onnxruntime/cpu",
+        precision: Precision::Fp32,
+        plain: Plain::OnnxRuntimeProfile,
+    },
+    Contest {
+        ours: "openvino/cpu",
+        precision: Precision::Fp32,
+        plain: Plain::OpenVinoBenchmark,
+    },
+];
+
+/// Workers and plain loops.
 pub(crate) const CONTESTS: [Contest; 6] = [
     Contest {
         ours: "pytorch/eager",
@@ -99,6 +129,16 @@ pub(crate) struct Files<'a> {
 }
 
 impl Contest {
+    /// Who races our side, for a reader.
+    pub(crate) fn other(&self) -> &'static str {
+        match self.plain {
+            Plain::TorchBenchmark => "torch.utils.benchmark",
+            Plain::OnnxRuntimeProfile => "ONNX Runtime's profiler",
+            Plain::OpenVinoBenchmark => "benchmark_app",
+            _ => "Python",
+        }
+    }
+
     /// Our side. What is compiled lies where the other side finds it.
     pub(crate) fn worker(&self, catalog: &Catalog, files: &Files<'_>) -> Result<WorkerCommand> {
         let mut command = worker(catalog, self.ours)?;
@@ -110,7 +150,7 @@ impl Contest {
     }
 
     /// The other side.
-    pub(crate) fn plain_loop(
+    pub(crate) fn other_side(
         &self,
         catalog: &Catalog,
         files: &Files<'_>,
@@ -131,8 +171,19 @@ impl Contest {
                 set(FILE, &files.packages.join("aot"));
                 in_kit(catalog, "pytorch/python-eager", env)
             }
-            Plain::OnnxRuntime => {
-                set(KIND, Path::new("onnxruntime"));
+            Plain::TorchBenchmark => {
+                set(KIND, Path::new("torch-benchmark"));
+                in_kit(catalog, "pytorch/python-eager", env)
+            }
+            Plain::OnnxRuntime | Plain::OnnxRuntimeProfile | Plain::OpenVinoBenchmark => {
+                set(
+                    KIND,
+                    Path::new(match self.plain {
+                        Plain::OnnxRuntimeProfile => "onnxruntime-profile",
+                        Plain::OpenVinoBenchmark => "openvino-benchmark",
+                        _ => "onnxruntime",
+                    }),
+                );
                 set(FILE, &self.onnx(files)?);
                 Ok(WorkerCommand {
                     program: files.python.to_owned(),

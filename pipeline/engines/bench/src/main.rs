@@ -12,7 +12,10 @@
 //! On a machine that others use, `--clock cpu --threads 1` compares the processor time of a step,
 //! which waiting for a processor does not change. (With more threads it would count spinning.)
 //!
-//! `cargo xtask bench python` and `cargo xtask bench start` prepare what this needs and run it.
+//! With `--peers` the other side is a harness of others, by its own clock: `torch.utils.benchmark`,
+//! ONNX Runtime's own profiler, OpenVINO's `benchmark_app`.
+//!
+//! `cargo xtask bench python`, `peers` and `start` prepare what this needs and run it.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "it speaks to its caller")]
 
@@ -28,7 +31,7 @@ use models::onnx::WriteOptions;
 use schema::{Graph, Precision};
 
 use crate::{
-    contest::{CONTESTS, Contest, Files},
+    contest::{CONTESTS, Contest, Files, PEERS},
     race::{Clock, Race},
 };
 
@@ -46,7 +49,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Measurement {
-    /// Race workers against plain Python loops
+    /// Race workers against plain Python loops, or the harnesses of others
     Race(RaceArguments),
     /// Time workers from their start until they have measured a step of ResNet-18
     Start {
@@ -79,6 +82,9 @@ struct RaceArguments {
     /// What is compared
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     clock: Clock,
+    /// Against the harnesses of others, by their own clocks
+    #[arg(long)]
+    peers: bool,
     /// Only contests of this engine and variant
     #[arg(long)]
     engine: Option<String>,
@@ -121,7 +127,7 @@ fn race(catalog: &Catalog, arguments: &RaceArguments) -> Result<()> {
             let race = Race {
                 load: contest::load(cell, &graph, scratch.path())?,
                 ours: contest.worker(catalog, &files)?,
-                python: contest.plain_loop(catalog, &files, &graph, batch)?,
+                other: contest.other_side(catalog, &files, &graph, batch)?,
                 rounds: arguments.rounds,
                 clock: arguments.clock,
             };
@@ -133,7 +139,7 @@ fn race(catalog: &Catalog, arguments: &RaceArguments) -> Result<()> {
                 "resnet50 batch {batch} {} {}",
                 contest.ours, contest.precision
             );
-            println!("{}", race::told(&name, &launches));
+            println!("{}", race::told(&name, contest.other(), &launches));
         }
     }
     Ok(())
@@ -148,6 +154,9 @@ fn wanted(arguments: &RaceArguments) -> Result<(Vec<u64>, Vec<&'static Contest>)
                 .into(),
         );
     }
+    if arguments.clock == Clock::Cpu && arguments.peers {
+        return Err("peers have their own clocks, which are those of the wall".into());
+    }
     let asked = |batch: &u64| arguments.batch.is_none_or(|only| only == *batch);
     let batches: Vec<u64> = BATCHES.into_iter().filter(asked).collect();
     if batches.is_empty() {
@@ -157,9 +166,15 @@ fn wanted(arguments: &RaceArguments) -> Result<(Vec<u64>, Vec<&'static Contest>)
     }
     let only = arguments.engine.as_deref();
     let asked = |contest: &&Contest| only.is_none_or(|engine| engine == contest.ours);
-    let contests: Vec<_> = CONTESTS.iter().filter(asked).collect();
+    let held = if arguments.peers {
+        &PEERS[..]
+    } else {
+        &CONTESTS
+    };
+    let contests: Vec<_> = held.iter().filter(asked).collect();
     if contests.is_empty() {
-        let known = CONTESTS.map(|contest| contest.ours).join(", ");
+        let known: Vec<_> = held.iter().map(|contest| contest.ours).collect();
+        let known = known.join(", ");
         return Err(
             format!("there is no race of this engine and variant; there is of: {known}").into(),
         );
@@ -204,6 +219,8 @@ mod tests {
             (batches.len(), contests.len()),
             (BATCHES.len(), CONTESTS.len())
         );
+        let (_, peers) = wanted(&asked(&["--peers"]).unwrap()).unwrap();
+        assert_eq!(peers.len(), PEERS.len());
         let one = asked(&["--engine", "pytorch/aot", "--batch", "8"]).unwrap();
         let (batches, contests) = wanted(&one).unwrap();
         assert_eq!(batches, [8]);
@@ -216,6 +233,11 @@ mod tests {
             (&["--engine", "pytorch"][..], "pytorch/eager, "),
             (&["--batch", "4"], "[1, 8]"),
             (&["--clock", "cpu"], "--threads 1"),
+            (
+                &["--clock", "cpu", "--threads", "1", "--peers"],
+                "own clocks",
+            ),
+            (&["--peers", "--engine", "pytorch/aot"], "openvino/cpu"),
         ] {
             let arguments = asked(words).unwrap();
             let error = wanted(&arguments).err().unwrap().to_string();

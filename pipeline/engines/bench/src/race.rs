@@ -40,8 +40,8 @@ pub(crate) struct Race {
     pub(crate) load: Load,
     /// Our worker.
     pub(crate) ours: WorkerCommand,
-    /// The loop in plain Python.
-    pub(crate) python: WorkerCommand,
+    /// The loop in plain Python, or the peer.
+    pub(crate) other: WorkerCommand,
     /// Rounds of each side.
     pub(crate) rounds: usize,
     /// What is compared.
@@ -85,7 +85,7 @@ pub(crate) fn times(host: &mut Host, min_steps: u64, min_ns: u64) -> Result<Vec<
     }
 }
 
-/// One launch of both sides: ours first, Python second.
+/// One launch of both sides: ours first, the other second.
 pub(crate) struct Launch {
     /// Medians of the rounds' ratios and of each side's rounds, in nanoseconds.
     ratio: f64,
@@ -105,7 +105,7 @@ impl Race {
     pub(crate) fn launch(&self) -> Result<Launch> {
         let mut sides = [
             start(&self.ours, &self.load)?,
-            start(&self.python, &self.load)?,
+            start(&self.other, &self.load)?,
         ];
         let mut rounds: [Vec<Round>; 2] = [vec![], vec![]];
         for turn in 0..self.rounds {
@@ -117,10 +117,10 @@ impl Race {
             host.resume().map_err(words)?;
             let _ended = host.finish(Instant::now() + PATIENCE);
         }
-        let [ours, python] = &rounds;
-        let ratios = ours.iter().zip(python).map(|(a, b)| a.step_ns / b.step_ns);
+        let [ours, other] = &rounds;
+        let ratios = ours.iter().zip(other).map(|(a, b)| a.step_ns / b.step_ns);
         let of = |what: fn(&Round) -> f64| {
-            [ours, python].map(|rounds| median(rounds.iter().map(what).collect()))
+            [ours, other].map(|rounds| median(rounds.iter().map(what).collect()))
         };
         Ok(Launch {
             ratio: median(ratios.collect()),
@@ -175,13 +175,13 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// Several launches in a line.
-pub(crate) fn told(what: &str, launches: &[Launch]) -> String {
+/// Several launches in a line, against the `other` side.
+pub(crate) fn told(what: &str, other: &str, launches: &[Launch]) -> String {
     let of = |value: &dyn Fn(&Launch) -> f64| median(launches.iter().map(value).collect());
     let ratios = || launches.iter().map(|launch| launch.ratio);
     format!(
-        "{what}: ours {:.2} ms, Python {:.2} ms, ratio {:.3} ({:.3} to {:.3} over {} launches), \
-         page faults a step: ours {:.0}, Python {:.0}",
+        "{what}: ours {:.2} ms, {other} {:.2} ms, ratio {:.3} ({:.3} to {:.3} over {} launches), \
+         page faults a step: ours {:.0}, {other} {:.0}",
         of(&|launch| launch.step_ns[0]) / 1e6,
         of(&|launch| launch.step_ns[1]) / 1e6,
         of(&|launch| launch.ratio),
