@@ -7,6 +7,7 @@
 
 mod allow;
 mod axes;
+mod ceilings;
 mod cells;
 mod claims;
 mod compare;

@@ -20,13 +20,13 @@ const MOST_BLOCKS: u32 = 48;
 /// Limits to disturbance. An idle machine keeps a hundredth of itself busy. Some hundredths of its
 /// processors' time slow what runs on all of them by as much, which is what verdicts are about; what a
 /// hypervisor takes comes in longer pieces, and hits one engine or the other.
-const DISTURBANCE: Disturbance = Disturbance {
+pub(crate) const DISTURBANCE: Disturbance = Disturbance {
     foreign: 0.05,
     steal: 0.02,
     repeats: VERDICT_BLOCKS,
 };
 
-const SECOND_NS: u64 = 1_000_000_000;
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
 /// The settings that a job does not give itself.
 fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
@@ -45,6 +45,7 @@ fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
         confidence: own.confidence.or(shared.confidence),
         disturbed: own.disturbed.or(shared.disturbed),
         unfair: own.unfair.or(shared.unfair),
+        ceilings: own.ceilings.or(shared.ceilings),
     }
 }
 
@@ -52,6 +53,12 @@ fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
 pub(crate) fn refuses_unfair(context: &Context<'_>) -> bool {
     let given = merged(&context.job.measure, &context.file.manifest.measure);
     given.unfair == Some(Unfair::Refuse)
+}
+
+/// Whether the run is to measure what the devices of the job can do at most.
+pub(crate) fn wants_ceilings(context: &Context<'_>) -> bool {
+    let given = merged(&context.job.measure, &context.file.manifest.measure);
+    given.ceilings.unwrap_or(true)
 }
 
 /// The settings of the job, each checked.
