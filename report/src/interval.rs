@@ -39,6 +39,18 @@ pub(crate) fn step_time(interval: &Interval) -> Estimate {
     print(interval, printed, &format!("\u{a0}{unit}"))
 }
 
+/// An energy in joules.
+pub(crate) fn energy(interval: &Interval) -> Estimate {
+    let (scale, unit) = units::energy_unit(interval.centre);
+    let printed = printed::scaled(interval, scale, 3, &[]);
+    print(interval, printed, &format!("\u{a0}{unit}"))
+}
+
+/// A power in watts.
+pub(crate) fn power(interval: &Interval) -> Estimate {
+    print(interval, printed::scaled(interval, 1.0, 3, &[]), "\u{a0}W")
+}
+
 fn print(interval: &Interval, printed: Printed, unit: &str) -> Estimate {
     let basis = format!(
         "{} confidence over {} {}",

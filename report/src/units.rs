@@ -27,6 +27,29 @@ const PLAIN: &[(f64, &str)] = &[
     (1e15, "P"),
 ];
 
+const ENERGY: &[(f64, &str)] = &[
+    (1e-9, "nJ"),
+    (1e-6, "µJ"),
+    (1e-3, "mJ"),
+    (1.0, "J"),
+    (1e3, "kJ"),
+];
+
+/// The unit in which an energy reads best, and how many joules it has.
+pub(crate) fn energy_unit(joules: f64) -> (f64, &'static str) {
+    unit_of(joules, ENERGY)
+}
+
+/// A power with three significant digits, for example `243 W`.
+pub(crate) fn watts(watts: f64) -> String {
+    scaled(watts, &[(1.0, "W")], "")
+}
+
+/// A clock, for example `1 980 MHz`.
+pub(crate) fn megahertz(mhz: f64) -> String {
+    format!("{} MHz", rate(mhz))
+}
+
 /// A duration with three significant digits, for example `14.5 ms`.
 pub(crate) fn time(ns: f64) -> String {
     scaled(ns, TIME, "")

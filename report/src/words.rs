@@ -207,7 +207,9 @@ pub(crate) const fn boundary(boundary: Boundary) -> &'static str {
             "step: inputs and outputs stay on the device, a host clock around launch and synchronise"
         }
         Boundary::Device => "device: events on the device only",
-        Boundary::Request => "request: host memory in, host memory out",
+        Boundary::Request => {
+            "request: from the caller's memory on the host and back to it, copies included"
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use std::{fs, path::Path, process::Command};
 use photofinish_report::{ReportError, render, render_unless};
 use schema::{
     CellId, ModelSource, Outcome, OutcomeKind, Tables,
-    tables::{CellRow, Download},
+    tables::{CellEnergy, CellRow, Download, EnergyFigures},
+    telemetry::{EnergySensor, GpuTelemetry, Limit, Telemetry},
 };
 
 use fixture::{hostile, large, realistic};
@@ -404,6 +405,72 @@ fn what_was_not_steady_says_so() {
 }
 
 #[test]
+fn energy_has_columns_where_it_was_asked_for() {
+    let mut tables = realistic::tables();
+    let job = |tables: &Tables| Site::of(tables).page("jobs/training.html");
+    assert!(!job(&tables).contains("Energy a sample"));
+    let row = tables.cells.iter_mut().find(|row| row.job == "training");
+    let row = row.expect("a cell");
+    let page = format!("cells/training/{}.html", row.id);
+    row.energy = Some(CellEnergy::Unavailable("<no> counter".to_owned()));
+    assert!(job(&tables).contains("&lt;no&gt; counter"));
+    let cell = Site::of(&tables).page(&page);
+    assert!(cell.contains("Not known: <bdi>&lt;no&gt; counter</bdi>"));
+
+    let row = tables.cells.iter_mut().find(|row| row.job == "training");
+    row.expect("a cell").energy = Some(CellEnergy::Measured(EnergyFigures {
+        sensor: EnergySensor::GpuCounter,
+        joules: Some(realistic::interval(0.011_9, 0.012_5, 0.013_1)),
+        watts: realistic::interval(290.0, 300.0, 310.0),
+        idle_watts: 71.5,
+        left_out: Some("the counter was set back".to_owned()),
+    }));
+    let job = job(&tables);
+    assert!(job.contains("Energy a sample") && job.contains("12.5\u{a0}mJ"));
+    assert!(job.contains("300\u{a0}W"));
+    let cell = Site::of(&tables).page(&page);
+    for said in [
+        "12.5\u{a0}mJ",
+        "71.5 W",
+        "the counter was set back",
+        "energy counter of the GPU",
+    ] {
+        assert!(cell.contains(said), "{said}");
+    }
+}
+
+#[test]
+fn what_sensors_told_is_on_the_cells_page() {
+    let mut tables = realistic::tables();
+    let row = tables.cells.iter_mut().find(|row| row.job == "training");
+    let row = row.expect("a cell");
+    let page = format!("cells/training/{}.html", row.id);
+    row.telemetry = Some(Telemetry {
+        looks: 42,
+        worker_cpus: Some(1.9512),
+        gpu: Some(GpuTelemetry {
+            watts: Some(699.0),
+            limited: [(Limit::PowerCap, 0.8)].into(),
+            foreign: [("`<game>`".to_owned(), Some(0.03))].into(),
+            ..GpuTelemetry::default()
+        }),
+        unavailable: [("temperature".to_owned(), "not told".to_owned())].into(),
+        ..Telemetry::default()
+    });
+    let cell = Site::of(&tables).page(&page);
+    for said in [
+        "1.95",
+        "699 W",
+        "by its power limit, at 80 % of all looks",
+        "`&lt;game&gt;`, 3 % of it",
+        "unavailable: not told",
+    ] {
+        assert!(cell.contains(said), "{said}");
+    }
+    assert!(!cell.contains("°C"));
+}
+
+#[test]
 fn a_cell_shows_the_log_of_the_launch_for_its_outputs() {
     let page = |change: fn(&mut CellRow)| {
         let mut tables = realistic::tables();
@@ -548,6 +615,9 @@ fn partials_look_as_they_did() {
     insta::assert_snapshot!("verdict_row", first_row("inference-1"));
     insta::assert_snapshot!("effect_row", first_row("effects"));
     insta::assert_snapshot!("trend_row", first_row("trends"));
+    let frontier = site.page("jobs/frontier.html");
+    let rows = part(&frontier, "id=\"frontier-caption\"", "</table>");
+    insta::assert_snapshot!("frontier_rows", rows);
     insta::assert_snapshot!("crossover_row", first_row("crossovers"));
     insta::assert_snapshot!("chart", part(&job, "<svg class=\"chart-static\"", "</svg>"));
     insta::assert_snapshot!(

@@ -12,7 +12,9 @@ use schema::{
 use statistics::family::confidence_of_one;
 
 use crate::{
+    frontier,
     group::{Group, Origin},
+    sensors,
     slot::Slot,
     speed,
 };
@@ -118,6 +120,9 @@ fn twin(
 /// What the row says of the cell itself; its heat is entered by the caller.
 fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
     let kind = slot.outcome.kind;
+    let confidence = confidence_of_one(&job.measure);
+    let speed = speed::speed(planned, &slot, confidence);
+    let energy = sensors::energy(&slot.energy, planned.cell.batch(), confidence);
     let allowed = |allow: &Allow| allow.outcome == kind && allow.covers(&planned.coordinates);
     CellRow {
         job: job.id.clone(),
@@ -126,11 +131,14 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         cell: planned.cell.clone(),
         coordinates: planned.coordinates.clone(),
         allowed: kind.is_complete() || job.allow.iter().any(allowed),
-        speed: speed::speed(planned, &slot, confidence_of_one(&job.measure)),
+        energy: energy.filter(|_| speed.is_some()),
+        telemetry: sensors::telemetry(&slot.telemetry),
+        speed,
         outcome: slot.outcome,
         parity: slot.parity,
         parity_log: slot.parity_log,
         memory: slot.memory,
+        frontier: slot.frontier.map(frontier::frontier),
         loaded: slot.loaded,
         start_ns: slot.start_ns,
         flops: planned.flops,

@@ -141,6 +141,10 @@ fn problem(heat: &Heat) -> Option<String> {
     if let Some((what, count)) = counts.into_iter().find(|&(_, count)| count != cells) {
         return Some(format!("it has {count} {what} for {cells} cells"));
     }
+    let frontiers = heat.footer.frontiers.len();
+    if frontiers != 0 && frontiers != cells {
+        return Some(format!("it has {frontiers} frontiers for {cells} cells"));
+    }
     let mut indices = BTreeSet::new();
     for block in &heat.blocks {
         if !indices.insert(block.index) {

@@ -18,8 +18,10 @@ mod error;
 mod export;
 mod failures;
 mod floor;
+mod frontier;
 mod group;
 mod jobs;
+mod sensors;
 mod slot;
 mod speed;
 #[cfg(feature = "synthetic")]

@@ -1,12 +1,16 @@
 //! One cell of a heat, taken out of the heat's blocks and judged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 use schema::{
     Outcome, OutcomeKind,
     protocol::{Loaded, Memory},
-    record::{Block, Canary, Heat, Launch, Parity},
+    record::{self, Block, Canary, Heat, Launch, Parity},
     tables::LaunchRow,
+    telemetry::{Energy, Telemetry},
 };
 
 use statistics::{
@@ -33,9 +37,14 @@ pub(crate) struct Slot {
     /// nanoseconds, without the making of weights and inputs, which is ours.
     pub(crate) ready: BTreeMap<u32, f64>,
     pub(crate) memory: Option<Memory>,
+    pub(crate) frontier: Option<record::Frontier>,
     pub(crate) loaded: Option<Loaded>,
     pub(crate) start_ns: Option<u64>,
     pub(crate) versions: BTreeMap<String, String>,
+    /// Per block that counts, the energy of the cell in it, where it was asked for.
+    pub(crate) energy: BTreeMap<u32, Energy>,
+    /// What sensors told while the launches ran that count.
+    pub(crate) telemetry: Vec<Telemetry>,
 }
 
 impl Slot {
@@ -49,9 +58,12 @@ impl Slot {
             blocks: BTreeMap::new(),
             ready: BTreeMap::new(),
             memory: None,
+            frontier: None,
             loaded: None,
             start_ns: None,
             versions: BTreeMap::new(),
+            energy: BTreeMap::new(),
+            telemetry: Vec::new(),
         }
     }
 }
@@ -83,19 +95,24 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
         }
     }
     let endings = footer.outcomes.into_iter().zip(reference.obstacles);
+    let frontiers = footer.frontiers.into_iter().chain(iter::repeat(None));
     launches
         .into_iter()
         .zip(reference.parity)
         .zip(reference.logs)
         .zip(endings)
         .zip(twins)
-        .map(|((((launches, own), log), (footer, obstacle)), twin_of)| {
-            // Twins run the same configuration; the run may compare outputs only once.
-            let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
-            let mut slot = slot(launches, parity, footer, obstacle, is_timed);
-            slot.parity_log = log;
-            slot
-        })
+        .zip(frontiers)
+        .map(
+            |(((((launches, own), log), (footer, obstacle)), twin_of), frontier)| {
+                // Twins run the same configuration; the run may compare outputs only once.
+                let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
+                let mut slot = slot(launches, parity, footer, obstacle, is_timed);
+                slot.parity_log = log;
+                slot.frontier = frontier;
+                slot
+            },
+        )
         .collect()
 }
 
@@ -141,6 +158,15 @@ fn slot(
         .filter(|(block, _, _)| slot.blocks.contains_key(block))
         .filter_map(|(block, _, launch)| Some((*block, ready_ns(launch)?)))
         .collect();
+    let counted = launches.iter().filter(|(block, _, launch)| {
+        slot.blocks.contains_key(block) && counts(launch.outcome.kind)
+    });
+    let (mut energy, mut telemetry) = (BTreeMap::new(), Vec::new());
+    for (block, _, launch) in counted {
+        energy.extend(launch.energy.clone().map(|found| (*block, found)));
+        telemetry.extend(launch.telemetry.clone());
+    }
+    (slot.energy, slot.telemetry) = (energy, telemetry);
     for (block, canaries, launch) in launches {
         let outcome = samples::believed(&launch);
         slot.launches.push(row(block, canaries, launch, outcome));

@@ -122,6 +122,8 @@ fn measure(size: Size) -> Measure {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        frontier: None,
+        energy_ns: None,
     }
 }
 
@@ -297,6 +299,7 @@ fn heat(planned: &PlannedHeat, size: Size, number: u32, random: &mut ChaCha8Rng)
             finished: "2026-11-20T16:04:00Z".to_owned(),
             outcomes: vec![Outcome::measured(); cells],
             stopped: format!("all {} blocks measured", size.blocks),
+            frontiers: Vec::new(),
         },
     }
 }
@@ -341,6 +344,8 @@ fn launch(slot: u32, centre_ns: f64, size: Size, random: &mut ChaCha8Rng) -> Lau
         }),
         cpu_ns: Some(2_000_000_000),
         log: String::new(),
+        telemetry: None,
+        energy: None,
     }
 }
 

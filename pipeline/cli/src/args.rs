@@ -27,6 +27,11 @@ use clap::{
   70   something failed that should not have: please report it
   130  interrupted; the same command goes on where it stopped
 
+Environment:
+  PHOTOFINISH_STORE    folder of measured artifacts, where --store names none
+  PHOTOFINISH_ENGINES  folder that engines are installed in
+  PHOTOFINISH_NVML     library that tells of NVIDIA's GPUs, by its path; the driver's is libnvidia-ml.so.1
+
 Start here: photofinish bench jobs/quickstart.yaml")]
 pub(crate) struct Cli {
     #[command(flatten)]

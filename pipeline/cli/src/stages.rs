@@ -1,19 +1,20 @@
 //! The four stages, each fed from the store or from the one before.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use plan::{Diagnostic, World};
 use schema::{
-    Digest, EngineVariant, ModelSource, Plan, RunRecord, Tables,
+    Device, Digest, EngineVariant, ModelSource, Plan, RunRecord, Tables,
     plan::{KnownHeat, PlannedHeat, Status},
     record::{self, HeatEntry, HeatResult},
     tables::Download,
 };
 use store::{ArtifactKind, StoreError};
+use telemetry::Sensors;
 
 use crate::{
     args::Manifests,
@@ -68,11 +69,22 @@ fn world(session: &Session, cell_limit: usize, fresh: bool) -> Result<World, Fai
         availability: catalog.availability(),
         fingerprint: session.fingerprint().clone(),
         conditions: telemetry::conditions(),
+        unmetered: unmetered(session),
         procedure: run::PROCEDURE,
         known: known.heats,
         cell_limit,
         fresh: fresh.then(Vec::new),
     })
+}
+
+/// Why the energy of what runs on a device cannot be measured here.
+pub(crate) fn unmetered(session: &Session) -> BTreeMap<Device, String> {
+    let sensors = Sensors::system();
+    let gpus = (0_u32..).zip(&session.fingerprint().gpus);
+    let devices = gpus.map(|(index, _)| Device::Cuda(index));
+    let devices = [Device::Cpu].into_iter().chain(devices);
+    let lacking = |device| Some((device, sensors.energy_meter(device).err()?));
+    devices.filter_map(lacking).collect()
 }
 
 /// What is wrong with the manifests, each with its place.
@@ -193,6 +205,7 @@ pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Mea
         .sum();
     let mut progress = SweepProgress::new(session.printer, blocks);
     let options = run::Options {
+        sensors: Sensors::system(),
         fresh,
         tool: session.tool(),
     };

@@ -10,7 +10,7 @@ use crate::{
     cells::{self, Cells},
     claims, compare,
     context::{Context, name},
-    group,
+    frontier, group,
     keys::{self, Known},
     lint,
     networks::Networks,
@@ -70,6 +70,7 @@ fn resolve(
     let claims = claims::resolve(context, &axes, &compared);
     let points = points?;
     let cells = cells::resolve(context, &axes, &points, &shared, networks)?;
+    frontier::check(context, &axes, &cells.cells, &measure);
     if !context.faults.is_empty() {
         return None;
     }
@@ -211,7 +212,12 @@ pub(crate) fn heats(
                 group: group.name.clone(),
                 job: job.to_owned(),
                 status: known.status(&group.name, &key, &key_parts),
-                predicted_ns: predict::heat_ns(&members, &preparing, measure),
+                predicted_ns: predict::heat_ns(
+                    &members,
+                    &preparing,
+                    measure,
+                    &context.world.unmetered,
+                ),
                 key,
                 key_parts,
                 cells: members,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    CellId, Digest, EngineVariant, Fingerprint, Measure, ModelSource,
+    CellId, Device, Digest, EngineVariant, Fingerprint, Measure, ModelSource,
     plan::{KnownHeat, KnownState, PlannedCell, Status},
     record,
 };
@@ -40,6 +40,8 @@ pub(crate) struct Common<'a> {
     /// The machine without its GPUs: they count only where one is used.
     processors: String,
     machine: String,
+    /// Whether energy is asked for.
+    metered: bool,
 }
 
 impl<'a> Common<'a> {
@@ -61,6 +63,7 @@ impl<'a> Common<'a> {
             conditions: json(&world.conditions).to_string(),
             processors: json(&processors).to_string(),
             machine: json(&world.fingerprint).to_string(),
+            metered: measure.energy_ns.is_some(),
         }
     }
 
@@ -84,6 +87,9 @@ impl<'a> Common<'a> {
         if cells.iter().any(has_file) {
             parts.insert("witness".to_owned(), software(self.world, WITNESS));
         }
+        if self.metered {
+            parts.insert("energy".to_owned(), meters(self.world, cells));
+        }
         // By variant, since those of one engine may have workers and installations of their own.
         let engines: BTreeSet<&EngineVariant> =
             cells.iter().map(|cell| &cell.cell.engine).collect();
@@ -96,6 +102,18 @@ impl<'a> Common<'a> {
         }
         parts
     }
+}
+
+/// Whether the energy of what runs on the devices of these cells can be measured: where that becomes
+/// possible, it is to be.
+fn meters(world: &World, cells: &[PlannedCell]) -> String {
+    let devices: BTreeSet<Device> = cells.iter().map(|cell| cell.cell.device).collect();
+    let meter = |device: Device| match world.unmetered.get(&device) {
+        Some(reason) => format!("{device}: {reason}"),
+        None => format!("{device}: measured"),
+    };
+    let meters: Vec<String> = devices.into_iter().map(meter).collect();
+    meters.join("; ")
 }
 
 /// Adds to the parts of the key of a heat without twins that it has these, which are `cells` with

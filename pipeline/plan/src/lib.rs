@@ -19,6 +19,7 @@ mod fairness;
 mod fault;
 mod find;
 mod form;
+mod frontier;
 mod group;
 mod job;
 mod keys;

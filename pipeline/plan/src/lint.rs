@@ -1,10 +1,10 @@
 //! What is worth knowing before a run: unfair comparisons, rules that match nothing, time and
 //! memory that will not suffice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    CellId, Fingerprint, Plan,
+    CellId, Device, Fingerprint, Plan,
     plan::{Comparison, PlannedCell, PlannedHeat, PlannedJob, VERDICT_BLOCKS, Warning},
 };
 
@@ -29,6 +29,7 @@ pub(crate) fn lint<'a>(
         notes.extend(left_out(comparison, family));
     }
     notes.extend(resources(&cells, &world.fingerprint));
+    notes.extend(unmetered(job, &cells, world));
     notes.extend(idle_rules(job, heats, &cells));
     notes
         .into_iter()
@@ -146,6 +147,19 @@ fn left_out(comparison: &Comparison, family: &Family) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Energy that is asked for and cannot be had, by device.
+fn unmetered(job: &PlannedJob, cells: &[&PlannedCell], world: &World) -> Vec<String> {
+    if job.measure.energy_ns.is_none() || job.measure.blocks == 0 {
+        return Vec::new();
+    }
+    let devices: BTreeSet<Device> = cells.iter().map(|cell| cell.cell.device).collect();
+    let lacking = |device: Device| {
+        let reason = world.unmetered.get(&device)?;
+        Some(format!("energy on {device} will be unavailable: {reason}"))
+    };
+    devices.into_iter().filter_map(lacking).collect()
 }
 
 fn resources(cells: &[&PlannedCell], machine: &Fingerprint) -> Vec<String> {

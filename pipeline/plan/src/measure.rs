@@ -26,7 +26,14 @@ pub(crate) const DISTURBANCE: Disturbance = Disturbance {
     repeats: VERDICT_BLOCKS,
 };
 
+/// Largest batch that is tried where the largest that fits is sought.
+const MOST_BATCH: u64 = 1 << 20;
+
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+
+/// Length of a stretch that energy is measured by: counters are updated every 20 to 100 ms, and the ends
+/// of the stretch are to be lost in it.
+const ENERGY_NS: u64 = 10 * SECOND_NS;
 
 /// The settings that a job does not give itself.
 fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
@@ -44,7 +51,9 @@ fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
         memory_limit: own.memory_limit.or(shared.memory_limit),
         confidence: own.confidence.or(shared.confidence),
         disturbed: own.disturbed.or(shared.disturbed),
+        energy: own.energy.or(shared.energy),
         unfair: own.unfair.or(shared.unfair),
+        frontier: own.frontier.or(shared.frontier),
         ceilings: own.ceilings.or(shared.ceilings),
     }
 }
@@ -68,7 +77,10 @@ pub(crate) fn resolve(context: &mut Context<'_>) -> Measure {
     let share =
         |percent: Option<Percent>, default: f64| percent.map_or(default, |percent| percent.share);
     let target = share(given.target, TARGET);
-    let blocks = given.blocks.unwrap_or(MOST_BLOCKS);
+    let blocks = match given.frontier {
+        Some(_) => own.blocks.unwrap_or(0),
+        None => given.blocks.unwrap_or(MOST_BLOCKS),
+    };
     let is_kept = given.disturbed == Some(Disturbed::Keep) || blocks < VERDICT_BLOCKS;
     let measure = Measure {
         target,
@@ -84,6 +96,8 @@ pub(crate) fn resolve(context: &mut Context<'_>) -> Measure {
         memory_limit_bytes: given.memory_limit.map(|size| size.bytes),
         confidence: share(given.confidence, 0.95),
         disturbance: (!is_kept).then_some(DISTURBANCE),
+        frontier: given.frontier,
+        energy_ns: (given.energy == Some(true)).then_some(ENERGY_NS),
     };
     check(context, &measure);
     measure
@@ -138,6 +152,24 @@ fn check(context: &mut Context<'_>, measure: &Measure) {
                 format!("possible are {range}"),
             );
         }
+    }
+    if measure.frontier.is_some() && measure.blocks > 0 {
+        error(
+            context,
+            "blocks",
+            "a job that seeks the largest batch times nothing".into(),
+            "leave `blocks` out, or seek it in a job of its own".into(),
+        );
+    }
+    if let Some(most) = measure.frontier
+        && !(2..=MOST_BATCH).contains(&most)
+    {
+        error(
+            context,
+            "frontier",
+            "`frontier` is out of bounds".into(),
+            format!("possible are batches of 2 to {MOST_BATCH}"),
+        );
     }
     if measure.budget_ns == 0 {
         error(
@@ -202,6 +234,7 @@ fn has(settings: &MeasureSettings, setting: &str) -> bool {
         "timeout" => settings.timeout.is_some(),
         "memory_limit" => settings.memory_limit.is_some(),
         "confidence" => settings.confidence.is_some(),
+        "frontier" => settings.frontier.is_some(),
         _ => false,
     }
 }

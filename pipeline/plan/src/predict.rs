@@ -6,7 +6,7 @@
 //! hides behind neither. The rates are what eager PyTorch reached on machines that we measured,
 //! rounded down.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use models::{
     cost,
@@ -26,6 +26,9 @@ const ENGINE_BYTES: u64 = 300 << 20;
 /// Steps of a warm-up: allocations settle and caches fill.
 const WARM_UP_STEPS: u64 = 10;
 
+/// Steps of a try of a batch, the first among them.
+const FRONTIER_STEPS: u64 = 4;
+
 /// Bytes that the optimiser moves for each parameter.
 const OPTIMISER_BYTES: u64 = cost::OPTIMISER_TRAVERSALS * 4;
 
@@ -37,6 +40,9 @@ const TOUCHED_NS: u64 = 20;
 /// What holding a parameter's gradient and its update against the reference's takes, in nanoseconds,
 /// those of the reference written and read among it.
 const COMPARED_NS: u64 = 100;
+
+/// Idle power is measured for one in so many parts of the time that energy is.
+const IDLE_PART: u64 = 5;
 
 /// What calibration looks at is one in so many bytes of a step's traffic: in four of EfficientNet-B4,
 /// in six of ResNet-50 and MobileNetV2, in eight of BERT.
@@ -162,10 +168,30 @@ pub(crate) fn memory_bytes(cell: &Cell, network: &Network) -> u64 {
 }
 
 /// The time of measuring a heat until its first look, in nanoseconds.
-pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &Measure) -> u64 {
+pub(crate) fn heat_ns(
+    cells: &[PlannedCell],
+    preparing: &[Preparing],
+    measure: &Measure,
+    unmetered: &BTreeMap<Device, String>,
+) -> u64 {
     let runnable = cells.iter().zip(preparing);
     let runnable = runnable.filter(|(cell, _)| cell.obstacle.is_none());
-    runnable.fold(calibration_ns(cells, measure), |sum, (cell, preparing)| {
+    let energy_ns = |cell: &PlannedCell| {
+        let asked = measure.energy_ns;
+        asked
+            .filter(|_| !unmetered.contains_key(&cell.cell.device))
+            .unwrap_or(0)
+    };
+    // Idle power is measured once a block, for a part of that time.
+    let idle_ns = runnable
+        .clone()
+        .map(|(cell, _)| energy_ns(cell) / IDLE_PART)
+        .max();
+    let idle_ns = idle_ns
+        .unwrap_or(0)
+        .saturating_mul(u64::from(measure.first_look()));
+    let before_ns = calibration_ns(cells, measure).saturating_add(idle_ns);
+    runnable.fold(before_ns, |sum, (cell, preparing)| {
         let step_ns = cell.predicted_step_ns.max(1);
         let load_ns = preparing.launch_ns.saturating_add(step_ns);
         let warm_up_ns = step_ns
@@ -177,10 +203,8 @@ pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &
             .max(step_ns.saturating_mul(measure.round_steps))
             .saturating_add(step_ns.saturating_mul(REWARM_STEPS));
         let rounds_ns = round_ns.saturating_mul(u64::from(measure.rounds));
-        let launch_ns = load_ns
-            .saturating_add(warm_up_ns)
-            .saturating_add(rounds_ns)
-            .min(measure.timeout_ns);
+        let launch_ns = sum_of([load_ns, warm_up_ns, rounds_ns, energy_ns(cell)]);
+        let launch_ns = launch_ns.min(measure.timeout_ns);
         // Parity runs the cell, and PyTorch in double and in the cell's own precision.
         let parity_ns = if cell.twin_of.is_some() {
             0
@@ -201,8 +225,30 @@ pub(crate) fn heat_ns(cells: &[PlannedCell], preparing: &[Preparing], measure: &
             sum,
             launch_ns.saturating_mul(u64::from(measure.first_look())),
             parity_ns,
+            frontier_ns(cell, *preparing, measure),
         ])
     })
+}
+
+/// The time of seeking a cell's largest batch: launches for doubling and for about as many bisections, and
+/// the steps of all batches up to what the memory may hold, which the doublings sum up to twice and each
+/// bisection runs once more.
+fn frontier_ns(cell: &PlannedCell, preparing: Preparing, measure: &Measure) -> u64 {
+    let Some(most) = measure.frontier else {
+        return 0;
+    };
+    let room = measure
+        .memory_limit_bytes
+        .map_or(u64::MAX, |limit| limit.saturating_sub(ENGINE_BYTES));
+    let sample_bytes = cell.predicted_bytes.saturating_sub(ENGINE_BYTES).max(1);
+    let largest = (room / sample_bytes).clamp(1, most);
+    let doublings = u64::from(largest.ilog2()) + 1;
+    let tries = doublings.saturating_mul(2);
+    let samples = largest.saturating_mul(2 + doublings);
+    sum_of([
+        tries.saturating_mul(preparing.launch_ns),
+        samples.saturating_mul(FRONTIER_STEPS * cell.predicted_step_ns),
+    ])
 }
 
 /// Starting PyTorch and making a cell's parameters.
@@ -247,8 +293,6 @@ fn sum_of<const N: usize>(parts: [u64; N]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use schema::Boundary;
 
     use super::*;
@@ -302,6 +346,8 @@ mod tests {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        frontier: None,
+        energy_ns: None,
     };
 
     #[test]
@@ -319,7 +365,8 @@ mod tests {
             let recurrent = (rewrite::RECURRENT.to_owned(), recurrent.to_owned());
             planned.cell.factors.extend([recurrent]);
             let preparing = preparing(told, &planned.cell, &network);
-            heat_ns(&[planned], &[preparing], &Measure { blocks, ..MEASURE })
+            let measure = Measure { blocks, ..MEASURE };
+            heat_ns(&[planned], &[preparing], &measure, &BTreeMap::new())
         };
         let ns = |each, kept, mode, blocks| ns_of(each, kept, mode, blocks, rewrite::FUSED);
         let (inference, training) = (Mode::Inference, Mode::Training);
@@ -334,6 +381,29 @@ mod tests {
         let unrolled = |each| ns_of(each, 0, inference, 1, rewrite::UNROLLED);
         assert_eq!(unrolled(0), plain(1));
         assert_eq!(unrolled(10), plain(1) + 2 * 9 * 10_000_000);
+    }
+
+    #[test]
+    fn energy_takes_its_stretch_where_something_tells_it() {
+        let ns = |energy_ns, unmetered: &[(Device, String)]| {
+            let planned = cell(Precision::Fp32, "pytorch/eager", 1);
+            let measure = Measure {
+                energy_ns,
+                blocks: 5,
+                ..MEASURE
+            };
+            let unmetered = unmetered.iter().cloned().collect();
+            heat_ns(&[planned], &[Preparing::default()], &measure, &unmetered)
+        };
+        let stretch_ns = 10_000_000_000;
+        let plain = ns(None, &[]);
+        let idle_ns = stretch_ns / 5;
+        assert_eq!(
+            ns(Some(stretch_ns), &[]),
+            plain + 5 * (stretch_ns + idle_ns)
+        );
+        let lacking = [(Device::Cpu, "no counter".to_owned())];
+        assert_eq!(ns(Some(stretch_ns), &lacking), plain);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    Availability, EngineDescription, EngineVariant, Fingerprint, VariantDescription,
+    Availability, Device, EngineDescription, EngineVariant, Fingerprint, VariantDescription,
     plan::KnownHeat,
 };
 
@@ -18,6 +18,9 @@ pub struct World {
     pub fingerprint: Fingerprint,
     /// What the user set that changes how fast it is, by name: governor, environment variables.
     pub conditions: BTreeMap<String, String>,
+    /// Why the energy of what runs on a device cannot be measured here. Of a device that is not named, it
+    /// can.
+    pub unmetered: BTreeMap<Device, String>,
     /// Version of the procedure by which heats are measured.
     pub procedure: u32,
     /// What the store holds.

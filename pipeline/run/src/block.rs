@@ -1,14 +1,20 @@
 //! A block: every cell that can be launched, launched once, its rounds interleaved with the
 //! others'.
 
-use schema::{machine::Load, record::Block};
+use std::{collections::BTreeSet, sync::Arc};
+
+use schema::{Device, machine::Load, record::Block};
 use store::now;
+use telemetry::Sampler;
+use worker::census;
 
 use crate::{
     Event, Phase, canary,
     context::{Context, Setting},
     disturbance::{self, Watch},
+    energy::Meters,
     error::Stop,
+    gpu,
     lane::{Lane, Meter},
     order::Orders,
 };
@@ -24,6 +30,10 @@ pub(crate) fn measure(
     let limits = setting.header.measure.disturbance;
     let watch = limits.map(|limits| (limits, Watch::begin()));
     let load_before = telemetry::load();
+    let devices = devices(setting, slots);
+    let stretch_ns = setting.header.measure.energy_ns;
+    let energy = stretch_ns.map(|stretch_ns| Meters::begin(context, stretch_ns, &devices));
+    let energy = energy.transpose()?;
     let canary_before = canary::sing();
     let mut orders = Orders::of_block(setting.header.seed, index);
     let mut lanes: Vec<Lane<'_>> = slots
@@ -32,7 +42,13 @@ pub(crate) fn measure(
         .collect();
     orders.shuffle(&mut lanes);
     let limit = memory_limit(setting, &load_before);
-    let mut meter = Meter::default();
+    let sampler = Sampler::start(&context.options.sensors, &devices, Arc::new(whose));
+    let mut meter = Meter {
+        supervisor_ns: 0,
+        measuring_ns: 0,
+        sampler,
+        energy,
+    };
     let alone = alone(setting, slots, &load_before);
     match &alone {
         None => together(context, setting, &mut lanes, &mut orders, limit, &mut meter)?,
@@ -44,7 +60,11 @@ pub(crate) fn measure(
     context.check_interrupt()?;
     let canary_after = canary::sing();
     let load_after = telemetry::load();
-    let disturbed = watch.and_then(|(limits, watch)| watch.end(&limits, &load_before, &load_after));
+    let seen = meter.sampler.end();
+    let disturbed = watch.and_then(|(limits, watch)| {
+        let watched = watch.end(&limits, &load_before, &load_after);
+        watched.or_else(|| gpu::disturbed(&seen, &limits))
+    });
     let mut block = Block {
         index,
         started,
@@ -55,12 +75,31 @@ pub(crate) fn measure(
         load_after,
         supervisor_ns: meter.supervisor_ns,
         measuring_ns: meter.measuring_ns,
-        launches: lanes.into_iter().map(Lane::into_launch).collect(),
+        launches: lanes
+            .into_iter()
+            .map(|lane| lane.into_launch(&seen))
+            .collect(),
     };
     if let Some(reason) = disturbed {
         disturbance::mark(&mut block, &reason);
     }
     Ok(block)
+}
+
+/// The devices that these slots run on.
+fn devices(setting: &Setting<'_>, slots: &[u32]) -> BTreeSet<Device> {
+    let cells = slots.iter();
+    let cells = cells.filter_map(|slot| setting.header.cells.get(*slot as usize));
+    cells.map(|planned| planned.cell.device).collect()
+}
+
+/// Whose the process of this number is, for who looks at a GPU.
+fn whose(pid: u32) -> telemetry::Owner {
+    match census::owner(pid) {
+        census::Owner::Ours => telemetry::Owner::Ours,
+        census::Owner::Other(name) => telemetry::Owner::Other(name),
+        census::Owner::Nobody => telemetry::Owner::Unknown,
+    }
 }
 
 /// All workers alive at the same time, all but one of them stopped.
@@ -96,6 +135,7 @@ fn together(
     }
     for lane in lanes {
         lane.resume(context)?;
+        lane.energy(context, meter)?;
         lane.leave(context, setting)?;
     }
     Ok(())
@@ -122,6 +162,7 @@ fn one_at_a_time(
             lane.round(context, setting, sequence, meter)?;
             sequence += 1;
         }
+        lane.energy(context, meter)?;
         lane.leave(context, setting)?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use schema::{
     Digest, Outcome,
     plan::{ManifestSource, PlannedCell, PlannedHeat, PlannedJob},
-    record::{self, HeatFooter, HeatHeader},
+    record::{self, Frontier, HeatFooter, HeatHeader},
 };
 use store::{Fresh, Journal, now};
 
@@ -15,6 +15,7 @@ use crate::{
     disturbance,
     error::Stop,
     estimate::Estimate,
+    frontier,
     graphs::Graphs,
     home,
     jury::Jury,
@@ -44,6 +45,8 @@ pub(crate) struct Running<'a> {
     journal: Journal<'a>,
     graphs: Graphs,
     tally: Tally,
+    /// The largest batch of each cell that fits, where that is sought.
+    frontiers: Vec<Option<Frontier>>,
     looks: Vec<u32>,
     /// Blocks that an earlier, interrupted run measured.
     kept: u32,
@@ -112,8 +115,14 @@ impl<'a> Running<'a> {
                 judged
             }
         };
+        let setting = Setting {
+            header: &header,
+            graphs: &graphs,
+        };
+        let frontiers = frontier::seek(context, &setting, assignment.manifests, &reference)?;
         Ok(Self {
             assignment,
+            frontiers,
             tally: Tally::new(&reference, header.measure.blocks, journal.blocks()),
             looks: header.measure.looks(),
             journal,
@@ -257,6 +266,7 @@ impl<'a> Running<'a> {
             finished: now(),
             outcomes: outcomes.clone(),
             stopped: reason.clone(),
+            frontiers: self.frontiers,
         };
         let cells = self.journal.header().cells.clone();
         let parts = parts(count(&self.journal));

@@ -3,6 +3,7 @@
 use schema::{
     Outcome,
     record::{Block, Reference},
+    telemetry::Energy,
 };
 
 /// What launches for outputs wrote, and why they failed, with the home folder as `~`, as shells write it.
@@ -16,6 +17,12 @@ pub(crate) fn hide_in_block(block: &mut Block) {
     for launch in &mut block.launches {
         outcome(&mut launch.outcome);
         hide(&mut launch.log);
+        let told = launch.telemetry.iter_mut();
+        told.flat_map(|told| told.unavailable.values_mut())
+            .for_each(hide);
+        if let Some(Energy::Unavailable(reason)) = &mut launch.energy {
+            hide(reason);
+        }
     }
 }
 

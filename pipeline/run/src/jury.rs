@@ -317,6 +317,8 @@ mod tests {
             memory: None,
             cpu_ns: None,
             log: String::new(),
+            telemetry: None,
+            energy: None,
         };
         Block {
             index,

@@ -7,11 +7,13 @@ use std::{
 
 use models::quantise;
 use schema::{
-    Outcome,
+    Cell, Outcome, OutcomeKind,
     plan::{self, PlannedCell, REWARM_STEPS},
     protocol::{self, Memory},
-    record::{Launch, Round},
+    record::{HeatHeader, Launch, Round},
+    telemetry::Energy,
 };
+use telemetry::{Sampler, Series};
 use tempfile::TempDir;
 use worker::{host::Ended, nanoseconds};
 
@@ -19,6 +21,7 @@ use crate::{
     Event, Phase,
     clock::own_cpu_ns,
     context::{Context, Setting},
+    energy::Meters,
     error::Stop,
     launch::Worker,
 };
@@ -37,6 +40,9 @@ const ROUND_SAMPLES: u64 = 10_000;
 const BLOCK_SAMPLES: u64 = 4_000_000;
 const HEAT_SAMPLES: u64 = 16_000_000;
 
+/// Steps that are asked for at once while energy is measured: their times come back in one message.
+const ENERGY_STEPS: u64 = 200_000;
+
 /// Versions and settings that are kept of a worker, and their length.
 const WORDS: usize = 200;
 const WORD_CHARS: usize = 400;
@@ -50,13 +56,18 @@ pub(crate) struct Lane<'a> {
     launch: Launch,
     /// Time of a step, as the warm-up saw it.
     step_ns: u64,
+    /// Time of its rounds so far, and what processor time its worker used meanwhile.
+    rounds_ns: u64,
+    used_ns: u64,
 }
 
-/// Time while rounds were measured.
-#[derive(Debug, Default)]
+/// What is noted while rounds are measured.
 pub(crate) struct Meter {
     pub(crate) supervisor_ns: u64,
     pub(crate) measuring_ns: u64,
+    pub(crate) sampler: Sampler,
+    /// Where energy is asked for.
+    pub(crate) energy: Option<Meters>,
 }
 
 impl<'a> Lane<'a> {
@@ -72,6 +83,8 @@ impl<'a> Lane<'a> {
             memory: None,
             cpu_ns: None,
             log: String::new(),
+            telemetry: None,
+            energy: None,
         };
         Self {
             planned,
@@ -79,6 +92,8 @@ impl<'a> Lane<'a> {
             folder: None,
             launch,
             step_ns: 1,
+            rounds_ns: 0,
+            used_ns: 0,
         }
     }
 
@@ -174,16 +189,80 @@ impl<'a> Lane<'a> {
         meter: &mut Meter,
     ) -> Result<(), Stop> {
         let request = request(setting, self.step_ns);
+        let device = self.planned.cell.device;
+        let used_before = self.worker.as_ref().map(Worker::used_ns);
         let (began, cpu_before) = (Instant::now(), own_cpu_ns());
-        let samples = self.attempt(context, |worker| worker.measure(request));
+        let (slot, sampler) = (self.launch.slot, &mut meter.sampler);
+        let samples = self.attempt(context, |worker| {
+            sampler.begin(Some(slot), device);
+            let told = worker.measure(request);
+            sampler.rest();
+            match sampler.lost(device) {
+                Some(why) => Err(Outcome::new(OutcomeKind::Unavailable, why)),
+                None => told,
+            }
+        });
         meter.supervisor_ns += own_cpu_ns().saturating_sub(cpu_before);
-        meter.measuring_ns += nanoseconds(began.elapsed());
+        let took_ns = nanoseconds(began.elapsed());
+        meter.measuring_ns += took_ns;
         if let Some(samples) = samples? {
+            let used_after = self.worker.as_ref().map(Worker::used_ns);
+            if let Some((before, after)) = used_before.zip(used_after) {
+                self.rounds_ns += took_ns;
+                self.used_ns += after.saturating_sub(before);
+            }
             self.launch.rounds.push(Round {
                 sequence,
                 samples_ns: samples.samples_ns,
             });
         }
+        Ok(())
+    }
+
+    /// Runs for the energy that steps take. What was measured before stands where no sensor tells it.
+    pub(crate) fn energy(
+        &mut self,
+        context: &mut Context<'_>,
+        meter: &mut Meter,
+    ) -> Result<(), Stop> {
+        let Some(meters) = meter.energy.as_ref().filter(|_| self.is_running()) else {
+            return Ok(());
+        };
+        let device = self.planned.cell.device;
+        let mut stretch = match meters.stretch(device) {
+            Ok(stretch) => stretch,
+            Err(reason) => {
+                self.launch.energy = Some(Energy::Unavailable(reason));
+                return Ok(());
+            }
+        };
+        context.tell(&Event::Launch {
+            cell: &self.planned.cell,
+            phase: Phase::Energy,
+        });
+        while let Some(left) = stretch.left() {
+            context.check_interrupt()?;
+            // Nothing is discarded: every step that runs takes energy, and is counted.
+            let request = protocol::Measure {
+                discard: 0,
+                min_steps: 1,
+                min_ns: nanoseconds(left),
+                max_steps: ENERGY_STEPS,
+            };
+            let sampler = &mut meter.sampler;
+            let told = self.attempt(context, |worker| {
+                // Others on a GPU count here, too; what its sensors tell is of no round.
+                sampler.begin(None, device);
+                let told = worker.measure(request);
+                sampler.rest();
+                told
+            });
+            match told? {
+                Some(samples) => stretch.count(samples.samples_ns.len()),
+                None => return Ok(()),
+            }
+        }
+        self.launch.energy = Some(stretch.end());
         Ok(())
     }
 
@@ -197,9 +276,7 @@ impl<'a> Lane<'a> {
         let told = self.attempt(context, Worker::memory)?.flatten();
         if let Some(worker) = self.worker.take() {
             let ended = worker.leave();
-            let fingerprint = &setting.header.environment.fingerprint;
-            let device_bytes = fingerprint.gpus.iter().map(|gpu| gpu.memory_bytes).max();
-            let device_bytes = device_bytes.filter(|_| !self.planned.cell.device.is_cpu());
+            let device_bytes = device_bytes(setting.header, &self.planned.cell);
             self.launch.memory = memory(told.as_ref(), &ended, device_bytes);
             self.launch.cpu_ns = ended.cpu_ns;
             self.launch.log = ended.log;
@@ -214,12 +291,18 @@ impl<'a> Lane<'a> {
         context.check_interrupt()
     }
 
-    pub(crate) fn cell(&self) -> &'a schema::Cell {
+    pub(crate) fn cell(&self) -> &'a Cell {
         &self.planned.cell
     }
 
-    /// What is kept.
-    pub(crate) fn into_launch(self) -> Launch {
+    /// What is kept, with what sensors saw.
+    pub(crate) fn into_launch(mut self, seen: &Series) -> Launch {
+        if !self.launch.rounds.is_empty() {
+            let cpus = self.used_ns as f64 / self.rounds_ns.max(1) as f64;
+            let cpus = Some(cpus).filter(|_| self.rounds_ns > 0);
+            let device = self.planned.cell.device;
+            self.launch.telemetry = Some(seen.telemetry(self.launch.slot, device, cpus));
+        }
         self.launch
     }
 
@@ -238,7 +321,15 @@ impl<'a> Lane<'a> {
         }
     }
 
-    fn fail(&mut self, context: &mut Context<'_>, outcome: Outcome) -> Result<(), Stop> {
+    fn fail(&mut self, context: &mut Context<'_>, mut outcome: Outcome) -> Result<(), Stop> {
+        // Whatever a worker says of a GPU that is gone, it is not its fault.
+        let device = self.planned.cell.device;
+        if outcome.kind != OutcomeKind::Unavailable
+            && let Some(why) = context.options.sensors.lost(device)
+        {
+            let reason = format!("{why}; the worker's end: {}", outcome.reason);
+            outcome = Outcome::new(OutcomeKind::Unavailable, reason);
+        }
         if let Some(worker) = self.worker.take() {
             let ended = worker.kill();
             self.launch.cpu_ns = ended.cpu_ns;
@@ -254,9 +345,20 @@ impl<'a> Lane<'a> {
     }
 }
 
+/// What the largest device of the machine has, for a cell that runs on one.
+pub(crate) fn device_bytes(header: &HeatHeader, cell: &Cell) -> Option<u64> {
+    let gpus = header.environment.fingerprint.gpus.iter();
+    let bytes = gpus.map(|gpu| gpu.memory_bytes).max();
+    bytes.filter(|_| !cell.device.is_cpu())
+}
+
 /// Memory of a worker that left: on the host as the supervisor saw it, whatever the worker says;
 /// on the device, which only the engine knows, as it says, where the device has that much.
-fn memory(told: Option<&Memory>, ended: &Ended, device_bytes: Option<u64>) -> Option<Memory> {
+pub(crate) fn memory(
+    told: Option<&Memory>,
+    ended: &Ended,
+    device_bytes: Option<u64>,
+) -> Option<Memory> {
     let peak_resident_bytes = ended.peak_resident_bytes?;
     let on_device = told
         .and_then(|told| Some((told.device_bytes?, told.peak_device_bytes?)))

@@ -15,6 +15,7 @@ use schema::{
     },
 };
 use worker::{
+    census,
     host::{Ended, Host, Limits},
     nanoseconds,
 };
@@ -153,6 +154,11 @@ impl Worker {
             Err(_) if self.host.is_alive() => Ok(None),
             Err(outcome) => Err(outcome),
         }
+    }
+
+    /// Processor time of it and of all that it started, as far as they live, in nanoseconds.
+    pub(crate) fn used_ns(&self) -> u64 {
+        self.host.cpu_ticks().saturating_mul(census::TICK_NS)
     }
 
     pub(crate) fn pause(&mut self) -> Result<(), Outcome> {

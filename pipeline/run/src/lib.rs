@@ -16,9 +16,12 @@ mod canary;
 mod clock;
 mod context;
 mod disturbance;
+mod energy;
 mod error;
 mod estimate;
+mod frontier;
 mod gallery;
+mod gpu;
 mod graphs;
 mod heat;
 mod home;
@@ -41,7 +44,7 @@ mod workers;
 
 /// Version of the procedure by which a heat is measured: what is warmed up, discarded, interleaved
 /// and judged, and how. Part of the key of every heat; to be raised when any of it changes.
-pub const PROCEDURE: u32 = 11;
+pub const PROCEDURE: u32 = 12;
 
 pub use disturbance::look_around;
 pub use error::RunError;

@@ -114,6 +114,11 @@ pub enum Phase {
     Calibration,
     /// It runs for its outputs, to be compared.
     Parity,
+    /// It runs some steps of a batch, to see whether it fits into memory.
+    Frontier {
+        /// The batch.
+        batch: u64,
+    },
     /// It runs until the step time is steady.
     WarmUp,
     /// Its steps are timed.
@@ -123,4 +128,6 @@ pub enum Phase {
         /// Rounds in all.
         of: u32,
     },
+    /// It runs for the energy that its steps take.
+    Energy,
 }

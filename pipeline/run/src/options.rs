@@ -1,6 +1,7 @@
 //! How to run a plan.
 
 use schema::record::Tool;
+use telemetry::Sensors;
 
 /// How to run a plan.
 #[derive(Debug, Clone)]
@@ -10,4 +11,6 @@ pub struct Options {
     pub fresh: bool,
     /// What measures; kept with every heat.
     pub tool: Tool,
+    /// What tells powers, clocks and heat while it measures.
+    pub sensors: Sensors,
 }

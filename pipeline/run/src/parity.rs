@@ -293,6 +293,7 @@ impl Measure<'_> {
 
 /// What rounding makes of usual tensors: medians of eager's errors over those that are judged.
 struct Usual {
+    gradient: f64,
     movement: f64,
     update: f64,
 }
@@ -309,21 +310,23 @@ impl Usual {
             errors.get(errors.len() / 2).copied().unwrap_or(0.0)
         };
         Self {
+            gradient: median(|growth| growth == Growth::Layers),
             movement: median(|growth| matches!(growth, Growth::Sums { .. })),
             update: median(|growth| growth == Growth::Iterations),
         }
     }
 
     /// By how much rounding moves one thing, as far as eager tells. Eager's own error is one draw of
-    /// many, and near to nothing by chance now and then: in a single number such as a loss, in an
-    /// update under an optimiser that divides by the size of a gradient, in a mean whose last digits
+    /// many, and near to nothing by chance now and then: in a single number such as a loss, in a gradient
+    /// of a few numbers (the bias of a classifier, over a batch of one), in an update under an optimiser that divides by the size of a gradient, in a mean whose last digits
     /// are decided by the order of the sum. There, what eager is usually off by counts, too. PyTorch adds
     /// the numbers of a running statistic up in double precision on a CPU; who adds `n` of them up in
     /// binary32 makes `n` roundings, which come to `√n` of them and to more where the numbers cancel.
     fn rounding(&self, eager: &Distance, roundoff: f64) -> f64 {
         let usual = match eager.growth {
-            Growth::None | Growth::Layers => 0.0,
-            Growth::FirstLoss => self.movement,
+            Growth::None => 0.0,
+            Growth::Layers => self.gradient,
+            Growth::FirstLoss => self.movement.max(self.gradient),
             Growth::Sums { of } => {
                 // Engines sum up in binary32 what they hold in fewer bits.
                 let of_sums = roundoff.min(Precision::Fp32.unit_roundoff());

@@ -36,5 +36,7 @@ pub(crate) fn measure() -> Measure {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        frontier: None,
+        energy_ns: None,
     }
 }

@@ -320,7 +320,8 @@ words! {
         Step = "step",
         /// Device events only.
         Device = "device",
-        /// Host memory in, host memory out.
+        /// Host memory in, host memory out: inputs are copied from the caller's memory in every step, and
+        /// outputs (of a training step, the loss) back to it.
         Request = "request",
     }
 }

@@ -23,6 +23,7 @@ pub mod printed;
 pub mod protocol;
 pub mod record;
 pub mod tables;
+pub mod telemetry;
 
 pub use cell::{
     Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource,

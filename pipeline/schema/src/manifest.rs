@@ -165,6 +165,16 @@ pub struct MeasureSettings {
     /// blocks enough for a verdict.
     #[serde(default)]
     pub disturbed: Option<Disturbed>,
+    /// Seeks the largest batch of each cell that fits into memory, up to this one, by doubling and bisection
+    /// in workers of their own. Such a job times nothing, and has no axis `batch`; on a CPU it needs a
+    /// `memory_limit`.
+    #[serde(default)]
+    #[schemars(range(min = 2, max = 1_048_576))]
+    pub frontier: Option<u64>,
+    /// Whether to measure the energy of a sample, by a stretch of 10 s of its own for each cell in each
+    /// block; default `false`. Where no sensor tells, cells say so and take no longer.
+    #[serde(default)]
+    pub energy: Option<bool>,
     /// What becomes of a comparison or a claim whose cells differ in more than what is compared; default
     /// `warn`.
     #[serde(default)]

@@ -151,6 +151,14 @@ pub struct Measure {
     /// What disturbs a block so much that it is measured again; `None`: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,
+    /// The largest batch that is tried where the job seeks the largest that fits into memory; `None` where
+    /// it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frontier: Option<u64>,
+    /// Least length of the stretch by which each launch's energy is measured after its rounds, in
+    /// nanoseconds; `None`: energy is not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_ns: Option<u64>,
 }
 
 /// Limits to what comes from outside while a block is measured, and how often it is measured again.

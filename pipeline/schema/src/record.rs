@@ -14,6 +14,7 @@ use crate::{
     machine::Load,
     plan::{Measure, Plan, PlannedCell},
     protocol::{Loaded, Memory, WarmUpDone},
+    telemetry::{Energy, Telemetry},
 };
 
 /// Version of the heat document.
@@ -149,8 +150,8 @@ pub struct Parity {
     /// The tensor with that error, in words, for example `gradient of fc.weight`.
     pub tensor: String,
     /// What the bound is made from: the same for PyTorch eager at the cell's precision, on the same
-    /// tensor; for a running statistic and for an update at least that of eager's usual (median) one,
-    /// and for a later loss that of the usual update times the loss's change since the first. Of a
+    /// tensor; for a gradient, a running statistic and an update at least that of eager's usual (median)
+    /// one, for the first loss that of the usual gradient or running statistic, and for a later loss that of the usual update times the loss's change since the first. Of a
     /// file that no graph can say it is that of ONNX Runtime as its users run it, against ONNX Runtime
     /// with its optimisation off. Of such a file, and in fp64, which is the reference's own precision,
     /// it is at least 32 unit roundoffs.
@@ -209,7 +210,8 @@ pub struct Block {
     pub load_before: Load,
     /// Load of the machine after.
     pub load_after: Load,
-    /// Processor time of the supervisor itself while rounds were measured, in nanoseconds.
+    /// Processor time of the supervisor itself while rounds were measured, in nanoseconds; with that of
+    /// the thread that looks at sensors.
     pub supervisor_ns: u64,
     /// Time while rounds were measured, in nanoseconds.
     pub measuring_ns: u64,
@@ -252,6 +254,12 @@ pub struct Launch {
     pub cpu_ns: Option<u64>,
     /// The end of what it wrote to standard error.
     pub log: String,
+    /// What sensors told while its rounds ran; absent where none were to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<Telemetry>,
+    /// Energy of its steps; absent where that was not asked for, or the launch had failed before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<Energy>,
 }
 
 /// A stretch of steps of one cell.
@@ -274,6 +282,31 @@ pub struct HeatFooter {
     pub outcomes: Vec<Outcome>,
     /// Why measuring stopped, for example `all 6 blocks measured`.
     pub stopped: String,
+    /// Where the largest batch that fits into memory was sought: per slot what was found, `None` where the
+    /// cell did not get as far. Empty elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frontiers: Vec<Option<Frontier>>,
+}
+
+/// How the largest batch of a cell that fits into memory was sought.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Frontier {
+    /// The tries, in the order in which they were made; the last may have ended it for another reason than
+    /// memory.
+    pub tries: Vec<Try>,
+}
+
+/// Some steps of a batch, in a worker of their own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Try {
+    /// The batch.
+    pub batch: u64,
+    /// `measured` where it fitted, though nothing was timed; `out_of_memory` where it did not.
+    pub outcome: Outcome,
+    /// Memory of a try that fitted, at the end and at most.
+    pub memory: Option<Memory>,
 }
 
 /// What a run did: the plan, and for each of its heats the artifact or the reason for having none.

@@ -1,5 +1,7 @@
 //! Tables: what aggregate makes of run records, and all that the report reads.
 
+mod sensors;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -10,11 +12,14 @@ use crate::{
     machine::Load,
     plan::{Expectation, ManifestSource, Measure, Warning},
     protocol::{Loaded, Memory},
-    record::{Canary, Parity, Tool},
+    record::{Canary, Parity, Tool, Try},
+    telemetry::Telemetry,
 };
 
+pub use sensors::{CellEnergy, EnergyFigures};
+
 /// Version of the tables document.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Everything that a site shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -401,6 +406,11 @@ pub struct CellRow {
     pub parity_log: Option<String>,
     /// Peak memory over its launches.
     pub memory: Option<Memory>,
+    /// Energy of its samples; `None` where it was not asked for, and without a speed.
+    pub energy: Option<CellEnergy>,
+    /// What sensors told over the launches that count: medians of clocks, powers and shares, the most of
+    /// heat and memory. `None` for heats that were measured before sensors were looked at.
+    pub telemetry: Option<Telemetry>,
     /// Phases of the median launch (by total).
     pub loaded: Option<Loaded>,
     /// Median time from process start to `hello`, in nanoseconds.
@@ -427,8 +437,38 @@ pub struct CellRow {
     pub alone: Option<String>,
     /// Why measuring its heat ended, in words; `None` when it never began.
     pub stopped: Option<String>,
+    /// The largest batch that fits into memory; `None` where the job does not seek it, or the cell did not
+    /// get as far.
+    pub frontier: Option<Frontier>,
     /// Launches with their samples, in the order of blocks.
     pub launches: Vec<LaunchRow>,
+}
+
+/// The largest batch of a cell that fits into memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Frontier {
+    /// The largest batch that ran; `None` where none did.
+    pub fits: Option<u64>,
+    /// Peak memory there, in bytes: of the device where the cell runs on one, else of the worker.
+    pub peak_bytes: Option<u64>,
+    /// What each further sample took, in bytes: the difference of the peaks of the largest batch and the
+    /// smallest, by that of the batches. `None` where one is not known, or both are the same.
+    pub sample_bytes: Option<f64>,
+    /// The smallest batch that did not run, and why; `None` where the largest that was to be tried did.
+    pub end: Option<FrontierEnd>,
+    /// All tries, in their order.
+    pub tries: Vec<Try>,
+}
+
+/// What lies beyond the largest batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FrontierEnd {
+    /// The batch.
+    pub batch: u64,
+    /// How it ended: `out_of_memory`, or what else kept the search from going on.
+    pub outcome: Outcome,
 }
 
 /// The twin of a cell: the same configuration, measured once more in the same heat.

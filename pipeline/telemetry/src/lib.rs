@@ -2,21 +2,36 @@
 //!
 //! [`fingerprint`] is what decides a speed and does not change by itself; it is part of the key of
 //! every heat. [`environment`] is the state a heat found; [`load`] how busy the machine is at a
-//! moment. All of it is read from files of the kernel and from NVML; what a machine does not tell
-//! is absent, never zero.
+//! moment. A [`Sampler`] looks at the [`Sensors`] while rounds run, and an [`EnergyMeter`] measures
+//! what a stretch of steps takes. All of it is read from files of the kernel and from NVML; what a
+//! machine does not tell is absent, never zero, and says why.
 #![forbid(unsafe_code)]
 
 mod environment;
 mod fingerprint;
 mod gpu;
+mod gpu_eyes;
+mod gpu_state;
 mod library_path;
 mod limits;
 mod load;
+mod look;
+mod meter;
 mod probe;
+mod rapl;
+mod sampler;
+mod sensors;
 mod thermal;
 
+pub use gpu::NVML_VARIABLE;
+pub use gpu_state::{ClockSetting, GpuState};
 pub use library_path::library_path;
+pub use load::Times;
+pub use look::{GpuLook, GpuProcess, GpuSeries, GpuSettings, Look, Series, foreign, limited};
+pub use meter::{Begun, EnergyMeter, Taken};
 pub use probe::Probe;
+pub use sampler::{Owner, Sampler, Whose};
+pub use sensors::Sensors;
 pub use thermal::Thermal;
 
 use std::collections::BTreeMap;

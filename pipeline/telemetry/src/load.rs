@@ -2,6 +2,7 @@
 
 use nix::unistd::{SysconfVar, sysconf};
 use schema::machine::Load;
+use statistics::interval;
 
 use crate::{Probe, probe::field};
 
@@ -16,23 +17,16 @@ impl Probe {
     /// How busy the machine is now.
     #[must_use]
     pub fn load(&self) -> Load {
-        let ticks = self.ticks();
-        let column = |index: usize| ticks.get(index).copied().unwrap_or(0);
-        let spent: u64 = ticks
-            .iter()
-            .take(GUEST)
-            .fold(0, |sum, tick| sum.saturating_add(*tick));
-        let waited = column(IDLE)
-            .saturating_add(column(IO_WAIT))
-            .saturating_add(column(STEAL));
+        let times = Times::parse(&self.read("proc/stat").unwrap_or_default());
+        let times = times.unwrap_or_default();
         Load {
             load_1m: self
                 .read("proc/loadavg")
                 .and_then(|text| text.split(' ').next()?.parse().ok())
                 .unwrap_or(0.0),
             available_memory_bytes: self.available_memory_bytes(),
-            steal_ns: nanoseconds(column(STEAL)),
-            busy_ns: nanoseconds(spent.saturating_sub(waited)),
+            steal_ns: times.steal_ns,
+            busy_ns: times.busy_ns,
             clock_mhz: self.clock_mhz(),
         }
     }
@@ -58,28 +52,48 @@ impl Probe {
             .map_or(available, |limit| available.min(limit))
     }
 
-    /// The counters of all processors together, in ticks.
-    fn ticks(&self) -> Vec<u64> {
-        let text = self.read("proc/stat").unwrap_or_default();
-        let line = text
-            .lines()
-            .next()
-            .and_then(|line| line.strip_prefix("cpu "));
-        line.unwrap_or_default()
-            .split_whitespace()
-            .filter_map(|tick| tick.parse().ok())
-            .collect()
-    }
-
     /// Mean clock of all processors.
     fn clock_mhz(&self) -> Option<f64> {
-        let text = self.read("proc/cpuinfo")?;
-        let clocks: Vec<f64> = text
-            .split("\n\n")
-            .filter_map(|processor| field(processor, "cpu MHz")?.parse().ok())
-            .collect();
-        (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
+        mean_mhz(&self.read("proc/cpuinfo")?)
     }
+}
+
+/// Time of all processors together since boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Times {
+    /// What processes used, in nanoseconds.
+    pub busy_ns: u64,
+    /// What a hypervisor took, in nanoseconds.
+    pub steal_ns: u64,
+}
+
+impl Times {
+    /// From the first line of `/proc/stat`.
+    pub(crate) fn parse(stat: &str) -> Option<Self> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks = line.split_whitespace().map_while(|tick| tick.parse().ok());
+        let ticks: Vec<u64> = ticks.collect();
+        let column = |index: usize| ticks.get(index).copied().unwrap_or(0);
+        let sum = |sum: u64, tick: u64| sum.saturating_add(tick);
+        let spent = ticks.iter().copied().take(GUEST).fold(0, sum);
+        let waited = [IDLE, IO_WAIT, STEAL].map(column).into_iter().fold(0, sum);
+        Some(Self {
+            busy_ns: nanoseconds(spent.saturating_sub(waited)),
+            steal_ns: nanoseconds(column(STEAL)),
+        })
+    }
+}
+
+/// Mean clock of the processors in the text of `/proc/cpuinfo`.
+pub(crate) fn mean_mhz(cpuinfo: &str) -> Option<f64> {
+    let processors = cpuinfo.split("\n\n");
+    let clocks = processors.filter_map(|processor| field(processor, "cpu MHz")?.parse().ok());
+    mean(clocks)
+}
+
+/// The arithmetic mean; `None` of nothing.
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    interval::mean(&values.collect::<Vec<_>>())
 }
 
 /// A size such as `16384 kB`, in bytes.

@@ -45,7 +45,7 @@ impl Probe {
     }
 
     /// The folders that are called so, with a number behind.
-    fn folders(&self, parent: &str, name: &str) -> Vec<String> {
+    pub(crate) fn folders(&self, parent: &str, name: &str) -> Vec<String> {
         let entries = fs::read_dir(self.root.join(parent)).into_iter().flatten();
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         names

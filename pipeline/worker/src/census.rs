@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use crate::procfs::{self, Seen};
 
 /// A tick of the processor times that the kernel tells: a hundredth of a second.
-const TICK_NS: u64 = 10_000_000;
+pub const TICK_NS: u64 = 10_000_000;
 
 /// What processes of other users are called: their names are nobody's business, and results are published.
 const ANOTHER_USER: &str = "a process of another user";
@@ -25,6 +25,43 @@ pub struct Other {
     pub cpu_ns: u64,
 }
 
+/// Whose a process is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    /// It is this one, or comes from it.
+    Ours,
+    /// Another, that calls itself so, for a reader.
+    Other(String),
+    /// None of this number can be seen.
+    Nobody,
+}
+
+/// Whose the process of this number is now.
+#[must_use]
+pub fn owner(pid: u32) -> Owner {
+    let pid = Pid::from_raw(pid.cast_signed());
+    let (mut at, mut line) = (pid, Seen::new());
+    while let Some(stat) = procfs::stat(at).filter(|_| !line.contains_key(&at)) {
+        line.insert(at, stat);
+        at = stat.parent;
+    }
+    let line = Census(line);
+    match line.0.contains_key(&pid) {
+        false => Owner::Nobody,
+        true if line.descends(pid, Pid::this()) => Owner::Ours,
+        true => Owner::Other(called(pid)),
+    }
+}
+
+/// What a process of another is called, for a reader.
+fn called(pid: Pid) -> String {
+    if procfs::is_neighbour(pid) {
+        format!("`{}`", procfs::name(pid))
+    } else {
+        ANOTHER_USER.to_owned()
+    }
+}
+
 impl Census {
     /// Takes it now: some tens of microseconds a process.
     #[must_use]
@@ -36,13 +73,7 @@ impl Census {
     /// the most first. Those that have ended by now are not among them.
     #[must_use]
     pub fn others_since(&self, earlier: &Self) -> Vec<Other> {
-        self.others(earlier, Pid::this(), |pid| {
-            if procfs::is_neighbour(pid) {
-                format!("`{}`", procfs::name(pid))
-            } else {
-                ANOTHER_USER.to_owned()
-            }
-        })
+        self.others(earlier, Pid::this(), called)
     }
 
     fn others(&self, earlier: &Self, own: Pid, name: impl Fn(Pid) -> String) -> Vec<Other> {
@@ -153,6 +184,23 @@ mod tests {
     fn a_ring_of_parents_ends() {
         let ring = census(&[(3, stat(4, 9, 1)), (4, stat(3, 0, 1))]);
         assert!(!ring.descends(Pid::from_raw(3), Pid::from_raw(7)));
+    }
+
+    #[test]
+    fn whose_a_process_is_shows_in_its_line() {
+        assert_eq!(owner(Pid::this().as_raw().unsigned_abs()), Owner::Ours);
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        assert_eq!(owner(child.id()), Owner::Ours);
+        let parent = Pid::parent().as_raw().unsigned_abs();
+        let told = owner(parent);
+        assert!(matches!(told, Owner::Other(_)), "{told:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(owner(child.id()), Owner::Nobody);
+        assert_eq!(owner(u32::MAX), Owner::Nobody);
     }
 
     #[test]

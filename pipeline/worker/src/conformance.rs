@@ -5,6 +5,7 @@ mod asking;
 mod conversation;
 mod leaving;
 mod pausing;
+mod requesting;
 mod results;
 mod subject;
 
@@ -82,6 +83,11 @@ const CHECKS: &[(&str, &str, Run)] = &[
         "training",
         "gives the updates of all weights and the losses, the same after steps and a reset",
         results::training,
+    ),
+    (
+        "request",
+        "gives the same numbers where each step begins and ends in the caller's memory",
+        requesting::request,
     ),
     (
         "warm_up",

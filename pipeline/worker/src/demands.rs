@@ -4,7 +4,7 @@ use schema::{Boundary, Cell, HostLanguage, Mode, Optimizer, Outcome};
 
 use crate::failure::unsupported;
 
-/// Checks that a cell is driven from Rust, runs in one process, and is timed step by step.
+/// Checks that a cell is driven from Rust, runs in one process, and is timed by the host's clock.
 ///
 /// # Errors
 /// `unsupported`, with what it asks for instead.
@@ -18,13 +18,24 @@ pub fn check_drive(cell: &Cell) -> Result<(), Outcome> {
             cell.world_size
         )));
     }
-    if cell.boundary != Boundary::Step {
+    if cell.boundary == Boundary::Device {
         return Err(unsupported(format!(
-            "boundary `{}` is not implemented; `step` is",
+            "boundary `{}` is not implemented; `step` and `request` are",
             cell.boundary
         )));
     }
     Ok(())
+}
+
+/// How inputs reach the engine and outputs leave it at the boundary `request`, the same for all
+/// engines: the setting on the page of a cell.
+pub const REQUEST: &str = "copied from the caller's memory and back to it in every step, in the engine's own element types and layout";
+
+/// Whether every step of a cell begins with its inputs in the caller's memory, and ends with its results
+/// there ([`REQUEST`]).
+#[must_use]
+pub fn takes_requests(cell: &Cell) -> bool {
+    cell.boundary == Boundary::Request
 }
 
 /// The number of threads of a cell, as the engine's library counts them.

@@ -246,7 +246,8 @@ impl Host {
 
     /// Processor time of the worker and of all that it started, as far as they live, in ticks of a
     /// hundredth of a second.
-    pub(crate) fn cpu_ticks(&self) -> u64 {
+    #[must_use]
+    pub fn cpu_ticks(&self) -> u64 {
         self.worker.cpu_ticks()
     }
 

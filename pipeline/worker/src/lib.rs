@@ -22,7 +22,7 @@ mod serve;
 
 pub use clock::nanoseconds;
 pub use command::{CACHE_VARIABLE, COMPILER_VARIABLE, CXX_VARIABLE, WorkerCommand};
-pub use demands::{check_drive, optimizer, threads};
+pub use demands::{REQUEST, check_drive, optimizer, takes_requests, threads};
 pub use engine::{Engine, Identity, LoadReport, ParityData, Session, Tensor, Values};
 pub use library::SharedLibrary;
 pub use serve::serve;

@@ -15,8 +15,9 @@ use crate::command::{cargo, photofinish, program, read, run, target, write};
 type Benchmark = (&'static str, fn(&Path) -> Result<(), String>);
 
 /// Name and body, in the order in which they run.
-const BENCHMARKS: [Benchmark; 8] = [
+const BENCHMARKS: [Benchmark; 9] = [
     ("harness", harness),
+    ("sensors", sensors),
     ("plan", plan),
     ("cached", cached),
     ("cached-1000", cached_1000),
@@ -47,6 +48,38 @@ pub(crate) fn bench(only: Option<&str>) -> Result<(), String> {
 fn harness(_: &Path) -> Result<(), String> {
     build(&["--workspace", "--bin", SYNTHETIC])?;
     run(program(target().join("release").join(SYNTHETIC)).arg("--bench-harness"))
+}
+
+/// Most of one core that the supervisor may take while a worker measures, its looks at sensors included.
+const SUPERVISOR_SHARE: f64 = 0.01;
+
+/// What the supervisor takes of a core while real engines measure, with the thread that looks at sensors.
+fn sensors(folder: &Path) -> Result<(), String> {
+    let manifest = folder.join("sensors.yaml");
+    let text = "version: 1\nmeasure: { blocks: 2 }\njobs:\n  - id: sensors\n    matrix:\n      \
+                model: [resnet18, bert_tiny]\n      engine: [pytorch/eager, onnxruntime/cpu]\n";
+    write(&manifest, text)?;
+    run(quiet(
+        bench_command(folder, "sensors", &manifest).arg("--fresh"),
+    ))?;
+    let tables = read(&folder.join("site-sensors/data/tables.json"))?;
+    let tables: serde_json::Value =
+        serde_json::from_str(&tables).map_err(|error| format!("tables.json: {error}"))?;
+    let share = tables
+        .pointer("/jobs/0/supervisor_share")
+        .and_then(serde_json::Value::as_f64)
+        .ok_or("tables.json tells no supervisor_share: nothing was measured")?;
+    println!(
+        "supervisor and sensors while engines measure: {:.2} % of a core, the median over blocks",
+        share * 100.0
+    );
+    if share >= SUPERVISOR_SHARE {
+        return Err(format!(
+            "that is no longer below {:.0} %",
+            SUPERVISOR_SHARE * 100.0
+        ));
+    }
+    Ok(())
 }
 
 /// Plans of 10,000 cells: of few networks, of a thousand, and of as many networks as cells.

@@ -13,7 +13,9 @@ use super::{
     cells,
     chrome::{self, Chrome, link},
     comparison::{self, Contender},
-    configuration, downloads, job, machines, setting,
+    configuration, downloads, job, machines,
+    sensors::{self, EnergyView},
+    setting,
 };
 use crate::{
     ids::{Index, Pair},
@@ -48,6 +50,8 @@ pub(crate) struct CellPage {
     launches: Vec<Launch>,
     phases: Vec<Phase>,
     memory: Vec<Fact>,
+    energy_of_cell: Option<EnergyView>,
+    sensors: Vec<Fact>,
     parity: Option<ParityView>,
     configuration: Vec<Fact>,
     settings: Vec<Fact>,
@@ -180,6 +184,8 @@ impl CellPage {
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
             memory: configuration::memory(row),
+            energy_of_cell: sensors::energy(row),
+            sensors: sensors::told(row),
             parity: row
                 .parity
                 .as_ref()

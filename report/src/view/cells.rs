@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schema::{protocol::Loaded, tables::CellRow};
 use serde::Serialize;
 
+use super::sensors::{self, EnergyView};
 use crate::{
     interval::{self, Estimate},
     steady, units,
@@ -31,6 +32,8 @@ pub(crate) struct Line {
     pub(crate) top1: Option<String>,
     pub(crate) memory: String,
     pub(crate) memory_value: Option<u64>,
+    /// Where it was asked for.
+    pub(crate) energy: Option<EnergyView>,
     pub(crate) badge: Badge,
     /// Present when a launch was measured before it was steady.
     pub(crate) unsteady: Option<Badge>,
@@ -67,6 +70,7 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
         top1: top1.map(words::top1),
         memory: or_nothing(memory.map(units::bytes)),
         memory_value: memory,
+        energy: sensors::energy(row),
         badge: words::outcome(row.outcome.kind),
         unsteady: steady::badge(row),
         reason: row.outcome.reason.clone(),

@@ -15,6 +15,7 @@ use super::{
     comparison::Family,
     effects::Effects,
     forest,
+    frontier::Frontiers,
     setting::{self, Settings},
     times,
 };
@@ -43,6 +44,7 @@ pub(crate) struct JobPage {
     families: Vec<Family>,
     answer_of_job: Option<Answer>,
     effects: Option<Effects>,
+    frontiers: Option<Frontiers>,
     batches: Option<Batches>,
     claims: Vec<Claim>,
     warnings: Vec<String>,
@@ -155,6 +157,7 @@ impl JobPage {
             cells_root: format!("../cells/{}/", job.id),
             measure: measure(job, rows),
             effects: Effects::new(job, &families),
+            frontiers: Frontiers::new(job, rows),
             families,
             answer_of_job: Answer::new(job, rows),
             batches: Batches::new(job),

@@ -9,6 +9,7 @@ use schema::{
     tables::{CellRow, Crossover, Interval, Payback, Speed},
 };
 
+use super::sensors;
 use crate::ExportError;
 
 /// A file: columns with their values, row by row.
@@ -46,7 +47,7 @@ impl Sheet {
 }
 
 /// Text, harmless in a spreadsheet (OWASP, "CSV Injection").
-fn text(text: impl ToString) -> String {
+pub(super) fn text(text: impl ToString) -> String {
     let text = text.to_string();
     if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         format!("'{text}")
@@ -56,12 +57,12 @@ fn text(text: impl ToString) -> String {
 }
 
 /// A number, or nothing.
-fn number(number: Option<impl ToString>) -> String {
+pub(super) fn number(number: Option<impl ToString>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
 /// A number that may be tiny or huge, in the shorter notation.
-fn decimal(number: Option<f64>) -> String {
+pub(super) fn decimal(number: Option<f64>) -> String {
     match number {
         Some(number) if number != 0.0 && !(1e-4..1e15).contains(&number.abs()) => {
             format!("{number:e}")
@@ -71,7 +72,7 @@ fn decimal(number: Option<f64>) -> String {
 }
 
 /// Names and values in one field: `batch=1 image=224`.
-fn pairs<V: std::fmt::Display>(map: &BTreeMap<String, V>) -> String {
+pub(super) fn pairs<V: std::fmt::Display>(map: &BTreeMap<String, V>) -> String {
     let pairs: Vec<_> = map
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
@@ -83,7 +84,7 @@ fn outcome(outcome: &Outcome) -> [String; 2] {
     [text(outcome.kind), text(&outcome.reason)]
 }
 
-fn interval(interval: Option<&Interval>) -> [String; 5] {
+pub(super) fn interval(interval: Option<&Interval>) -> [String; 5] {
     [
         decimal(interval.map(|interval| interval.centre)),
         decimal(interval.and_then(|interval| interval.low)),
@@ -163,12 +164,13 @@ const CELLS: [&str; 66] = [
 ];
 
 pub(super) fn cells(tables: &Tables) -> Result<Vec<u8>, ExportError> {
-    let mut sheet = Sheet::new("cells.csv", &CELLS)?;
+    let mut sheet = Sheet::new("cells.csv", &[&CELLS[..], &sensors::COLUMNS].concat())?;
     for row in &tables.cells {
         let values = configuration(row)
             .into_iter()
             .chain(figures(row.speed.as_ref()))
-            .chain(costs(row));
+            .chain(costs(row))
+            .chain(sensors::values(row));
         sheet.row(values)?;
     }
     sheet.finish()
@@ -408,6 +410,40 @@ pub(super) fn crossovers(tables: &Tables) -> Result<Vec<u8>, ExportError> {
                 pairs(&row.coordinates),
             ];
             sheet.row(pair.into_iter().chain(place))?;
+        }
+    }
+    sheet.finish()
+}
+
+const FRONTIERS: [&str; 9] = [
+    "job",
+    "cell",
+    "engine",
+    "coordinates",
+    "batch",
+    "outcome",
+    "reason",
+    "peak_resident_bytes",
+    "peak_device_bytes",
+];
+
+/// A line a try.
+pub(super) fn frontiers(tables: &Tables) -> Result<Vec<u8>, ExportError> {
+    let mut sheet = Sheet::new("frontiers.csv", &FRONTIERS)?;
+    for row in &tables.cells {
+        for tried in row.frontier.iter().flat_map(|found| &found.tries) {
+            let memory = tried.memory.as_ref();
+            sheet.row([
+                text(&row.job),
+                text(&row.id.0),
+                text(&row.cell.engine),
+                pairs(&row.coordinates),
+                number(Some(tried.batch)),
+                text(tried.outcome.kind),
+                text(&tried.outcome.reason),
+                number(memory.map(|memory| memory.peak_resident_bytes)),
+                number(memory.and_then(|memory| memory.peak_device_bytes)),
+            ])?;
         }
     }
     sheet.finish()

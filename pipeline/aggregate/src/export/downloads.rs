@@ -37,6 +37,11 @@ pub fn downloads(tables: &Tables) -> Result<Vec<Download>, ExportError> {
             csv::crossovers(tables)?,
         ),
         download(
+            "frontiers.csv",
+            "One row a batch that was tried for a job that seeks the largest that fits into memory: how that ended, and its memory",
+            csv::frontiers(tables)?,
+        ),
+        download(
             "claims.csv",
             "One row a claim: source, expectation, judgement",
             csv::claims(tables)?,

@@ -4,5 +4,6 @@ mod csv;
 mod downloads;
 mod json;
 mod parquet;
+mod sensors;
 
 pub use downloads::downloads;

@@ -7,7 +7,11 @@ use parquet::{
     record::{Field, Row},
 };
 use photofinish_aggregate::downloads;
-use schema::{Outcome, OutcomeKind, Tables};
+use schema::{
+    Outcome, OutcomeKind, Tables,
+    protocol::Memory,
+    record::{Frontier, Try},
+};
 
 use crate::race::{heat, race, run, set_times, tables};
 
@@ -45,12 +49,48 @@ fn the_same_records_give_the_same_bytes() {
             "comparisons.csv",
             "trends.csv",
             "crossovers.csv",
+            "frontiers.csv",
             "claims.csv",
             "floors.csv",
             "samples.parquet",
             "tables.json"
         ]
     );
+}
+
+#[test]
+fn every_batch_that_was_tried_is_a_line() {
+    let mut run = race(&[1_000_000; 6], &[500_000; 6]);
+    let tried = |batch, kind, peak_resident_bytes| Try {
+        batch,
+        outcome: Outcome::new(kind, "=too much"),
+        memory: (kind == OutcomeKind::Measured).then_some(Memory {
+            resident_bytes: 1,
+            peak_resident_bytes,
+            device_bytes: Some(2),
+            peak_device_bytes: Some(3),
+        }),
+    };
+    let tries = vec![
+        tried(1, OutcomeKind::Measured, 1000),
+        tried(2, OutcomeKind::OutOfMemory, 0),
+    ];
+    let heat = run.heats.values_mut().next().unwrap();
+    let cells = heat.header.cells.len();
+    heat.footer.frontiers = vec![None; cells];
+    heat.footer.frontiers[1] = Some(Frontier { tries });
+    let digest = schema::Digest::of_value(&*heat);
+    let of_another = heat.clone();
+    run.heats.insert(digest, of_another);
+    for entry in &mut run.record.heats {
+        entry.heat = schema::record::HeatResult::Sealed(digest);
+    }
+    let tables = tables(&run);
+    let found = tables.cells.iter().filter_map(|row| row.frontier.as_ref());
+    let found: Vec<_> = found.map(|it| (it.fits, it.peak_bytes)).collect();
+    assert_eq!(found, [(Some(1), Some(3))]);
+    let text = String::from_utf8(file(&tables, "frontiers.csv")).unwrap();
+    insta::assert_snapshot!("frontiers.csv", text.replace("\r\n", "\n"));
 }
 
 #[test]

@@ -1,16 +1,18 @@
 //! `photofinish doctor`: what this machine can measure, and what makes it noisy.
 
-use std::{fmt::Write as _, time::Duration};
+mod gpus;
+
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use indicatif::HumanBytes;
 use run::Identical;
 use schema::{
-    Environment,
+    Device, Environment,
     plan::MARGIN,
     printed::{self, percent},
 };
 use serde::Serialize;
-use telemetry::Thermal;
+use telemetry::{Sensors, Thermal};
 
 use crate::{
     commands::engines::{EngineRow, rows},
@@ -18,6 +20,7 @@ use crate::{
     printer::on_terminal,
     progress,
     session::Session,
+    stages,
 };
 
 /// How long identical work is measured.
@@ -31,6 +34,8 @@ struct Diagnosis {
     environment: Environment,
     engines: Vec<EngineRow>,
     findings: Vec<Finding>,
+    /// Devices whose energy cannot be measured, and why.
+    unmetered: BTreeMap<Device, String>,
     /// How far apart identical work comes out; absent where that was not measured.
     identical: Option<Vec<Measured>>,
 }
@@ -66,6 +71,9 @@ struct Finding {
 pub(crate) fn doctor(session: &Session, quick: bool) -> Result<(), Failure> {
     let environment = telemetry::environment();
     let mut findings = findings(&environment, &telemetry::thermal());
+    for gpu in Sensors::system().gpus() {
+        findings.extend(gpus::findings(&gpu));
+    }
     // Whoever asks what is wrong is to learn that the configuration is, and the rest as well.
     let engines = match session.catalog() {
         Ok(catalog) => rows(catalog),
@@ -81,6 +89,7 @@ pub(crate) fn doctor(session: &Session, quick: bool) -> Result<(), Failure> {
         environment,
         engines,
         findings,
+        unmetered: stages::unmetered(session),
         identical: None,
     };
     session.printer.human(&text(&diagnosis));
@@ -290,6 +299,16 @@ fn text(diagnosis: &Diagnosis) -> String {
             &format!("{}, {memory}, driver {}", gpu.name, gpu.driver),
         );
     }
+    let gpus = (0_u32..).zip(&machine.gpus);
+    let gpus = gpus.map(|(index, _)| Device::Cuda(index));
+    for device in [Device::Cpu].into_iter().chain(gpus) {
+        let lacking = diagnosis.unmetered.get(&device);
+        let told = lacking.map_or_else(
+            || format!("of {device} can be measured"),
+            |reason| format!("of {device} is unavailable: {reason}"),
+        );
+        fact("energy", &told);
+    }
     text.push_str("\nEngines\n");
     if diagnosis.engines.is_empty() {
         text.push_str("  none are known\n");
@@ -309,8 +328,6 @@ fn text(diagnosis: &Diagnosis) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use schema::{Fingerprint, machine::Load};
 
     use super::*;

@@ -81,7 +81,9 @@ impl SweepProgress {
             Phase::Load => "loading".to_owned(),
             Phase::Calibration => "finding ranges".to_owned(),
             Phase::Parity => "comparing outputs".to_owned(),
+            Phase::Frontier { batch } => format!("trying batch {batch}"),
             Phase::WarmUp => "warming up".to_owned(),
+            Phase::Energy => "measuring energy".to_owned(),
             Phase::Measure { round, of } => format!("round {} of {of}", round.saturating_add(1)),
         };
         let (engine, precision) = (&cell.engine, cell.precision);

@@ -39,6 +39,8 @@ pub(crate) struct Configuration {
     pub(crate) spins: bool,
     /// Whether attention is an operator of ONNX Runtime's own, rather than composed.
     pub(crate) fuses_attention: bool,
+    /// Whether each step begins and ends in the caller's memory.
+    pub(crate) takes_requests: bool,
 }
 
 /// A level of graph optimisation.
@@ -114,6 +116,7 @@ impl Configuration {
             optimization,
             spins: spins(&cell.factors)?,
             fuses_attention: fuses_attention(&cell.factors)?,
+            takes_requests: worker::takes_requests(cell),
         })
     }
 }

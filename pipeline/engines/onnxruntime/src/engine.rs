@@ -88,7 +88,7 @@ impl Engine for OnnxRuntime {
         });
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         let filled = Instant::now();
-        let session = Inference::bind(session, &load.graph, &inputs, &configuration)?;
+        let session = Inference::bind(session, &load.graph, inputs, &configuration)?;
         let report = LoadReport {
             fill_ns: nanoseconds(filled - compiled),
             build_ns: nanoseconds((written - start) + filled.elapsed()),
@@ -127,7 +127,9 @@ fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, Stri
     } else {
         "composed of products and a softmax"
     };
-    let bound = if load.graph.is_outline() {
+    let bound = if configuration.takes_requests {
+        worker::REQUEST
+    } else if load.graph.is_outline() {
         "inputs bound once, outputs placed anew by each step"
     } else {
         "bound once"

@@ -9,6 +9,7 @@
 
 mod configuration;
 mod engine;
+mod exchange;
 mod failure;
 mod library;
 mod model;

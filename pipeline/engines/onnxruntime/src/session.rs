@@ -11,6 +11,7 @@ use worker::{ParityData, Session};
 
 use crate::{
     configuration::Configuration,
+    exchange::Exchange,
     failure::{failed, unsupported},
     provider, tensors,
 };
@@ -22,15 +23,16 @@ pub(crate) struct Inference {
     session: OrtSession,
     outputs: Vec<String>,
     on_host: bool,
+    exchange: Option<Exchange>,
 }
 
 impl Inference {
     /// Binds `inputs` (in the graph's order) and room for the outputs, where the provider
-    /// computes.
+    /// computes; or, where each step begins and ends in the caller's memory, room for both.
     pub(crate) fn bind(
         session: OrtSession,
         graph: &Graph,
-        inputs: &[DynValue],
+        inputs: Vec<DynValue>,
         configuration: &Configuration,
     ) -> Result<Self, Outcome> {
         let types = match graph.is_outline() {
@@ -40,12 +42,20 @@ impl Inference {
         let mut binding = session
             .create_binding()
             .map_err(|error| failed("binding", &error))?;
-        for (input, value) in graph.inputs.iter().zip(inputs) {
-            binding
-                .bind_input(&input.name, value)
-                .map_err(|error| failed(&input.name, &error))?;
-        }
         let device = configuration.provider.memory()?;
+        let named = graph.inputs.iter().map(|input| input.name.clone());
+        let named = named.zip(inputs);
+        let mut exchange = None;
+        if configuration.takes_requests {
+            exchange = Some(Exchange::bind(named, device.is_none(), &mut binding)?);
+        } else {
+            for (name, value) in named {
+                let bound = binding.bind_input(&name, &value);
+                bound.map_err(|error| failed(&name, &error))?;
+            }
+        }
+        // Results that are asked for on the host are copied there by ONNX Runtime itself.
+        let device = device.filter(|_| exchange.is_none());
         // What an outline's outputs are like, only ONNX Runtime knows: it makes room in each step.
         let host = provider::host_memory()?;
         for name in &graph.outputs {
@@ -71,6 +81,7 @@ impl Inference {
             session,
             outputs: graph.outputs.clone(),
             on_host: device.is_none(),
+            exchange,
         })
     }
 
@@ -85,10 +96,29 @@ impl Inference {
 
 impl Session for Inference {
     fn step(&mut self) -> Result<(), Outcome> {
-        self.call().map(drop)
+        let Some(exchange) = &mut self.exchange else {
+            return self.call().map(drop);
+        };
+        exchange.send(&mut self.binding)?;
+        let outputs = self
+            .session
+            .run_binding(&self.binding)
+            .map_err(|error| failed("step", &error))?;
+        exchange.receive(&self.outputs, &outputs)
     }
 
     fn parity(&mut self, _steps: u32) -> Result<ParityData, Outcome> {
+        if self.exchange.is_some() {
+            self.step()?;
+        }
+        if let Some(exchange) = &self.exchange {
+            let received = self.outputs.iter().zip(exchange.received());
+            let read = received.map(|(name, tensor)| tensors::read(name, tensor));
+            return Ok(ParityData {
+                tensors: read.collect::<Result<_, _>>()?,
+                losses: Vec::new(),
+            });
+        }
         let on_host = self.on_host;
         let names = self.outputs.clone();
         let outputs = self.call()?;

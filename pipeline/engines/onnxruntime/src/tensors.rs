@@ -118,12 +118,16 @@ pub(crate) fn room(
     DynTensor::new(session.allocator(), element, sizes).map_err(|error| failed(name, &error))
 }
 
+/// [`read`], of a value that is a tensor.
+pub(crate) fn output(name: &str, value: &DynValue) -> Result<worker::Tensor, Outcome> {
+    let tensor = value.view().downcast::<DynTensorValueType>();
+    read(name, &*tensor.map_err(|error| failed(name, &error))?)
+}
+
 /// Reads a tensor on the host: fp64 as it is, narrower floats widened to binary32, integers and truth
 /// values to binary64.
-pub(crate) fn output(name: &str, value: &DynValue) -> Result<worker::Tensor, Outcome> {
+pub(crate) fn read(name: &str, tensor: &DynTensor) -> Result<worker::Tensor, Outcome> {
     let read = || -> ort::Result<_> {
-        let tensor = value.view().downcast::<DynTensorValueType>()?;
-        let tensor = &*tensor;
         Ok(Ok(match *tensor.data_type() {
             TensorElementType::Float64 => {
                 let (shape, numbers) = tensor.try_extract_tensor::<f64>()?;

@@ -32,6 +32,8 @@ pub(crate) struct Configuration {
     pub(crate) arithmetic: &'static str,
     /// Whether the network is on grids, to be computed in integers.
     pub(crate) is_quantised: bool,
+    /// Whether each step begins and ends in the caller's memory.
+    pub(crate) takes_requests: bool,
 }
 
 impl Configuration {
@@ -74,6 +76,7 @@ impl Configuration {
             threads: worker::threads(cell)?,
             arithmetic,
             is_quantised: cell.precision.is_int8(),
+            takes_requests: worker::takes_requests(cell),
         })
     }
 }

@@ -103,7 +103,7 @@ impl Engine for OpenVino {
         });
         let inputs = inputs.collect::<Result<Vec<_>, Outcome>>()?;
         let filled = Instant::now();
-        let session = Inference::new(compiled, &load.graph, inputs)?;
+        let session = Inference::new(compiled, &load.graph, inputs, configuration.takes_requests)?;
         let report = LoadReport {
             fill_ns: nanoseconds(filled - told),
             build_ns: nanoseconds((read - start) + (told - ready) + filled.elapsed()),
@@ -135,13 +135,17 @@ fn own_settings(
     let integers = configuration
         .is_quantised
         .then_some(("computed in integers", "what the plugin chooses: not asked"));
+    let exchange = match configuration.takes_requests {
+        true => ("inputs and outputs", worker::REQUEST),
+        false => ("inputs", "set once"),
+    };
     let own = [
         (
             "attention, where there is any",
             "given as products and a softmax, which the plugin fuses",
         ),
         ("weights, inputs and outputs", stored.as_str()),
-        ("inputs", "set once"),
+        exchange,
         ("plugin", "CPU"),
     ];
     own.map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -4,23 +4,26 @@ use openvino::{CompiledModel, InferRequest, Tensor};
 use schema::{Graph, Outcome};
 use worker::{ParityData, Session};
 
-use crate::{failure::failed, network, tensors};
+use crate::{exchange::Exchange, failure::failed, network, tensors};
 
 /// A compiled model with its inputs set.
 pub(crate) struct Inference {
     // Dropped before what it was made from.
     request: InferRequest,
     _compiled: CompiledModel,
-    _inputs: Vec<Tensor>,
+    inputs: Vec<Tensor>,
     outputs: Vec<String>,
+    exchange: Option<Exchange>,
 }
 
 impl Inference {
-    /// Sets `inputs`, by name; outputs stay in the request's own tensors.
+    /// Sets `inputs`, by name; outputs stay in the request's own tensors. With `takes_requests`, each
+    /// step begins and ends in the caller's memory.
     pub(crate) fn new(
         mut compiled: CompiledModel,
         graph: &Graph,
         inputs: Vec<(&str, Tensor)>,
+        takes_requests: bool,
     ) -> Result<Self, Outcome> {
         let mut request = compiled
             .create_infer_request()
@@ -33,25 +36,42 @@ impl Inference {
         for output in &graph.outputs {
             network::name(output)?;
         }
+        let mut inputs: Vec<Tensor> = inputs.into_iter().map(|(_, tensor)| tensor).collect();
+        let exchange = takes_requests.then(|| Exchange::of(&mut inputs));
+        let exchange = exchange.transpose()?;
         Ok(Self {
             request,
             _compiled: compiled,
-            _inputs: inputs.into_iter().map(|(_, tensor)| tensor).collect(),
+            inputs,
             outputs: graph.outputs.clone(),
+            exchange,
         })
     }
 }
 
 impl Session for Inference {
     fn step(&mut self) -> Result<(), Outcome> {
-        self.request.infer().map_err(|error| failed("step", &error))
+        if let Some(exchange) = &self.exchange {
+            exchange.send(&mut self.inputs)?;
+        }
+        self.request
+            .infer()
+            .map_err(|error| failed("step", &error))?;
+        if let Some(exchange) = &mut self.exchange {
+            exchange.receive(&self.outputs, &mut self.request)?;
+        }
+        Ok(())
     }
 
     fn parity(&mut self, _steps: u32) -> Result<ParityData, Outcome> {
         self.step()?;
         let read = |name: &String| {
             let tensor = self.request.get_tensor(name);
-            tensors::output(name, &tensor.map_err(|error| failed(name, &error))?)
+            let mut tensor = tensor.map_err(|error| failed(name, &error))?;
+            if let Some(exchange) = &self.exchange {
+                exchange.give(name, &mut tensor)?;
+            }
+            tensors::output(name, &tensor)
         };
         Ok(ParityData {
             tensors: self.outputs.iter().map(read).collect::<Result<_, _>>()?,

@@ -60,7 +60,7 @@ fn description() -> EngineDescription {
             devices: vec!["cpu".to_owned()],
             precisions: vec![Precision::Fp32],
             modes: vec![Mode::Inference],
-            boundaries: vec![Boundary::Step],
+            boundaries: vec![Boundary::Step, Boundary::Request],
             reads_onnx: true,
             compiles_cxx: false,
             preparation: schema::Preparation::default(),

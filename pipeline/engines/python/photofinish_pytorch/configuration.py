@@ -45,6 +45,8 @@ class Common:
     mode: Mode
     optimizer: Optimizer | None
     """`None` in inference."""
+    requests: bool
+    """Whether each step begins and ends in the caller's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
     compiles = cell.engine == f"{ENGINE}/{COMPILED}"
     known_factors = (LAYOUT, *FORMS, *((COMPILE_MODE,) if compiles else ()))
-    common = understand_common(cell, ENGINE, VARIANTS, known_factors)
+    common = understand_common(cell, ENGINE, VARIANTS, known_factors, requests=True)
     if not compiles:
         return _configuration(cell, common, None)
     compile_mode = ask.factor(cell, COMPILE_MODE, COMPILE_MODES)
@@ -76,7 +78,7 @@ def understand_packaged(cell: Cell) -> Configuration:
     """Understands a cell whose network is to be compiled ahead of time: from Python, whatever
     language drives what comes of it."""
     here = replace(cell, host_language=HostLanguage.PYTHON)
-    common = understand_common(here, ENGINE, (PACKAGED,), (LAYOUT, *FORMS))
+    common = understand_common(here, ENGINE, (PACKAGED,), (LAYOUT, *FORMS), requests=True)
     return _configuration(cell, common, None)
 
 
@@ -87,18 +89,23 @@ def _configuration(cell: Cell, common: Common, compile_mode: str | None) -> Conf
         common.threads,
         common.mode,
         common.optimizer,
+        common.requests,
         channels_last=ask.factor(cell, LAYOUT, LAYOUTS) == "channels_last",
         compile_mode=compile_mode,
     )
 
 
 def understand_common(
-    cell: Cell, engine: str, variants: tuple[str, ...], known_factors: tuple[str, ...]
+    cell: Cell,
+    engine: str,
+    variants: tuple[str, ...],
+    known_factors: tuple[str, ...],
+    requests: bool = False,
 ) -> Common:
-    """What `cell` asks of PyTorch itself, if it is for one of these variants and has no other
-    factors than these."""
+    """What `cell` asks of PyTorch itself, if it is for one of these variants, has no other factors
+    than these, and is timed at the boundary `request` only where the caller knows how."""
     ask.variant(cell, engine, variants)
-    ask.check_drive(cell)
+    asks_requests = ask.check_drive(cell, requests)
     ask.check_factors(cell, known_factors)
     if cell.precision not in _ELEMENTS:
         raise unsupported(f"{engine} is not run in {cell.precision} here")
@@ -108,4 +115,5 @@ def understand_common(
         threads=cell.threads,
         mode=cell.mode,
         optimizer=cell.optimizer if cell.mode is Mode.TRAINING else None,
+        requests=asks_requests,
     )

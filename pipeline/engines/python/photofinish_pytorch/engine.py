@@ -81,10 +81,10 @@ def _build(
     forward: compilation.Forward = lowered.module
     if configuration.compile_mode is not None:
         forward = compilation.wrap(lowered.module, configuration.compile_mode)
-    if configuration.optimizer is None:
-        return Inference(graph, lowered, forward, maker, place), lowered
-    optimizer = configuration.optimizer
-    return Training(graph, optimizer, lowered, forward, maker, place), lowered
+    optimizer, requests = configuration.optimizer, configuration.requests
+    if optimizer is None:
+        return Inference(graph, lowered, forward, maker, place, requests), lowered
+    return Training(graph, optimizer, lowered, forward, maker, place, requests), lowered
 
 
 def distinct(graph: Graph) -> tuple[Parameter, ...]:

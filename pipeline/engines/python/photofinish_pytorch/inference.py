@@ -5,6 +5,7 @@ import torch
 from photofinish_pytorch import parity
 from photofinish_pytorch.compilation import Forward
 from photofinish_pytorch.device import Place
+from photofinish_pytorch.exchange import Exchange
 from photofinish_pytorch.maker import Maker
 from photofinish_pytorch.network import Network
 from photofinish_worker.engine import ParityData, Quantity
@@ -15,17 +16,28 @@ class Inference:
     """A network that is ready for forward passes."""
 
     def __init__(
-        self, graph: Graph, network: Network, forward: Forward, maker: Maker, place: Place
+        self,
+        graph: Graph,
+        network: Network,
+        forward: Forward,
+        maker: Maker,
+        place: Place,
+        requests: bool = False,
     ) -> None:
         self._names = graph.outputs
         self._network = network
         self._forward = forward
         self._inputs = tuple(maker.input(fed) for fed in graph.inputs)
+        self._exchange = Exchange(self._inputs) if requests else None
         self._place = place
 
     def _run(self) -> tuple[torch.Tensor, ...]:
         with self._network.explained(), torch.inference_mode():
+            if self._exchange is not None:
+                self._exchange.send(self._inputs)
             outputs = self._forward(*self._inputs, False)
+            if self._exchange is not None:
+                outputs = self._exchange.receive(outputs)
         self._place.synchronize()
         return outputs
 

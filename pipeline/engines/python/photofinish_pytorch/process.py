@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 
 from photofinish_pytorch.configuration import Common
+from photofinish_worker import ask
 from photofinish_worker.outcome import Failure, Kind
 
 WAIT_POLICY = "OMP_WAIT_POLICY"
@@ -61,6 +62,8 @@ def settings(common: Common, on_cpu: bool) -> dict[str, str]:
         "TF32": _on_or_off(common.tf32),
         "widest CPU kernels": torch.backends.cpu.get_cpu_capability(),
     }
+    if common.requests:
+        told["inputs and outputs"] = ask.REQUEST
     if common.optimizer is not None:
         name = common.optimizer.tag()
         form = "one tensor after another" if on_cpu else "all tensors at once (foreach)"

@@ -9,6 +9,7 @@ from torch.nn import functional
 from photofinish_pytorch import parity
 from photofinish_pytorch.compilation import Forward
 from photofinish_pytorch.device import Place
+from photofinish_pytorch.exchange import Exchange
 from photofinish_pytorch.failure import at
 from photofinish_pytorch.maker import Maker
 from photofinish_pytorch.network import Network
@@ -32,6 +33,7 @@ class Training:
         forward: Forward,
         maker: Maker,
         place: Place,
+        requests: bool = False,
     ) -> None:
         if graph.loss is None:
             raise unsupported(f"{graph.name} has no loss to train with")
@@ -43,15 +45,20 @@ class Training:
         self._place = place
         self._inputs = tuple(maker.input(fed) for fed in graph.inputs)
         self._labels = maker.input(graph.loss.labels)
+        self._exchange = Exchange((*self._inputs, self._labels)) if requests else None
         self._weights = [tensor for tensor in network.held.values() if tensor.requires_grad]
         self._optimizer = _optimizer(settings, self._weights)
         torch.manual_seed(SEED)
 
     def _iterate(self, dropout: bool) -> torch.Tensor:
         with self._network.explained():
+            if self._exchange is not None:
+                self._exchange.send((*self._inputs, self._labels))
             self._optimizer.zero_grad()
             loss = self._backward(dropout)
             self._optimizer.step()
+            if self._exchange is not None:
+                (loss,) = self._exchange.receive((loss,))
         return loss
 
     def _backward(self, dropout: bool) -> torch.Tensor:

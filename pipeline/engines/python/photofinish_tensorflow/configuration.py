@@ -49,6 +49,8 @@ class Configuration:
     """Whether XLA compiles the step."""
     optimizer: Optimizer | None
     """The optimiser, when training."""
+    requests: bool = False
+    """Whether each step begins and ends in the caller's memory."""
 
     @property
     def trains(self) -> bool:
@@ -59,7 +61,7 @@ class Configuration:
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
     variant = Variant(ask.variant(cell, ENGINE, VARIANTS))
-    ask.check_drive(cell)
+    requests = ask.check_drive(cell, requests=True)
     choices = _JIT_COMPILE.get(variant, ())
     ask.check_factors(cell, (*FORMS, JIT_COMPILE) if choices else FORMS)
     if cell.device != "cpu":
@@ -76,4 +78,5 @@ def understand(cell: Cell) -> Configuration:
         threads=cell.threads,
         jit_compile=bool(choices) and _SWITCH[ask.factor(cell, JIT_COMPILE, choices)],
         optimizer=cell.optimizer if cell.mode is Mode.TRAINING else None,
+        requests=requests,
     )

@@ -20,7 +20,7 @@ from photofinish_tensorflow.inference import Inference
 from photofinish_tensorflow.maker import Maker
 from photofinish_tensorflow.network import Network
 from photofinish_tensorflow.training import Training
-from photofinish_worker import sources
+from photofinish_worker import ask, sources
 from photofinish_worker.engine import Identity, LoadReport, Session
 from photofinish_worker.messages import Load
 
@@ -97,6 +97,8 @@ def _settings(configuration: Configuration) -> dict[str, str]:
     else:
         settings["graph optimization"] = "on (default)"
     keras = configuration.variant is Variant.KERAS
+    if configuration.requests:
+        settings["inputs and outputs"] = ask.REQUEST
     if keras:
         settings["inputs and outputs"] = "arrays in the host's memory"
         settings["method"] = "train_on_batch" if configuration.trains else "predict_on_batch"

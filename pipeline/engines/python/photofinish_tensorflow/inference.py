@@ -4,6 +4,7 @@ from typing import Any
 
 from photofinish_tensorflow import parity
 from photofinish_tensorflow.configuration import Configuration
+from photofinish_tensorflow.exchange import Exchange
 from photofinish_tensorflow.ground import Ground
 from photofinish_tensorflow.lower import lower
 from photofinish_tensorflow.lowering import Pass
@@ -17,6 +18,7 @@ class Inference:
     def __init__(self, ground: Ground, configuration: Configuration) -> None:
         self._names = ground.network.graph.outputs
         self._inputs = ground.inputs
+        self._exchange = Exchange(ground.inputs) if configuration.requests else None
         element, compiled = configuration.element, configuration.jit_compile
         self._lowered = lower(ground.network, ground.held, element, Pass.INFERENCE, compiled)
         self._forward = wrap(self._lowered.function.call, configuration)
@@ -27,8 +29,10 @@ class Inference:
 
     def _run(self) -> tuple[Any, ...]:
         with self._lowered.function.explained("forward pass"):
-            outputs: tuple[Any, ...] = self._forward(*self._inputs)
-        return outputs
+            if self._exchange is None:
+                outputs: tuple[Any, ...] = self._forward(*self._inputs)
+                return outputs
+            return self._exchange.receive(self._forward(*self._exchange.send()))
 
     def parity(self, steps: int) -> ParityData:
         """The graph's outputs."""

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from photofinish_tensorflow import optimizer, parity
 from photofinish_tensorflow.configuration import Configuration
+from photofinish_tensorflow.exchange import Exchange
 from photofinish_tensorflow.ground import Ground
 from photofinish_tensorflow.lower import Lowered, lower
 from photofinish_tensorflow.lowering import Pass
@@ -38,6 +39,8 @@ class Training:
         self._reached = ground.network.reached()
         self._weights = [ground.held[parameter.name] for parameter in self._reached]
         self._labels = ground.labels()
+        fed = (self._labels, *ground.inputs)
+        self._exchange = Exchange(fed) if configuration.requests else None
         self._optimizer = optimizer.make(settings, self._weights, configuration.element)
         tf.random.set_seed(SEED)
         self._timed = self._iteration(Pass.TRAINING)
@@ -67,7 +70,11 @@ class Training:
 
     def _iterate(self, iteration: _Iteration) -> tuple[Any, list[Any]]:
         with iteration.lowered.function.explained("training iteration"):
-            return iteration.call(self._labels, *self._ground.inputs)
+            if self._exchange is None:
+                return iteration.call(self._labels, *self._ground.inputs)
+            loss, gradients = iteration.call(*self._exchange.send())
+            (received,) = self._exchange.receive((loss,))
+            return received, gradients
 
     def step(self) -> None:
         """One iteration. On a CPU TensorFlow returns from it when it is done."""

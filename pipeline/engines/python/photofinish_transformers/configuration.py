@@ -63,7 +63,7 @@ class Configuration(Common):
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
     variant = ask.variant(cell, ENGINE, VARIANTS)
-    common = understand_common(cell, ENGINE, VARIANTS, _FACTORS[variant])
+    common = understand_common(cell, ENGINE, VARIANTS, _FACTORS[variant], requests=variant == MODEL)
     if cell.model.source is not ModelSource.ZOO:
         raise unsupported(
             f"{cell.model.name} is a file: Transformers has no class for it; its networks of the "
@@ -93,6 +93,7 @@ def understand(cell: Cell) -> Configuration:
         common.threads,
         common.mode,
         common.optimizer,
+        common.requests,
         autocast=common.element if mixed else None,
         network=cell.model.name,
         attention=IMPLEMENTATIONS[ask.factor(cell, ATTENTION, forms)],

@@ -90,9 +90,9 @@ def _session(
 
         return Piped(graph, built, maker)
     if optimizer is None:
-        return Inference(graph, built, built, maker, place)
+        return Inference(graph, built, built, maker, place, configuration.requests)
     if configuration.variant != TRAINER:
-        return Loop(graph, optimizer, built, parts, maker, place)
+        return Loop(graph, optimizer, built, parts, maker, place, configuration.requests)
     from photofinish_transformers.trainer import Trained
 
     mixed = configuration.autocast is not None

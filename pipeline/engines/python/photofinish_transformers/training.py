@@ -28,8 +28,9 @@ class Loop(Training):
         parts: int,
         maker: Maker,
         place: Place,
+        requests: bool = False,
     ) -> None:
-        super().__init__(graph, settings, network, network, maker, place)
+        super().__init__(graph, settings, network, network, maker, place, requests)
         fed = [value.chunk(parts) for value in (*self._inputs, self._labels)]
         self._parts = list(zip(*fed, strict=True))
 

@@ -16,20 +16,34 @@ def variant(cell: Cell, engine: str, variants: Sequence[str]) -> str:
     return found
 
 
-def check_drive(cell: Cell) -> None:
-    """Refuses what no worker of this kind runs, or no step can be made of."""
+REQUEST = (
+    "copied from the caller's memory and back to it in every step, in the engine's own element "
+    "types and layout"
+)
+"""How inputs reach the engine and outputs leave it at the boundary `request`, the same for all
+engines: the setting on the page of a cell."""
+
+
+def check_drive(cell: Cell, requests: bool = False) -> bool:
+    """Refuses what no worker of this kind runs, or no step can be made of.
+
+    Gives whether every step begins with its inputs in the caller's memory and ends with its results
+    there, which a worker does that says `requests`.
+    """
     if cell.host_language is not HostLanguage.PYTHON:
         raise unsupported("this worker is driven from Python")
     if cell.world_size != 1:
         raise unsupported(f"world_size is {cell.world_size}, not 1")
-    if cell.boundary is not Boundary.STEP:
-        raise unsupported(f"boundary `{cell.boundary}` is not implemented; `step` is")
+    if cell.boundary is Boundary.DEVICE or (cell.boundary is Boundary.REQUEST and not requests):
+        known = "`step` and `request` are" if requests else "`step` is"
+        raise unsupported(f"boundary `{cell.boundary}` is not implemented; {known}")
     if not 0 < cell.threads < 2**31:
         raise unsupported(f"threads cannot be {cell.threads}")
     if cell.precision is Precision.TF32 and cell.device == "cpu":
         raise unsupported("tf32 is an arithmetic of NVIDIA GPUs; the device is cpu")
     if cell.mode is Mode.TRAINING and cell.optimizer is None:
         raise unsupported("training needs an optimizer")
+    return cell.boundary is Boundary.REQUEST
 
 
 def check_factors(cell: Cell, known: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ from photofinish_worker.messages import Adam, Cell, Load, Mode, Sgd
 from photofinish_worker.outcome import Failure, Kind
 from photofinish_worker.streams import makes_integers
 from tests.sketch import CELL, NETWORK, graph, node, value, weight
-from tests.with_pytorch import lowered, number, outputs, training
+from tests.with_pytorch import inference, lowered, number, outputs, training
 
 
 class Fills(unittest.TestCase):
@@ -427,6 +427,28 @@ class Iterations(unittest.TestCase):
         self.assertFalse(torch.equal(stepped, weights["w"]))
 
 
+class Requests(unittest.TestCase):
+    """What is fed is spoilt before each step: it is the caller's memory that counts."""
+
+    def test_a_pass_reads_and_writes_the_callers_memory(self) -> None:
+        network = graph([value("x", [2, 3])], [], [node("Relu", ["x"], "y")])
+        session = inference(network, requests=True)
+        expected = inference(network).parity(0)
+        for _ in range(2):
+            session._inputs[0].fill_(7.0)
+            self.assertEqual(session.parity(0), expected)
+        first, second = session._run(), session._run()
+        self.assertEqual(first[0].data_ptr(), second[0].data_ptr())
+
+    def test_an_iteration_begins_and_ends_there(self) -> None:
+        optimizer = Sgd(0.1, 0.9, 0.0)
+        session = training(NETWORK, optimizer, requests=True)
+        expected = training(NETWORK, optimizer).parity(3)
+        session._inputs[0].fill_(7.0)
+        session._labels.zero_()
+        self.assertEqual(session.parity(3), expected)
+
+
 class Cells(unittest.TestCase):
     cell: ClassVar[dict[str, Any]] = {
         **CELL,
@@ -444,6 +466,8 @@ class Cells(unittest.TestCase):
         self.assertEqual(configuration.compile_mode, "max-autotune")
         self.assertEqual(configuration.element, torch.bfloat16)
         self.assertTrue(configuration.channels_last)
+        self.assertFalse(configuration.requests)
+        self.assertTrue(self.understood(boundary="request").requests)
         eager = self.understood(engine="pytorch/python-eager", factors={})
         self.assertEqual((eager.compile_mode, eager.channels_last), (None, False))
 
@@ -452,7 +476,7 @@ class Cells(unittest.TestCase):
             ({"engine": "pytorch/eager"}, "runs pytorch/python-eager and pytorch/compiled"),
             ({"host_language": "rust"}, "driven from Python"),
             ({"world_size": 2}, "world_size is 2"),
-            ({"boundary": "device"}, "boundary `device`"),
+            ({"boundary": "device"}, "boundary `device` is not .*; `step` and `request` are"),
             ({"threads": 0}, "threads cannot be 0"),
             ({"precision": "tf32"}, "tf32"),
             ({"precision": "int8-static"}, "not run in int8-static"),

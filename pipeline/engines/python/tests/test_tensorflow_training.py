@@ -1,12 +1,14 @@
 """The engine of TensorFlow: variants and iterations. Needs TensorFlow."""
 
 import unittest
+from dataclasses import replace
 
 import numpy as np
 import tensorflow as tf
 
 from photofinish_numpy import fill
 from photofinish_tensorflow.configuration import Variant
+from photofinish_tensorflow.exchange import Exchange
 from photofinish_tensorflow.keras_sessions import Fitting
 from photofinish_worker.engine import Quantity, TrainingSession
 from photofinish_worker.graph import Integers
@@ -50,6 +52,23 @@ class Variants(unittest.TestCase):
                 # What came between does not last.
                 session.step()
                 self.assertEqual(session.parity(3), other)
+
+    def test_numbers_from_the_callers_memory_are_the_same_numbers(self) -> None:
+        for variant in Variant:
+            for optimizer in (None, SGD):
+                step = asked(variant, optimizer)
+                request = replace(step, requests=True)
+                expected = built(NETWORK, step).parity(3)
+                session = built(NETWORK, request)
+                session.step()
+                self.assertEqual(session.parity(3), expected, f"{variant} {optimizer}")
+
+    def test_results_are_copied_to_one_place(self) -> None:
+        exchange = Exchange([tf.constant([1.0, 2.0])])
+        (first,) = exchange.receive(exchange.send())
+        (again,) = exchange.receive([tf.constant([3.0, 4.0])])
+        self.assertIs(first, again)
+        np.testing.assert_array_equal(first, [3.0, 4.0])
 
     def test_all_train_in_single_precision(self) -> None:
         wide = told(training(NETWORK, asked(Variant.EAGER, SGD)).parity(3))

@@ -22,19 +22,23 @@ def lowered(network: Graph, mode: Mode, element: torch.dtype = torch.float64) ->
     return lower(network, mode, tensors)
 
 
-def outputs(network: Graph) -> torch.Tensor:
-    """The first output of an inference in binary64."""
+def inference(network: Graph, requests: bool = False) -> Inference:
     maker = Maker(CPU.device, torch.float64, False)
     ready = lowered(network, Mode.INFERENCE)
-    session = Inference(network, ready, ready.module, maker, CPU)
+    return Inference(network, ready, ready.module, maker, CPU, requests)
+
+
+def outputs(network: Graph) -> torch.Tensor:
+    """The first output of an inference in binary64."""
+    session = inference(network)
     (told,) = session.parity(0).tensors
     return torch.tensor(array.array("d", told.data), dtype=torch.float64).reshape(tuple(told.shape))
 
 
-def training(network: Graph, optimizer: Optimizer) -> Training:
+def training(network: Graph, optimizer: Optimizer, requests: bool = False) -> Training:
     maker = Maker(CPU.device, torch.float64, False)
     ready = lowered(network, Mode.TRAINING)
-    return Training(network, optimizer, ready, ready.module, maker, CPU)
+    return Training(network, optimizer, ready, ready.module, maker, CPU, requests)
 
 
 def number(name: str, shape: list[int], low: float = -1.0, high: float = 1.0) -> torch.Tensor:

@@ -21,6 +21,9 @@ use crate::{
 /// Microseconds of a step where the cell does not say.
 const STEP_US: u64 = 200;
 
+/// What one that hoards holds for each sample.
+const SAMPLE_BYTES: u64 = 40 << 20;
+
 /// The engine that has none.
 #[derive(Debug)]
 pub(crate) struct Synthetic {
@@ -85,6 +88,10 @@ impl Engine for Synthetic {
         };
         misbehave(behaviour, &load.scratch)?;
         let pace = pace(behaviour, &load.cell, self.slower)?;
+        let hoard = match behaviour {
+            Behaviour::Hoards => hoard(load.cell.batch())?,
+            _ => Vec::new(),
+        };
         let outputs = Outputs::new(&load.graph, load.cell.mode, load.cell.precision)?;
         let stream = self
             .stream
@@ -104,6 +111,7 @@ impl Engine for Synthetic {
                 outputs,
                 stream,
                 scratch: load.scratch.clone(),
+                _hoard: hoard,
                 started: false,
             }),
             report,
@@ -162,6 +170,17 @@ fn misbehave(behaviour: Behaviour, scratch: &Path) -> Result<(), Outcome> {
         _ => {}
     }
     Ok(())
+}
+
+/// Memory for so many samples, every page of it touched.
+fn hoard(batch: u64) -> Result<Vec<u8>, Outcome> {
+    let full = || Outcome::new(OutcomeKind::OutOfMemory, "there is no room for the batch");
+    let bytes = batch.checked_mul(SAMPLE_BYTES).ok_or_else(full)?;
+    let bytes = usize::try_from(bytes).map_err(|_| full())?;
+    let mut hoard = Vec::new();
+    hoard.try_reserve_exact(bytes).map_err(|_| full())?;
+    hoard.resize(bytes, 1);
+    Ok(hoard)
 }
 
 /// Writes its last words to the log.

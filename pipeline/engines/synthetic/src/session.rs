@@ -39,8 +39,11 @@ pub(crate) struct Labour {
 }
 
 impl Labour {
-    /// More than the caches nearest to a core hold.
-    const NUMBERS: usize = 4 << 20;
+    /// 256 KiB: what a core's own second cache holds, where an engine keeps the tiles that it works on.
+    const NUMBERS: usize = 64 << 10;
+
+    /// Passes of a step over them: some milliseconds.
+    const PASSES: u32 = 128;
 
     pub(crate) fn new(slower_percent: u32) -> Self {
         Self {
@@ -51,10 +54,12 @@ impl Labour {
 
     fn step(&mut self) {
         let start = Instant::now();
-        for number in &mut self.numbers {
-            *number = *number * 0.5 + 1.0;
+        for _ in 0..Self::PASSES {
+            for number in &mut self.numbers {
+                *number = *number * 0.5 + 1.0;
+            }
+            std::hint::black_box(&mut self.numbers);
         }
-        std::hint::black_box(&mut self.numbers);
         spin(start.elapsed().mul_f64(self.extra));
     }
 }
@@ -74,6 +79,8 @@ pub(crate) struct Steps {
     pub(crate) outputs: Outputs,
     pub(crate) stream: ProtocolStream,
     pub(crate) scratch: PathBuf,
+    /// Memory that it holds for nothing.
+    pub(crate) _hoard: Vec<u8>,
     /// Whether the first step, which belongs to `load`, is done.
     pub(crate) started: bool,
 }

@@ -41,6 +41,8 @@ pub(crate) struct Configuration {
     pub(crate) weights: Weights,
     /// The optimiser, when training.
     pub(crate) optimizer: Option<Optimizer>,
+    /// Whether each step begins and ends in the caller's memory.
+    pub(crate) takes_requests: bool,
 }
 
 /// What XLA compiles: the variants of this worker.
@@ -104,6 +106,7 @@ impl Configuration {
             threads,
             weights: weights(cell)?,
             optimizer: worker::optimizer(cell)?,
+            takes_requests: worker::takes_requests(cell),
         })
     }
 }

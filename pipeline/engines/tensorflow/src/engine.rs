@@ -97,7 +97,10 @@ fn settings(configuration: &Configuration, weights: &str) -> BTreeMap<String, St
         ("graph optimization", grappler.to_owned()),
         (
             "inputs and outputs",
-            "fed and fetched without a copy".to_owned(),
+            match configuration.takes_requests {
+                true => worker::REQUEST.to_owned(),
+                false => "fed and fetched without a copy".to_owned(),
+            },
         ),
         ("inter-op threads", proto::INTER_OP_THREADS.to_string()),
         ("intra-op threads", configuration.threads.to_string()),

@@ -8,6 +8,7 @@ use worker::{ParityData, Session};
 
 use crate::{
     configuration::{Compilation, Configuration, Weights},
+    exchange::Exchange,
     export::GraphFile,
     failure::{failed, unsupported},
     form::Form,
@@ -25,6 +26,7 @@ pub(crate) struct Inference {
     ground: Ground,
     outputs: Vec<Fetch>,
     frozen: bool,
+    exchange: Option<Exchange>,
 }
 
 /// An output of the network.
@@ -75,11 +77,13 @@ impl Inference {
             form,
             element,
         });
+        let exchange = configuration.takes_requests.then(|| ground.exchange());
         Ok(Self {
             session,
             ground,
             outputs: outputs.collect(),
             frozen,
+            exchange,
         })
     }
 
@@ -127,6 +131,18 @@ impl Inference {
             .map_err(|status| failed("step", &status))?;
         read(&mut args, &tokens)
     }
+
+    /// A step at the boundary `request`.
+    fn serve(&mut self, exchange: &mut Exchange) -> Result<(), Outcome> {
+        self.ground.send(exchange)?;
+        self.run(|args, tokens| {
+            let outputs = self.outputs.iter().zip(tokens).enumerate();
+            for (index, (fetch, &token)) in outputs {
+                exchange.receive(index, args, token, &fetch.name, fetch.element)?;
+            }
+            Ok(())
+        })
+    }
 }
 
 /// Whether the weights become constants.
@@ -165,10 +181,29 @@ fn frozen(graph: &Graph, configuration: &Configuration) -> Result<bool, Outcome>
 
 impl Session for Inference {
     fn step(&mut self) -> Result<(), Outcome> {
-        self.run(|_, _| Ok(()))
+        let Some(mut exchange) = self.exchange.take() else {
+            return self.run(|_, _| Ok(()));
+        };
+        let served = self.serve(&mut exchange);
+        self.exchange = Some(exchange);
+        served
     }
 
     fn parity(&mut self, _steps: u32) -> Result<ParityData, Outcome> {
+        if self.exchange.is_some() {
+            self.step()?;
+        }
+        if let Some(exchange) = &self.exchange {
+            let received = self.outputs.iter().zip(exchange.received());
+            let told = received.map(|(fetch, received)| {
+                let received = received.clone();
+                received.told(Quantity::Output, &fetch.name, &fetch.form)
+            });
+            return Ok(ParityData {
+                tensors: told.collect::<Result<_, _>>()?,
+                losses: Vec::new(),
+            });
+        }
         let tensors = self.run(|args, tokens| {
             let outputs = self.outputs.iter().zip(tokens);
             outputs
@@ -224,6 +259,7 @@ mod tests {
                 threads: 1,
                 weights,
                 optimizer: None,
+                takes_requests: false,
             };
             frozen(&graph, &configuration).expect("it is known")
         };

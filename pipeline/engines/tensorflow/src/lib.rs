@@ -13,6 +13,7 @@
 mod builder;
 mod configuration;
 mod engine;
+mod exchange;
 mod export;
 mod failure;
 mod form;

@@ -15,6 +15,7 @@ use tensorflow::{
 use crate::{
     builder::{Builder, Made},
     configuration::{Compilation, Configuration},
+    exchange::Exchange,
     failure::{failed, unsupported},
     form::{Form, Order},
     proto,
@@ -363,6 +364,16 @@ impl Ground {
         for (placeholder, value) in &self.fed {
             value.feed(args, placeholder);
         }
+    }
+
+    /// Takes what is fed into the caller's memory.
+    pub(crate) fn exchange(&mut self) -> Exchange {
+        Exchange::of(self.fed.iter_mut().map(|(_, value)| value))
+    }
+
+    /// Copies what the caller sends to what is fed.
+    pub(crate) fn send(&mut self, exchange: &Exchange) -> Result<(), Outcome> {
+        exchange.send(self.fed.iter_mut().map(|(_, value)| value))
     }
 
     /// A session over the graph.

@@ -14,9 +14,10 @@ use schema::{
 use tensorflow::{
     DataType, FetchToken, Operation, OperationDescription, SessionRunArgs, Status, Tensor,
 };
-use worker::{Tensor as Output, Values};
+use worker::Tensor as Output;
 
 use crate::{
+    exchange::Plain,
     failure::{failed, too_large},
     form::Form,
 };
@@ -219,28 +220,7 @@ pub(crate) fn fetched(
     form: &Form,
     element: DataType,
 ) -> Result<Output, Outcome> {
-    let refused = |status: Status| failed(name, &status);
-    let values = match element {
-        DataType::Int64 => {
-            let tensor = args.fetch::<i64>(token).map_err(refused)?;
-            let wide = tensor.iter().map(|&number| number as f64).collect();
-            Values::F64(form.restored(name, wide)?)
-        }
-        DataType::Double => {
-            let tensor = args.fetch::<f64>(token).map_err(refused)?;
-            Values::F64(form.restored(name, tensor.to_vec())?)
-        }
-        _ => {
-            let tensor = args.fetch::<f32>(token).map_err(refused)?;
-            Values::F32(form.restored(name, tensor.to_vec())?)
-        }
-    };
-    Ok(Output {
-        quantity,
-        name: name.to_owned(),
-        shape: form.shape.clone(),
-        values,
-    })
+    Plain::fetched(args, token, name, element)?.told(quantity, name, form)
 }
 
 /// Whether no number of a fetched tensor is infinite or NaN.

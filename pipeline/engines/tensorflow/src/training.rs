@@ -13,6 +13,7 @@ use worker::{ParityData, Session, Tensor, Values};
 use crate::{
     builder::{Builder, narrow},
     configuration::Configuration,
+    exchange::Exchange,
     failure::{Fault, failed, missing, unsupported},
     lower::{Lowered, Pass, lower},
     network::{Ground, Network, Variable},
@@ -28,8 +29,9 @@ pub(crate) struct Training {
     optimizer: Optimizer,
     /// The weights on which the loss depends.
     reached: Vec<String>,
-    /// What a step runs.
-    step: Operation,
+    /// What a step runs: the loss before the update, there when the update is done.
+    step: Output,
+    exchange: Option<Exchange>,
     /// The iteration of parity, made at its first use.
     parity: Option<Iteration>,
     maker: Maker,
@@ -70,13 +72,15 @@ impl Training {
             Pass::Training,
         )?;
         let session = ground.session(configuration)?;
+        let exchange = configuration.takes_requests.then(|| ground.exchange());
         let training = Self {
             network,
             session,
             ground,
             optimizer,
             reached,
-            step: step.loss.operation,
+            step: step.loss,
+            exchange,
             parity: None,
             maker: maker.clone(),
         };
@@ -97,6 +101,14 @@ impl Training {
         self.session
             .run(&mut args)
             .map_err(|status| failed("optimiser", &status))
+    }
+
+    /// Brings the batch from the caller's memory, where it begins there.
+    fn send(&mut self) -> Result<(), Outcome> {
+        match &self.exchange {
+            Some(exchange) => self.ground.send(exchange),
+            None => Ok(()),
+        }
     }
 
     /// One iteration for parity: its loss, and the gradients if asked for.
@@ -375,16 +387,25 @@ fn change(after: Tensor, before: &[f32]) -> Tensor {
 
 impl Session for Training {
     fn step(&mut self) -> Result<(), Outcome> {
+        self.send()?;
         let mut args = SessionRunArgs::new();
         self.ground.feed_to(&mut args);
-        args.add_target(&self.step);
+        let Some(exchange) = &mut self.exchange else {
+            args.add_target(&self.step.operation);
+            let done = self.session.run(&mut args);
+            return done.map_err(|status| failed("step", &status));
+        };
+        let loss = args.request_fetch(&self.step.operation, self.step.index);
         self.session
             .run(&mut args)
-            .map_err(|status| failed("step", &status))
+            .map_err(|status| failed("step", &status))?;
+        let element = self.maker.float.data_type();
+        exchange.receive(0, &mut args, loss, "loss", element)
     }
 
     fn parity(&mut self, steps: u32) -> Result<ParityData, Outcome> {
         self.reset()?;
+        self.send()?;
         let made = match self.parity.take() {
             Some(made) => made,
             None => iteration(

@@ -44,6 +44,8 @@ pub(crate) struct Configuration {
     pub(crate) threads: i32,
     /// The optimiser, when training.
     pub(crate) optimizer: Option<Optimizer>,
+    /// Whether each step begins and ends in the caller's memory.
+    pub(crate) takes_requests: bool,
 }
 
 impl Configuration {
@@ -67,6 +69,7 @@ impl Configuration {
             channels_last: channels_last(cell)?,
             threads,
             optimizer: worker::optimizer(cell)?,
+            takes_requests: worker::takes_requests(cell),
         })
     }
 }

@@ -91,17 +91,17 @@ fn build(
     configuration: &Configuration,
     maker: &mut Maker,
 ) -> Result<(Box<dyn Session>, Told), Outcome> {
-    let graph = &load.graph;
+    let (graph, requests) = (&load.graph, configuration.takes_requests);
     let (session, in_place): (Box<dyn Session>, _) = match configuration.optimizer {
         None => {
-            let session = Inference::build(graph, maker)?;
+            let session = Inference::build(graph, maker, requests)?;
             let in_place = session.in_place();
             (Box::new(session), in_place)
         }
         Some(optimizer) => {
             let tape = Tape::build(graph)?;
             let in_place = tape.in_place();
-            let session = Training::build(graph, optimizer, maker, |_| Ok(tape))?;
+            let session = Training::build(graph, optimizer, requests, maker, |_| Ok(tape))?;
             (Box::new(session), in_place)
         }
     };
@@ -119,17 +119,21 @@ fn compile(
     configuration: &Configuration,
     maker: &mut Maker,
 ) -> Result<(Box<dyn Session>, Told), Outcome> {
-    let graph = &load.graph;
+    let (graph, requests) = (&load.graph, configuration.takes_requests);
     let compiled = aot::prepare(load, maker.place)?;
     let told = Told {
         compiling: compiled.compiling,
         settings: compiled.settings.clone(),
     };
     let session: Box<dyn Session> = match configuration.optimizer {
-        None => Box::new(aot::Inference::build(graph, compiled, maker)?),
-        Some(optimizer) => Box::new(Training::build(graph, optimizer, maker, |values| {
-            aot::Joint::build(graph, compiled, values)
-        })?),
+        None => Box::new(aot::Inference::build(graph, compiled, maker, requests)?),
+        Some(optimizer) => Box::new(Training::build(
+            graph,
+            optimizer,
+            requests,
+            maker,
+            |values| aot::Joint::build(graph, compiled, values),
+        )?),
     };
     Ok((session, told))
 }
@@ -208,6 +212,9 @@ fn settings(
         ("TF32".to_owned(), on_or_off(configuration.tf32)),
     ]);
     settings.extend(told);
+    if configuration.takes_requests {
+        settings.insert("inputs and outputs".to_owned(), worker::REQUEST.to_owned());
+    }
     if let Ok(capability) = shim::cpu_capability() {
         settings.insert("widest CPU kernels".to_owned(), capability);
     }

@@ -6,6 +6,7 @@ use worker::{ParityData, Session};
 
 use crate::{
     device::Place,
+    exchange::Exchange,
     failure::Fault,
     kernel::Pass,
     lower::{Lowered, lower},
@@ -19,6 +20,9 @@ pub(crate) struct Inference {
     lowered: Lowered,
     values: Vec<Option<Tensor>>,
     outputs: Vec<Made>,
+    /// How many of the values are inputs; they come first.
+    inputs: usize,
+    exchange: Option<Exchange>,
     place: Place,
 }
 
@@ -30,14 +34,28 @@ struct Made {
     by_pass: bool,
 }
 
+impl Made {
+    /// The output among `values`.
+    fn of<'a>(&self, values: &'a [Option<Tensor>]) -> Result<&'a Tensor, Outcome> {
+        let value = values.get(self.index).and_then(Option::as_ref);
+        value.ok_or_else(|| Fault::Missing.at(&self.name))
+    }
+}
+
 impl Inference {
-    /// Builds the network.
-    pub(crate) fn build(graph: &Graph, maker: &mut Maker) -> Result<Self, Outcome> {
+    /// Builds the network; with `takes_requests`, each step begins and ends in the caller's memory.
+    pub(crate) fn build(
+        graph: &Graph,
+        maker: &mut Maker,
+        takes_requests: bool,
+    ) -> Result<Self, Outcome> {
         let lowered = lower(graph, Mode::Inference)?;
         let mut values = Vec::with_capacity(lowered.indices.len());
         for input in &graph.inputs {
             values.push(Some(maker.input(input)?));
         }
+        let exchange = || Exchange::of(values.iter().flatten());
+        let exchange = takes_requests.then(exchange).transpose()?;
         for parameter in &graph.parameters {
             values.push(Some(maker.parameter(parameter)?));
         }
@@ -58,6 +76,8 @@ impl Inference {
             lowered,
             values,
             outputs,
+            inputs: graph.inputs.len(),
+            exchange,
             place: maker.place,
         })
     }
@@ -65,9 +85,18 @@ impl Inference {
     fn run(&mut self) -> Result<(), Outcome> {
         let _mode =
             InferenceMode::enter().map_err(|error| Fault::from(error).at("inference mode"))?;
+        if let Some(exchange) = &self.exchange {
+            exchange.send(self.values.iter_mut().take(self.inputs).flatten())?;
+        }
         self.lowered
             .program
             .run(&mut self.values, Pass::Inference)?;
+        if let Some(exchange) = &mut self.exchange {
+            let values = &self.values;
+            let made = self.outputs.iter().map(|made| made.of(values));
+            let made: Vec<&Tensor> = made.collect::<Result<_, _>>()?;
+            exchange.receive(made)?;
+        }
         self.place.synchronize()
     }
 
@@ -93,12 +122,14 @@ impl Session for Inference {
         self.run()?;
         let _mode =
             InferenceMode::enter().map_err(|error| Fault::from(error).at("inference mode"))?;
-        let output = |made: &Made| {
-            let tensor = self.values.get(made.index).and_then(Option::as_ref);
-            let tensor = tensor.ok_or_else(|| Fault::Missing.at(&made.name))?;
+        let received = self.exchange.as_ref().map(Exchange::received);
+        let output = |(index, made): (usize, &Made)| {
+            let received = received.and_then(|received| received.get(index));
+            let tensor = received.map_or_else(|| made.of(&self.values), Ok)?;
             parity::output(Quantity::Output, &made.name, tensor)
         };
-        let tensors = self.outputs.iter().map(output).collect::<Result<_, _>>()?;
+        let outputs = self.outputs.iter().enumerate();
+        let tensors = outputs.map(output).collect::<Result<_, _>>()?;
         Ok(ParityData {
             tensors,
             losses: Vec::new(),

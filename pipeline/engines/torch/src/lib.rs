@@ -11,6 +11,7 @@ mod arithmetic;
 mod configuration;
 mod device;
 mod engine;
+mod exchange;
 mod failure;
 mod geometry;
 mod inference;

@@ -11,6 +11,7 @@ use worker::{ParityData, Session, Tensor as Output};
 
 use crate::{
     device::Place,
+    exchange::Exchange,
     failure::{Fault, unsupported},
     kernel::Pass,
     optimizer::Optimizer,
@@ -26,6 +27,9 @@ pub(crate) struct Training<B> {
     backward: B,
     /// What the graph is fed, its labels, its parameters; then what an iteration makes.
     values: Vec<Option<Tensor>>,
+    /// How many of the values are fed; they come first.
+    fed: usize,
+    exchange: Option<Exchange>,
     parameters: Vec<Held>,
     settings: Settings,
     optimizer: Optimizer,
@@ -52,10 +56,12 @@ struct Held {
 
 impl<B: Backward> Training<B> {
     /// Builds the network in its initial state; `backward` is given the values as they begin: the
-    /// graph's inputs, its labels and its parameters, each in the graph's order.
+    /// graph's inputs, its labels and its parameters, each in the graph's order. With `takes_requests`,
+    /// each step begins with a batch in the caller's memory, and ends with its loss there.
     pub(crate) fn build(
         graph: &Graph,
         settings: Settings,
+        takes_requests: bool,
         maker: &mut Maker,
         backward: impl FnOnce(&[&Tensor]) -> Result<B, Outcome>,
     ) -> Result<Self, Outcome> {
@@ -69,6 +75,8 @@ impl<B: Backward> Training<B> {
         for input in graph.inputs.iter().chain([labels]) {
             values.push(maker.input(input)?);
         }
+        let fed = values.len();
+        let exchange = takes_requests.then(|| Exchange::of(&values)).transpose()?;
         let mut parameters = Vec::with_capacity(graph.parameters.len());
         for parameter in &graph.parameters {
             let tensor = maker.parameter(parameter)?;
@@ -88,6 +96,8 @@ impl<B: Backward> Training<B> {
         Ok(Self {
             backward,
             values,
+            fed,
+            exchange,
             parameters,
             settings,
             optimizer,
@@ -97,10 +107,21 @@ impl<B: Backward> Training<B> {
     }
 
     fn iterate(&mut self, pass: Pass) -> Result<Tensor, Outcome> {
+        if let Some(exchange) = &self.exchange {
+            let fed = self.values.iter_mut().take(self.fed).flatten();
+            no_grad(|| exchange.send(fed))?;
+        }
         self.optimizer.zero_grad()?;
         let loss = self.backward.run(&mut self.values, pass)?;
         self.optimizer.step()?;
-        Ok(loss)
+        match &mut self.exchange {
+            None => Ok(loss),
+            Some(exchange) => {
+                no_grad(|| exchange.receive([&loss]))?;
+                let received = exchange.received().first().map(Tensor::shallow_clone);
+                received.ok_or_else(|| Fault::Missing.at("loss"))
+            }
+        }
     }
 
     /// What parity asks for, from the initial state and back to it.

@@ -39,6 +39,7 @@ pub(crate) fn world() -> World {
             gpus: Vec::new(),
         },
         conditions: BTreeMap::new(),
+        unmetered: BTreeMap::new(),
         procedure: 1,
         known: Vec::new(),
         cell_limit: World::CELL_LIMIT,

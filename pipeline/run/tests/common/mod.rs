@@ -24,6 +24,7 @@ use schema::{
     record::{HeatResult, Tool},
 };
 use store::Store;
+use telemetry::Sensors;
 use worker::{WorkerCommand, host::Interrupt};
 
 /// Marks the processes of one test, so that those left behind can be found.
@@ -32,12 +33,13 @@ const MARK: &str = "PHOTOFINISH_TEST_MARK";
 /// Variants that misbehave before they are told their cell.
 const FROM_THE_START: &[&str] = &["wrong_version", "exit_at_start", "mute", "ignores_bye"];
 
-/// Builds the synthetic worker, and the example `sweep`, if need be. Of the whole workspace and with an
-/// example, so that crates get the features that they have in its tests: with others, all that
+/// Builds the synthetic worker, the example `sweep`, and the library that plays NVML, if need be. Of the whole
+/// workspace and with an example, so that crates get the features that they have in its tests: with others, all that
 /// stands on them would be compiled once more.
 pub fn build() {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--workspace", "--example", "sweep"]);
+    build.args(["--example", "nvml_stub"]);
     build.args(["--bin", "photofinish-worker-synthetic"]);
     assert!(
         build.status().unwrap().success(),
@@ -203,6 +205,8 @@ pub fn measure() -> Measure {
         memory_limit_bytes: Some(1 << 30),
         confidence: 0.95,
         disturbance: None,
+        frontier: None,
+        energy_ns: None,
     }
 }
 
@@ -306,6 +310,7 @@ pub fn options(fresh: bool) -> Options {
             version: "0.1.0".to_owned(),
             revision: None,
         },
+        sensors: Sensors::at(Path::new("/nowhere"), None),
     }
 }
 
@@ -314,6 +319,8 @@ pub struct Track {
     pub folder: tempfile::TempDir,
     pub store: Store,
     pub workers: Synthetic,
+    /// None, unless a test says otherwise.
+    pub sensors: Sensors,
     mark: String,
 }
 
@@ -327,6 +334,7 @@ impl Track {
             folder,
             store,
             workers,
+            sensors: options(false).sensors,
             mark,
         }
     }
@@ -356,14 +364,11 @@ impl Track {
         interrupt: &Interrupt,
     ) -> Result<(RunRecord, Diary), RunError> {
         let lock = self.store.lock()?;
-        let record = run(
-            plan,
-            &lock,
-            &self.workers,
-            &options(fresh),
-            interrupt,
-            &mut diary,
-        )?;
+        let options = Options {
+            sensors: self.sensors.clone(),
+            ..options(fresh)
+        };
+        let record = run(plan, &lock, &self.workers, &options, interrupt, &mut diary)?;
         Ok((record, diary))
     }
 

@@ -43,6 +43,8 @@ fn measure(blocks: u32) -> Measure {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        frontier: None,
+        energy_ns: None,
     }
 }
 

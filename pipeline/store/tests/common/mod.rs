@@ -119,6 +119,8 @@ pub fn measure() -> Measure {
         memory_limit_bytes: None,
         confidence: 0.95,
         disturbance: None,
+        frontier: None,
+        energy_ns: None,
     }
 }
 
@@ -166,6 +168,8 @@ pub fn block(index: u32) -> Block {
         memory: None,
         cpu_ns: None,
         log: "a log\n".to_owned(),
+        telemetry: None,
+        energy: None,
     };
     Block {
         index,
@@ -186,6 +190,7 @@ pub fn footer() -> HeatFooter {
         finished: now(),
         outcomes: vec![Outcome::measured(), Outcome::measured()],
         stopped: "all 2 blocks measured".to_owned(),
+        frontiers: Vec::new(),
     }
 }
 

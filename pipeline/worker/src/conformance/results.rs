@@ -157,7 +157,7 @@ fn start_training(subject: &Subject<'_>) -> Result<Guest, Trouble> {
 
 /// Asks for outputs; gives what the worker says of them, and the file, which is as large as it
 /// says and holds numbers only.
-fn parity(guest: &mut Guest, name: &str) -> Result<(ParityOutputs, Vec<u8>), Trouble> {
+pub(super) fn parity(guest: &mut Guest, name: &str) -> Result<(ParityOutputs, Vec<u8>), Trouble> {
     let path = guest.file(name);
     let request = Request::Parity(Parity::plain(path.clone(), STEPS));
     let outputs = match guest.ask(&request)? {

@@ -9,8 +9,8 @@ use std::{
 
 use models::onnx::Document;
 use schema::{
-    Cell, Device, Digest, EngineDescription, EngineVariant, Graph, Mode, Model, ModelSource,
-    Optimizer, Outcome, OutcomeKind, Precision, Strategy,
+    Boundary, Cell, Device, Digest, EngineDescription, EngineVariant, Graph, Mode, Model,
+    ModelSource, Optimizer, Outcome, OutcomeKind, Precision, Strategy,
     protocol::{Hello, Load, Loaded, Measure, Reply, Request},
 };
 use tempfile::TempDir;
@@ -130,6 +130,12 @@ impl Subject<'_> {
         self.engine
             .variant(self.variant)
             .is_some_and(|variant| variant.modes.contains(&mode))
+    }
+
+    /// The timing boundaries that the description says the variant has.
+    pub(super) fn boundaries(&self) -> &[Boundary] {
+        let variant = self.engine.variant(self.variant);
+        variant.map_or(&[], |variant| &variant.boundaries)
     }
 
     /// The request to load the network, in the simplest configuration that the description

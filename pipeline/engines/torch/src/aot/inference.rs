@@ -7,21 +7,28 @@ use tch::Tensor;
 use worker::{ParityData, Session};
 
 use super::{Compiled, at, misfit};
-use crate::{device::Place, package::Package, parity, shim::InferenceMode, values::Maker};
+use crate::{
+    device::Place, exchange::Exchange, package::Package, parity, shim::InferenceMode, values::Maker,
+};
 
 /// A network that is ready for forward passes.
 pub(crate) struct Inference {
     package: Package,
     outputs: Vec<String>,
+    /// What the package reads.
+    inputs: Vec<Tensor>,
+    exchange: Option<Exchange>,
     place: Place,
 }
 
 impl Inference {
-    /// Gives the package what it reads.
+    /// Gives the package what it reads; with `takes_requests`, each step begins and ends in the
+    /// caller's memory.
     pub(crate) fn build(
         graph: &Graph,
         compiled: Compiled,
         maker: &mut Maker,
+        takes_requests: bool,
     ) -> Result<Self, Outcome> {
         let mut package = compiled.main.package;
         let parameters = graph.parameters.iter();
@@ -41,27 +48,50 @@ impl Inference {
         package.hold(&constants).map_err(at)?;
         let inputs = graph.inputs.iter().map(|input| maker.input(input));
         let inputs: Vec<Tensor> = inputs.collect::<Result<_, _>>()?;
-        let inputs: Vec<&Tensor> = inputs.iter().collect();
-        package.feed(&inputs, &[]).map_err(at)?;
+        let fed: Vec<&Tensor> = inputs.iter().collect();
+        package.feed(&fed, &[]).map_err(at)?;
+        let exchange = takes_requests.then(|| Exchange::of(&inputs)).transpose()?;
         Ok(Self {
             package,
             outputs: graph.outputs.clone(),
+            inputs,
+            exchange,
             place: maker.place,
         })
+    }
+
+    /// A step at the boundary `request`.
+    fn serve(&mut self, exchange: &mut Exchange) -> Result<(), Outcome> {
+        exchange.send(&mut self.inputs)?;
+        let outputs = self.package.outputs(self.outputs.len()).map_err(at)?;
+        exchange.receive(&outputs)?;
+        self.place.synchronize()
     }
 }
 
 impl Session for Inference {
     fn step(&mut self) -> Result<(), Outcome> {
         let _mode = InferenceMode::enter().map_err(at)?;
-        self.package.run().map_err(at)?;
-        self.place.synchronize()
+        let Some(mut exchange) = self.exchange.take() else {
+            self.package.run().map_err(at)?;
+            return self.place.synchronize();
+        };
+        let served = self.serve(&mut exchange);
+        self.exchange = Some(exchange);
+        served
     }
 
     fn parity(&mut self, _steps: u32) -> Result<ParityData, Outcome> {
-        let _mode = InferenceMode::enter().map_err(at)?;
-        let outputs = self.package.outputs(self.outputs.len()).map_err(at)?;
-        let named = self.outputs.iter().zip(&outputs);
+        let own;
+        let outputs = if self.exchange.is_some() {
+            self.step()?;
+            self.exchange.as_ref().map_or(&[][..], Exchange::received)
+        } else {
+            let _mode = InferenceMode::enter().map_err(at)?;
+            own = self.package.outputs(self.outputs.len()).map_err(at)?;
+            &own
+        };
+        let named = self.outputs.iter().zip(outputs);
         let output = |(name, tensor): (&String, _)| parity::output(Quantity::Output, name, tensor);
         Ok(ParityData {
             tensors: named.map(output).collect::<Result<_, _>>()?,

@@ -1,0 +1,223 @@
+//! What the launches' sensors come to for a cell.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{
+    tables::{CellEnergy, EnergyFigures, Interval},
+    telemetry::{Energy, EnergyStretch, GpuTelemetry, Telemetry},
+};
+use statistics::{interval, number::rounded, percentile};
+
+/// The resolution of the counters in joules: NVML's tells thousandths.
+const COUNTER_JOULES: f64 = 1e-3;
+
+/// Energy of a cell whose steps are so many samples, from that of its blocks that count; `None` where it
+/// was not asked for. Its interval shares its confidence with no other, as that of the step time.
+pub(crate) fn energy(
+    blocks: &BTreeMap<u32, Energy>,
+    samples: u64,
+    confidence: f64,
+) -> Option<CellEnergy> {
+    let first_reason = blocks.values().find_map(|energy| match energy {
+        Energy::Unavailable(reason) => Some(reason.clone()),
+        Energy::Measured(_) => None,
+    });
+    let stretches = blocks.values().filter_map(|energy| match energy {
+        Energy::Measured(stretch) => Some(stretch),
+        Energy::Unavailable(_) => None,
+    });
+    let stretches: Vec<&EnergyStretch> = stretches.collect();
+    match figures(&stretches, samples, confidence) {
+        Some(figures) => Some(CellEnergy::Measured(EnergyFigures {
+            left_out: first_reason,
+            ..figures
+        })),
+        None if blocks.is_empty() => None,
+        None => Some(CellEnergy::Unavailable(first_reason.unwrap_or_else(|| {
+            "what was recorded of it is no energy".to_owned()
+        }))),
+    }
+}
+
+fn figures(stretches: &[&EnergyStretch], samples: u64, confidence: f64) -> Option<EnergyFigures> {
+    let first = stretches.first()?;
+    let smallest = stretches.iter().map(|stretch| stretch.energy_uj).min()?;
+    let resolution = COUNTER_JOULES / (smallest as f64 / 1e6).max(COUNTER_JOULES);
+    let samples = samples.max(1) as f64;
+    let joules = |stretch: &&EnergyStretch| Some(stretch.joules_of_step()? / samples);
+    Some(EnergyFigures {
+        sensor: first.sensor,
+        joules: centre(stretches.iter().map(joules), confidence, resolution),
+        watts: centre(
+            stretches.iter().map(|stretch| stretch.watts()),
+            confidence,
+            resolution,
+        )?,
+        idle_watts: rounded(percentile::middle(
+            stretches.iter().map(|stretch| stretch.idle_watts),
+        )?),
+        left_out: None,
+    })
+}
+
+/// The centre of what blocks took, in logarithms as that of step times; `None` unless each took something.
+fn centre(
+    values: impl Iterator<Item = Option<f64>>,
+    confidence: f64,
+    resolution: f64,
+) -> Option<Interval> {
+    let positive = |value: Option<f64>| value.filter(|value| value.is_finite() && *value > 0.0);
+    let logs = values.map(|value| positive(value).map(libm::log));
+    let logs: Vec<f64> = logs.collect::<Option<_>>()?;
+    interval::of_logs(&logs, confidence, resolution)
+}
+
+/// What sensors told over launches: clocks, powers and shares are medians of the launches', heat and memory
+/// the most of any.
+pub(crate) fn telemetry(launches: &[Telemetry]) -> Option<Telemetry> {
+    let all = || launches.iter();
+    let middle =
+        |of: fn(&Telemetry) -> Option<f64>| percentile::middle(all().filter_map(of)).map(rounded);
+    (!launches.is_empty()).then(|| {
+        let gpus: Vec<&GpuTelemetry> = all().filter_map(|told| told.gpu.as_ref()).collect();
+        let looks = all().fold(0_u32, |sum, told| sum.saturating_add(told.looks));
+        let unavailable = all().flat_map(|told| &told.unavailable);
+        Telemetry {
+            looks,
+            cpu_mhz: middle(|told| told.cpu_mhz),
+            busy: middle(|told| told.busy),
+            steal: middle(|told| told.steal),
+            worker_cpus: middle(|told| told.worker_cpus),
+            package_watts: middle(|told| told.package_watts),
+            gpu: gpu(&gpus),
+            unavailable: unavailable
+                .map(|(sensor, reason)| (sensor.clone(), reason.clone()))
+                .collect(),
+        }
+    })
+}
+
+fn gpu(launches: &[&GpuTelemetry]) -> Option<GpuTelemetry> {
+    let all = || launches.iter().copied();
+    let middle = |of: fn(&GpuTelemetry) -> Option<f64>| {
+        percentile::middle(all().filter_map(of)).map(rounded)
+    };
+    let limits: BTreeSet<_> = all()
+        .flat_map(|told| told.limited.keys())
+        .copied()
+        .collect();
+    // A launch that says nothing of a limit was not held down by it.
+    let limited = limits.into_iter().filter_map(|limit| {
+        let shares = all().map(|told| told.limited.get(&limit).copied().unwrap_or(0.0));
+        Some((limit, rounded(percentile::middle(shares)?)))
+    });
+    let mut foreign: BTreeMap<String, Option<f64>> = BTreeMap::new();
+    for (name, share) in all().flat_map(|told| &told.foreign) {
+        let most = foreign.entry(name.clone()).or_insert(*share);
+        *most = most.zip(*share).map(|(most, share)| most.max(share));
+    }
+    (!launches.is_empty()).then(|| GpuTelemetry {
+        watts: middle(|told| told.watts),
+        sm_mhz: middle(|told| told.sm_mhz),
+        memory_mhz: middle(|told| told.memory_mhz),
+        celsius: all().filter_map(|told| told.celsius).reduce(f64::max),
+        utilisation: middle(|told| told.utilisation),
+        memory_bytes: all().filter_map(|told| told.memory_bytes).max(),
+        worker_bytes: all().filter_map(|told| told.worker_bytes).max(),
+        limited: limited.collect(),
+        foreign,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::telemetry::{EnergySensor, Limit};
+
+    use super::*;
+
+    fn stretch(joules: u64, steps: u64) -> Energy {
+        Energy::Measured(EnergyStretch {
+            sensor: EnergySensor::GpuCounter,
+            energy_uj: joules * 1_000_000,
+            time_ns: 10_000_000_000,
+            steps,
+            idle_watts: 50.0,
+        })
+    }
+
+    fn of(blocks: Vec<Energy>) -> Option<CellEnergy> {
+        energy(&(0..).zip(blocks).collect(), 8, 0.95)
+    }
+
+    #[test]
+    fn energy_of_a_sample_is_that_of_a_step_without_idling() {
+        let found = of(vec![stretch(2500, 250); 6]);
+        let Some(CellEnergy::Measured(found)) = found else {
+            panic!("{found:?}");
+        };
+        // (2500 − 500) J ÷ 250 steps ÷ 8 samples.
+        let joules = found.joules.unwrap();
+        assert_eq!((joules.centre, joules.blocks), (1.0, 6));
+        assert!(joules.low.unwrap() < 1.0 && joules.high.unwrap() > 1.0);
+        assert_eq!((found.watts.centre, found.idle_watts), (250.0, 50.0));
+        assert_eq!(found.left_out, None);
+    }
+
+    #[test]
+    fn blocks_without_energy_are_left_out_and_told() {
+        let lacking = || Energy::Unavailable("set back".to_owned());
+        assert_eq!(of(vec![]), None);
+        let why = CellEnergy::Unavailable("set back".to_owned());
+        assert_eq!(of(vec![lacking(), lacking()]), Some(why));
+        let found = of(vec![stretch(2500, 250), lacking(), stretch(2500, 250)]);
+        let Some(CellEnergy::Measured(found)) = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(found.joules.unwrap().blocks, 2);
+        assert_eq!(found.left_out.as_deref(), Some("set back"));
+    }
+
+    #[test]
+    fn a_step_that_takes_no_more_than_idling_has_no_energy_of_its_own() {
+        let found = of(vec![stretch(2500, 250), stretch(499, 250)]);
+        let Some(CellEnergy::Measured(found)) = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(found.joules, None);
+        assert_eq!(found.watts.blocks, 2);
+        // Nothing at all is no power, and what no run can have written no energy.
+        assert!(matches!(
+            of(vec![stretch(0, 0)]),
+            Some(CellEnergy::Unavailable(_))
+        ));
+    }
+
+    #[test]
+    fn launches_come_to_medians_and_extremes() {
+        let launch = |watts, celsius, capped: Option<f64>| Telemetry {
+            looks: 3,
+            cpu_mhz: Some(watts),
+            gpu: Some(GpuTelemetry {
+                watts: Some(watts),
+                celsius: Some(celsius),
+                limited: capped
+                    .map(|share| (Limit::PowerCap, share))
+                    .into_iter()
+                    .collect(),
+                ..GpuTelemetry::default()
+            }),
+            ..Telemetry::default()
+        };
+        let launches = [
+            launch(100.0, 60.0, Some(1.0)),
+            launch(300.0, 80.0, Some(0.5)),
+            launch(200.0, 70.0, None),
+        ];
+        let found = telemetry(&launches).unwrap();
+        let gpu = found.gpu.unwrap();
+        assert_eq!((found.looks, found.cpu_mhz), (9, Some(200.0)));
+        assert_eq!((gpu.watts, gpu.celsius), (Some(200.0), Some(80.0)));
+        assert_eq!(gpu.limited, [(Limit::PowerCap, 0.5)].into());
+        assert_eq!(telemetry(&[]), None);
+    }
+}

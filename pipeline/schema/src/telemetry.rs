@@ -1,0 +1,239 @@
+//! What sensors told while steps were measured: powers, clocks, heat, memory, energy.
+//!
+//! A sensor that tells nothing is absent here, and why it does not is said; absent is never zero.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What sensors told while the rounds of a launch ran.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Telemetry {
+    /// How often they were looked at, ten times a second at most; 0 where its rounds were over before.
+    pub looks: u32,
+    /// Clock of the processors in MHz: the median over looks of their mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_mhz: Option<f64>,
+    /// Share of all processors' time that all processes used, between the first look and the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<f64>,
+    /// Share of all processors' time that a hypervisor took, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal: Option<f64>,
+    /// Processors that the worker and all that it started kept busy while its rounds ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_cpus: Option<f64>,
+    /// Mean power of the processors' packages in watts, between the first look and the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package_watts: Option<f64>,
+    /// The GPU that the cell runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuTelemetry>,
+    /// Sensors that told nothing, and why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unavailable: BTreeMap<String, String>,
+}
+
+/// What a GPU's sensors told.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GpuTelemetry {
+    /// Mean power of the board in watts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watts: Option<f64>,
+    /// Clock of its multiprocessors in MHz, the median over looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sm_mhz: Option<f64>,
+    /// Clock of its memory in MHz, the median over looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mhz: Option<f64>,
+    /// Its highest temperature, in degrees Celsius.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub celsius: Option<f64>,
+    /// Share of the time in which a kernel ran, of whomever: the mean over looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<f64>,
+    /// Most memory that was in use on it, by all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Most memory that the worker's processes held on it, as the driver tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_bytes: Option<u64>,
+    /// What kept its clocks down, each with the share of looks at which it did.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limited: BTreeMap<Limit, f64>,
+    /// Processes of others on it, by name, each with the share of its multiprocessors that they used
+    /// where the driver tells.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub foreign: BTreeMap<String, Option<f64>>,
+}
+
+/// What keeps the clocks of a GPU down: NVML's "clocks event reasons". Idleness is none.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Its power limit, which the driver keeps to.
+    PowerCap,
+    /// It is warm, and the driver sees to it.
+    Heat,
+    /// Clocks that somebody has set or locked.
+    ClockSetting,
+    /// Another GPU of its group is slower.
+    SyncBoost,
+    /// It slows itself down by half or more: heat, or a fast rise of power.
+    HardwareSlowdown,
+    /// Likewise, for heat.
+    HardwareHeat,
+    /// Likewise, because its power supply asks for it.
+    PowerBrake,
+    /// A display's settings.
+    Display,
+}
+
+impl Limit {
+    /// Every one of them.
+    pub const ALL: [Self; 8] = [
+        Self::PowerCap,
+        Self::Heat,
+        Self::ClockSetting,
+        Self::SyncBoost,
+        Self::HardwareSlowdown,
+        Self::HardwareHeat,
+        Self::PowerBrake,
+        Self::Display,
+    ];
+
+    /// The word used in files.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::PowerCap => "power_cap",
+            Self::Heat => "heat",
+            Self::ClockSetting => "clock_setting",
+            Self::SyncBoost => "sync_boost",
+            Self::HardwareSlowdown => "hardware_slowdown",
+            Self::HardwareHeat => "hardware_heat",
+            Self::PowerBrake => "power_brake",
+            Self::Display => "display",
+        }
+    }
+
+    /// What it is, for a reader.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::PowerCap => "its power limit",
+            Self::Heat => "its heat",
+            Self::ClockSetting => "clocks that are set",
+            Self::SyncBoost => "a slower GPU of its group",
+            Self::HardwareSlowdown => "a hardware slowdown",
+            Self::HardwareHeat => "a hardware slowdown for heat",
+            Self::PowerBrake => "the power supply's brake",
+            Self::Display => "a display's clocks",
+        }
+    }
+}
+
+/// Energy that a stretch of steps took, which was run for that alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Energy {
+    /// It was measured.
+    Measured(EnergyStretch),
+    /// Why not.
+    Unavailable(String),
+}
+
+/// A stretch of steps and the energy that all of the device took meanwhile.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnergyStretch {
+    /// What measured it.
+    pub sensor: EnergySensor,
+    /// Energy in microjoules, idle power included.
+    pub energy_uj: u64,
+    /// Its length in nanoseconds.
+    pub time_ns: u64,
+    /// Steps that were run.
+    pub steps: u64,
+    /// Power in watts of the same device at the beginning of the block, before any worker was started.
+    pub idle_watts: f64,
+}
+
+impl EnergyStretch {
+    /// Mean power in watts, idle power included; `None` for a stretch without length.
+    #[must_use]
+    pub fn watts(&self) -> Option<f64> {
+        (self.time_ns > 0).then(|| self.energy_uj as f64 * 1e3 / self.time_ns as f64)
+    }
+
+    /// Energy of a step in joules, what the device takes when it is idle subtracted: may be 0 or less
+    /// where a step hardly takes any. `None` without a step.
+    #[must_use]
+    pub fn joules_of_step(&self) -> Option<f64> {
+        let idle = self.idle_watts * self.time_ns as f64 / 1e9;
+        (self.steps > 0).then(|| (self.energy_uj as f64 / 1e6 - idle) / self.steps as f64)
+    }
+}
+
+/// What an energy was measured by.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum EnergySensor {
+    /// The counters of all processors' packages (RAPL); memory and mainboard are not in them.
+    Packages,
+    /// The energy counter of a GPU's board.
+    GpuCounter,
+    /// The power of a GPU's board, added up over time: it has no counter.
+    GpuPower,
+}
+
+impl EnergySensor {
+    /// What it is, for a reader.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Packages => "counters of the processors' packages (RAPL)",
+            Self::GpuCounter => "the energy counter of the GPU (NVML)",
+            Self::GpuPower => "the power of the GPU (NVML), added up: it has no energy counter",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_written_by_their_words() {
+        for limit in Limit::ALL {
+            let written = serde_json::to_value(limit).unwrap();
+            assert_eq!(written, limit.word());
+        }
+    }
+
+    #[test]
+    fn idle_power_is_subtracted() {
+        let stretch = EnergyStretch {
+            sensor: EnergySensor::Packages,
+            energy_uj: 500_000_000,
+            time_ns: 10_000_000_000,
+            steps: 100,
+            idle_watts: 20.0,
+        };
+        assert_eq!(stretch.watts(), Some(50.0));
+        assert_eq!(stretch.joules_of_step(), Some(3.0));
+        let nothing = EnergyStretch {
+            time_ns: 0,
+            steps: 0,
+            ..stretch
+        };
+        assert_eq!((nothing.watts(), nothing.joules_of_step()), (None, None));
+    }
+}

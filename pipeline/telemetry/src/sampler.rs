@@ -1,0 +1,372 @@
+//! Looking at the sensors while rounds run, in a thread of its own.
+//!
+//! It takes as little as it can: files of the kernel are opened once, handles of NVML are kept, nothing is
+//! looked at between rounds, and whatever a look costs, the thread sleeps so much longer that it uses at
+//! most [`SHARE`] of a processor.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    os::unix::fs::FileExt as _,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use nix::time::{ClockId, clock_gettime};
+use nvml_wrapper::Nvml;
+use schema::Device;
+
+use crate::{
+    gpu_eyes::{GpuEyes, Watched},
+    load::{Times, mean, mean_mhz},
+    look::{GpuSeries, Look, Series},
+    probe::Probe,
+    rapl::{Counters, Rapl},
+    sensors::Sensors,
+};
+
+/// Between two looks, at least.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Most of one processor that looking may take.
+const SHARE: f64 = 0.004;
+/// Between two looks at most, however dear they are: a round without any tells nothing.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Processors whose clocks are read, where each has a file of its own; spread over all.
+const CLOCKS: usize = 8;
+/// Most that is read of a file of the kernel.
+const MOST_BYTES: usize = 64 << 10;
+
+/// Whose a process is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    /// Ours, or a worker's.
+    Ours,
+    /// Another's, that is called so.
+    Other(String),
+    /// No process of this number is to be seen: it has ended, or numbers are counted otherwise where the
+    /// driver lives.
+    Unknown,
+}
+
+/// Tells whose the process of a number is.
+pub type Whose = dyn Fn(u32) -> Owner + Send + Sync;
+
+/// Looks at the sensors while rounds run.
+pub struct Sampler {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    rounds: u32,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The round that runs.
+    turn: Option<Turn>,
+    ended: bool,
+    series: Series,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    round: u32,
+    slot: Option<u32>,
+    device: Device,
+}
+
+impl Sampler {
+    /// Begins, before any worker runs on these devices: who computes on a GPU now is none of ours. Nothing
+    /// is looked at before a round begins.
+    #[must_use]
+    pub fn start(sensors: &Sensors, devices: &BTreeSet<Device>, whose: Arc<Whose>) -> Self {
+        let mut series = Series {
+            processors: sensors.probe.processors(),
+            ..Series::default()
+        };
+        let mut watched = Vec::new();
+        for device in devices {
+            if let Device::Cuda(cuda) = device {
+                let (gpu, of_series) = Watched::begin(sensors, *cuda, &whose);
+                watched.extend(gpu);
+                series.gpus.insert(*device, of_series);
+            }
+        }
+        let eyes = Eyes::open(&sensors.probe, &mut series.unavailable);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                series,
+                ..State::default()
+            }),
+            changed: Condvar::new(),
+        });
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("sensors".to_owned())
+            .spawn(move || watch(&theirs, eyes, &watched, &*whose));
+        if let Err(error) = &thread {
+            let reason = format!("no thread to look at them: {error}");
+            shared.lock().series.unavailable.insert("all", reason);
+        }
+        Self {
+            shared,
+            thread: thread.ok(),
+            rounds: 0,
+        }
+    }
+
+    /// A round on a device begins, of the cell of a slot, or of none that is to be told of.
+    pub fn begin(&mut self, slot: Option<u32>, device: Device) {
+        self.shared.lock().turn = Some(Turn {
+            round: self.rounds,
+            slot,
+            device,
+        });
+        self.rounds = self.rounds.wrapping_add(1);
+        self.shared.changed.notify_one();
+    }
+
+    /// It is over.
+    pub fn rest(&self) {
+        self.shared.lock().turn = None;
+    }
+
+    /// Why a GPU is gone, if a look found it so.
+    #[must_use]
+    pub fn lost(&self, device: Device) -> Option<String> {
+        self.shared.lock().series.gpus.get(&device)?.lost.clone()
+    }
+
+    /// Looks that were kept so far.
+    #[must_use]
+    pub fn looks(&self) -> usize {
+        self.shared.lock().series.looks.len()
+    }
+
+    /// Ends it.
+    #[must_use]
+    pub fn end(mut self) -> Series {
+        self.stop();
+        std::mem::take(&mut self.shared.lock().series)
+    }
+
+    fn stop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It cannot have panicked but by a bug, and what it saw before stands.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds it leaves it half-done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a round and for the time of a look; `None` at the end.
+    fn wait(&self, due: Instant) -> Option<Turn> {
+        let mut state = self.lock();
+        loop {
+            if state.ended {
+                return None;
+            }
+            let wait = due.saturating_duration_since(Instant::now());
+            state = match state.turn {
+                Some(turn) if wait.is_zero() => return Some(turn),
+                Some(_) => {
+                    let woken = self.changed.wait_timeout(state, wait);
+                    woken.map_or_else(|broken| broken.into_inner().0, |(state, _)| state)
+                }
+                None => self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+/// Looks at the sensors until the end.
+fn watch(shared: &Shared, mut eyes: Eyes, watched: &[Watched], whose: &Whose) {
+    let libraries: Vec<Arc<Nvml>> = watched.iter().map(Watched::nvml).collect();
+    let mut gpus: BTreeMap<Device, GpuEyes<'_>> = BTreeMap::new();
+    for (gpu, nvml) in watched.iter().zip(&libraries) {
+        gpus.insert(gpu.device(), gpu.open(nvml));
+    }
+    let began = Instant::now();
+    let mut due = began;
+    while let Some(turn) = shared.wait(due) {
+        let before = own_time();
+        let mut look = Look {
+            round: turn.round,
+            slot: turn.slot,
+            at_ns: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            ..eyes.look()
+        };
+        let gpu = gpus.get_mut(&turn.device);
+        look.gpu = gpu.and_then(|gpu| gpu.look(whose));
+        let cost = own_time().saturating_sub(before);
+        due = Instant::now() + INTERVAL.max(cost.div_f64(SHARE)).min(LONGEST);
+        let mut state = shared.lock();
+        for (device, gpu) in &gpus {
+            note(&mut state.series.gpus, *device, gpu);
+        }
+        // A look that the end of its round came into saw something else in part.
+        if state.turn == Some(turn) {
+            state.series.push(look);
+        }
+    }
+    let mut state = shared.lock();
+    for (device, gpu) in &gpus {
+        note(&mut state.series.gpus, *device, gpu);
+        if let Some(series) = state.series.gpus.get_mut(device) {
+            series.settings[1] = gpu.settings();
+        }
+    }
+    state.series.unavailable.extend(eyes.unavailable);
+}
+
+/// Keeps what was found out about a GPU itself.
+fn note(gpus: &mut BTreeMap<Device, GpuSeries>, device: Device, eyes: &GpuEyes<'_>) {
+    if let Some(series) = gpus.get_mut(&device) {
+        series.lost = eyes.lost();
+        if series.unavailable.len() != eyes.unavailable().len() {
+            series.unavailable.clone_from(eyes.unavailable());
+        }
+    }
+}
+
+/// Processor time of this thread.
+fn own_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+/// What looks at the sensors of the machine.
+struct Eyes {
+    stat: Option<File>,
+    clocks: Clocks,
+    rapl: Option<Rapl>,
+    /// The last reading of the packages' counters, and their energy since the first.
+    packages: Option<(Counters, Instant, u64)>,
+    buffer: Vec<u8>,
+    unavailable: BTreeMap<&'static str, String>,
+}
+
+/// Where clocks of processors are read.
+enum Clocks {
+    /// Files with a number of kHz each.
+    Files(Vec<File>),
+    /// `/proc/cpuinfo`.
+    All(File),
+    None,
+}
+
+impl Eyes {
+    fn open(probe: &Probe, unavailable: &mut BTreeMap<&'static str, String>) -> Self {
+        let mut file = |sensor, path: &str| {
+            let file = File::open(probe.root.join(path));
+            file.map_err(|error| unavailable.insert(sensor, format!("/{path}: {error}")))
+                .ok()
+        };
+        let stat = file("processor time", "proc/stat");
+        let scaled = Clocks::files(probe);
+        let clocks = match scaled.is_empty() {
+            false => Clocks::Files(scaled),
+            true => file("clock", "proc/cpuinfo").map_or(Clocks::None, Clocks::All),
+        };
+        let rapl = Rapl::open(probe);
+        let rapl = rapl.map_err(|reason| unavailable.insert("power of processors", reason));
+        Self {
+            stat,
+            clocks,
+            rapl: rapl.ok(),
+            packages: None,
+            buffer: vec![0; MOST_BYTES],
+            unavailable: BTreeMap::new(),
+        }
+    }
+
+    fn look(&mut self) -> Look {
+        Look {
+            times: self.times(),
+            cpu_mhz: self.cpu_mhz(),
+            package_uj: self.package_uj(),
+            ..Look::default()
+        }
+    }
+
+    fn times(&mut self) -> Option<Times> {
+        Times::parse(read(self.stat.as_ref()?, self.buffer.get_mut(..512)?)?)
+    }
+
+    fn cpu_mhz(&mut self) -> Option<f64> {
+        let buffer = &mut self.buffer;
+        match &self.clocks {
+            Clocks::Files(files) => {
+                let mhz = |file| Some(read(file, buffer)?.trim().parse::<f64>().ok()? / 1e3);
+                mean(files.iter().filter_map(mhz))
+            }
+            Clocks::All(file) => mean_mhz(read(file, buffer)?),
+            Clocks::None => None,
+        }
+    }
+
+    /// Since the first look: each reading is held against the last, so that counters may begin anew as
+    /// often as they like.
+    fn package_uj(&mut self) -> Option<u64> {
+        let rapl = self.rapl.as_ref()?;
+        let now = Instant::now();
+        let sum = rapl.read().and_then(|counters| {
+            let sum = match &self.packages {
+                None => 0,
+                Some((last, at, sum)) => {
+                    sum + rapl.between(last, &counters, now.duration_since(*at))?
+                }
+            };
+            self.packages = Some((counters, now, sum));
+            Ok(sum)
+        });
+        sum.map_err(|reason| {
+            self.rapl = None;
+            self.unavailable.insert("power of processors", reason);
+        })
+        .ok()
+    }
+}
+
+impl Clocks {
+    fn files(probe: &Probe) -> Vec<File> {
+        let processors = probe.folders("sys/devices/system/cpu", "cpu");
+        let apart = processors.len().div_ceil(CLOCKS).max(1);
+        let open = |folder: &String| {
+            let path = format!("{folder}/cpufreq/scaling_cur_freq");
+            File::open(probe.root.join(path)).ok()
+        };
+        let spread = processors.iter().step_by(apart);
+        spread.filter_map(open).collect()
+    }
+}
+
+/// The text of a file of the kernel, from its beginning, as far as it fits.
+fn read<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a str> {
+    let count = file.read_at(buffer, 0).ok()?;
+    let bytes = buffer.get(..count)?;
+    match str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        // Cut within a character.
+        Err(error) => str::from_utf8(bytes.get(..error.valid_up_to())?).ok(),
+    }
+}
