@@ -11,18 +11,20 @@ use schema::{
 
 use crate::{
     World,
-    cells::{Cells, Place},
+    cells::{self, Cells, Place},
     group,
     job::{self, Planned},
     keys::Known,
     measure::{DISTURBANCE, SECOND_NS},
     networks::{Networks, Which},
+    predict::Preparing,
 };
 
-/// Rows of the matrices that are multiplied, of which the largest is taken that does not take too long.
+/// Rows of the matrices that are multiplied, of which the largest is taken that does not take too long;
+/// the last in any case.
 const SIZES: [u64; 5] = [8192, 4096, 2048, 1024, 512];
 
-/// So long a product may be predicted to take: a launch then has some in each round.
+/// So long a product may be predicted to take: a launch then has some in its round.
 const LONGEST_STEP_NS: u64 = 150_000_000;
 
 /// MiB that are read on a processor: several times what its caches hold.
@@ -32,8 +34,9 @@ const READ_MIB: u64 = 256;
 /// what that comes to.
 const READ_MIB_OF_A_GPU: u64 = 1024;
 
-/// Such a share of the machine's memory is never read: the reference does it in double precision.
-const LEAST_SHARE_OF_MEMORY: u64 = 16;
+/// No more than one in so many parts of the machine's memory is read: the reference does it in double
+/// precision.
+const PART_OF_MEMORY: u64 = 16;
 
 /// How they are measured, whatever the manifests say, so that one heat answers many. Blocks are those
 /// of one look: an interval of a few per cent is narrow enough to tell a tenth of a ceiling from a half.
@@ -43,18 +46,23 @@ const MEASURE: Measure = Measure {
     budget_ns: 1800 * SECOND_NS,
     boundary: Boundary::Step,
     blocks: VERDICT_BLOCKS,
-    rounds: 2,
+    rounds: 1,
     round_ns: 100_000_000,
     round_steps: 3,
-    warm_up_ns: SECOND_NS,
-    timeout_ns: 300 * SECOND_NS,
+    warm_up_ns: SECOND_NS / 2,
+    timeout_ns: 120 * SECOND_NS,
     memory_limit_bytes: None,
     confidence: 0.95,
     disturbance: Some(DISTURBANCE),
+    frontier: None,
+    energy_ns: None,
 };
 
-/// The ceilings for what these jobs time; `None` where they want none, or where PyTorch, which holds
-/// their outputs against its own and is there for that, cannot be used on this machine.
+/// What they ask, for whoever reads the plan.
+const QUESTION: &str = "How fast does PyTorch multiply matrices and read memory here?";
+
+/// The ceilings for what these jobs time; `None` where they time nothing or want none, and where nothing
+/// is known of PyTorch. Where it cannot be used, the cells say why.
 pub(crate) fn plan(
     planned: &[Planned],
     world: &World,
@@ -62,14 +70,27 @@ pub(crate) fn plan(
     known: &mut Known<'_>,
 ) -> Option<Ceilings> {
     let engine: EngineVariant = Ceilings::ENGINE.join("/").parse().ok()?;
-    let availability = world.availability.get(&engine)?;
-    if availability.missing.is_some() {
+    if !world.availability.contains_key(&engine) {
         return None;
     }
     let mut cells = Cells::default();
-    for (place, dims) in places(planned, &engine).iter().flat_map(of_place) {
-        let (network, size) = dims;
-        add(world, networks, &mut cells, *place, network, size);
+    for ((device, threads), precisions) in places(planned) {
+        let place = |precision| Place {
+            device,
+            threads,
+            precision,
+        };
+        let products = precisions.into_iter().map(|precision| {
+            let place = place(precision);
+            product(world, networks, &engine, place)
+        });
+        let mut found: Vec<_> = products.flatten().collect();
+        // How fast memory is read is no matter of what the numbers are.
+        found.extend(reading(world, networks, &engine, place(Precision::Fp32)));
+        for (cell, preparing) in found {
+            cells.cells.push(cell);
+            cells.preparing.push(preparing);
+        }
     }
     if cells.cells.is_empty() {
         return None;
@@ -79,7 +100,7 @@ pub(crate) fn plan(
         heats: job::heats(world, Ceilings::JOB, &groups, &cells, &MEASURE, known),
         job: PlannedJob {
             id: Ceilings::JOB.to_owned(),
-            question: String::new(),
+            question: QUESTION.to_owned(),
             mode: Mode::Inference,
             measure: MEASURE,
             vary: BTreeMap::new(),
@@ -88,4 +109,71 @@ pub(crate) fn plan(
             claims: Vec::new(),
         },
     })
+}
+
+/// Where the cells of these jobs run that are timed, and in which precisions they compute there. Those in
+/// integers have no ceiling: PyTorch eager multiplies none.
+fn places(planned: &[Planned]) -> BTreeMap<(Device, u32), BTreeSet<Precision>> {
+    let mut places: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    let is_judged = |job: &&Planned| job.wants_ceilings && job.job.measure.blocks > 0;
+    let heats = planned.iter().filter(is_judged).flat_map(|job| &job.heats);
+    let cells = heats.flat_map(|heat| &heat.cells);
+    let has_ceiling = |planned: &&PlannedCell| {
+        let is_costed = planned.obstacle.is_none() && !planned.is_outline();
+        is_costed && !planned.cell.precision.is_int8()
+    };
+    for PlannedCell { cell, .. } in cells.filter(has_ceiling) {
+        let precisions = places.entry((cell.device, cell.threads)).or_default();
+        precisions.insert(cell.precision);
+    }
+    places
+}
+
+/// The largest product that does not take too long.
+fn product(
+    world: &World,
+    networks: &mut Networks,
+    engine: &EngineVariant,
+    place: Place,
+) -> Option<(PlannedCell, Preparing)> {
+    let mut sized = SIZES.into_iter().filter_map(|size| {
+        let found = cell(world, networks, engine, (PRODUCT, SIZE, size), place)?;
+        Some((size, found))
+    });
+    let fits = |size: u64, cell: &PlannedCell| {
+        cell.predicted_step_ns <= LONGEST_STEP_NS || Some(&size) == SIZES.last()
+    };
+    let fitting = sized.find(|(size, (cell, _))| fits(*size, cell));
+    fitting.map(|(_, found)| found)
+}
+
+/// A pass over more memory than caches hold.
+fn reading(
+    world: &World,
+    networks: &mut Networks,
+    engine: &EngineVariant,
+    place: Place,
+) -> Option<(PlannedCell, Preparing)> {
+    let wanted = if place.device.is_cpu() {
+        READ_MIB
+    } else {
+        READ_MIB_OF_A_GPU
+    };
+    let memory_mib = world.fingerprint.memory_gib.saturating_mul(1024);
+    let mib = wanted.min(memory_mib / PART_OF_MEMORY).max(1);
+    cell(world, networks, engine, (READING, MIB, mib), place)
+}
+
+/// A cell of a network of this name whose dimension has this size.
+fn cell(
+    world: &World,
+    networks: &mut Networks,
+    engine: &EngineVariant,
+    (network, dimension, size): (&str, &str, u64),
+    place: Place,
+) -> Option<(PlannedCell, Preparing)> {
+    let dims = BTreeMap::from([(dimension.to_owned(), size)]);
+    let which = Which::Zoo(network.to_owned());
+    let built = networks.get(&which, &dims, Mode::Inference).ok()?;
+    Some(cells::unasked(world, network, &built, engine, place))
 }

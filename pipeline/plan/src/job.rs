@@ -216,7 +216,7 @@ pub(crate) fn heats(
                     &members,
                     &preparing,
                     measure,
-                    &context.world.unmetered,
+                    &world.unmetered,
                 ),
                 key,
                 key_parts,

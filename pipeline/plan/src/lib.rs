@@ -26,6 +26,7 @@ mod keys;
 mod lint;
 mod measure;
 mod networks;
+mod obstacle;
 mod points;
 mod predict;
 mod read;

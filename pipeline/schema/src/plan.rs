@@ -412,6 +412,13 @@ impl Plan {
         self.heats.iter().chain(ceilings)
     }
 
+    /// [`all_heats`](Self::all_heats), to be changed.
+    pub fn all_heats_mut(&mut self) -> impl Iterator<Item = &mut PlannedHeat> {
+        let ceilings = self.ceilings.iter_mut();
+        let of_ceilings = ceilings.flat_map(|ceilings| &mut ceilings.heats);
+        self.heats.iter_mut().chain(of_ceilings)
+    }
+
     /// The number of verdicts of each job, by its id: pairs of cells that its comparisons or claims
     /// speak of, each once. All of them share the job's error.
     #[must_use]

@@ -10,7 +10,7 @@ use super::{PlannedHeat, PlannedJob};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ceilings {
-    /// How they are measured; it asks nothing and compares nothing.
+    /// How they are measured; it compares nothing.
     pub job: PlannedJob,
     /// One a cell, and none has a twin.
     pub heats: Vec<PlannedHeat>,
