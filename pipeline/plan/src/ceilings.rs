@@ -115,8 +115,8 @@ pub(crate) fn plan(
 /// integers have no ceiling: PyTorch eager multiplies none.
 fn places(planned: &[Planned]) -> BTreeMap<(Device, u32), BTreeSet<Precision>> {
     let mut places: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    let is_judged = |job: &&Planned| job.wants_ceilings && job.job.measure.blocks > 0;
-    let heats = planned.iter().filter(is_judged).flat_map(|job| &job.heats);
+    let wanting = planned.iter().filter(|job| job.wants_ceilings);
+    let heats = wanting.flat_map(|job| &job.heats);
     let cells = heats.flat_map(|heat| &heat.cells);
     let has_ceiling = |planned: &&PlannedCell| {
         let is_costed = planned.obstacle.is_none() && !planned.is_outline();

@@ -126,6 +126,7 @@ fn resolve(
         allow,
         claims,
     };
+    let wants_ceilings = crate::measure::wants_ceilings(context, &measure);
     refuse_unfair(context, &job, &heats)?;
     let families = families.iter().map(|(_, family)| family);
     let mut warnings = lint::lint(&job, &heats, families, context.world);
@@ -138,7 +139,7 @@ fn resolve(
         heats,
         warnings,
         combinations: points.len(),
-        wants_ceilings: crate::measure::wants_ceilings(context),
+        wants_ceilings,
     })
 }
 
@@ -212,12 +213,7 @@ pub(crate) fn heats(
                 group: group.name.clone(),
                 job: job.to_owned(),
                 status: known.status(&group.name, &key, &key_parts),
-                predicted_ns: predict::heat_ns(
-                    &members,
-                    &preparing,
-                    measure,
-                    &world.unmetered,
-                ),
+                predicted_ns: predict::heat_ns(&members, &preparing, measure, &world.unmetered),
                 key,
                 key_parts,
                 cells: members,

@@ -64,10 +64,12 @@ pub(crate) fn refuses_unfair(context: &Context<'_>) -> bool {
     given.unfair == Some(Unfair::Refuse)
 }
 
-/// Whether the run is to measure what the devices of the job can do at most.
-pub(crate) fn wants_ceilings(context: &Context<'_>) -> bool {
+/// Whether the run is to measure what the devices of the job can do at most: where nobody says, if it has
+/// the blocks for verdicts. One with fewer is a trial, and is to be over soon.
+pub(crate) fn wants_ceilings(context: &Context<'_>, measure: &Measure) -> bool {
     let given = merged(&context.job.measure, &context.file.manifest.measure);
-    given.ceilings.unwrap_or(true)
+    let wanted = given.ceilings.unwrap_or(measure.blocks >= VERDICT_BLOCKS);
+    wanted && measure.blocks > 0
 }
 
 /// The settings of the job, each checked.

@@ -1,9 +1,7 @@
 //! What keeps a cell from running here, as far as can be known without trying.
 
 use models::rewrite;
-use schema::{
-    Cell, Device, Outcome, OutcomeKind, Precision, TF32_OVERRIDE, VariantDescription,
-};
+use schema::{Cell, Device, Outcome, OutcomeKind, Precision, TF32_OVERRIDE, VariantDescription};
 
 use crate::{
     World,
@@ -24,7 +22,11 @@ pub(crate) fn outlined(model: &Which, network: &Network) -> Option<String> {
 }
 
 /// What of a user's model the cell cannot run.
-pub(crate) fn unread(variant: Option<&VariantDescription>, cell: &Cell, network: &Network) -> Option<Outcome> {
+pub(crate) fn unread(
+    variant: Option<&VariantDescription>,
+    cell: &Cell,
+    network: &Network,
+) -> Option<Outcome> {
     let unread = network.unread.as_ref()?;
     let reason = &unread.reason;
     let is_unrolled = || {
@@ -48,7 +50,11 @@ pub(crate) fn unread(variant: Option<&VariantDescription>, cell: &Cell, network:
 }
 
 /// Why a cell cannot run here, as far as can be known without trying.
-pub(crate) fn obstacle(world: &World, variant: &VariantDescription, cell: &Cell) -> Option<Outcome> {
+pub(crate) fn obstacle(
+    world: &World,
+    variant: &VariantDescription,
+    cell: &Cell,
+) -> Option<Outcome> {
     unsupported(variant, cell)
         .map(|reason| Outcome::new(OutcomeKind::Unsupported, reason))
         .or_else(|| {

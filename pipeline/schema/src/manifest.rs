@@ -181,7 +181,8 @@ pub struct MeasureSettings {
     pub unfair: Option<Unfair>,
     /// Whether the run also measures what the devices of the job can do at most, by which its cells are
     /// then judged: how fast PyTorch multiplies matrices in each precision, and reads memory; default
-    /// `true`, where PyTorch can be used.
+    /// `true` for jobs of at least 6 blocks, and `false` for others. Where nothing is timed it has no
+    /// part.
     #[serde(default)]
     pub ceilings: Option<bool>,
 }

@@ -14,6 +14,7 @@ use super::{
     chrome::{self, Chrome, link},
     comparison::{self, Contender},
     configuration, downloads, job, machines,
+    roofline::{self, CeilingView},
     sensors::{self, EnergyView},
     setting,
 };
@@ -47,6 +48,7 @@ pub(crate) struct CellPage {
     tiles: Vec<Fact>,
     verdicts: Vec<VerdictLine>,
     strip: Option<Strip>,
+    ceiling_of_cell: Option<CeilingView>,
     launches: Vec<Launch>,
     phases: Vec<Phase>,
     memory: Vec<Fact>,
@@ -181,6 +183,7 @@ impl CellPage {
             tiles: tiles(row),
             verdicts: verdicts(index, job, row),
             strip: strip::draw(counted(row), row.speed.as_ref().map(|speed| &speed.step_ns)),
+            ceiling_of_cell: roofline::of_cell(index.tables, row),
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
             memory: configuration::memory(row),
@@ -228,6 +231,7 @@ fn tiles(row: &CellRow) -> Vec<Fact> {
                 units::quantity(speed.flops_per_second, "FLOP/s"),
             ));
         }
+        tiles.extend(roofline::tile(row));
     }
     if let Some(memory) = &row.memory {
         tiles.push(fact("Peak memory", units::bytes(cells::peak_bytes(memory))));

@@ -16,6 +16,7 @@ use super::{
     effects::Effects,
     forest,
     frontier::Frontiers,
+    roofline::{self, Place},
     setting::{self, Settings},
     times,
 };
@@ -46,6 +47,7 @@ pub(crate) struct JobPage {
     effects: Option<Effects>,
     frontiers: Option<Frontiers>,
     batches: Option<Batches>,
+    rooflines: Vec<Place>,
     claims: Vec<Claim>,
     warnings: Vec<String>,
     floors: Vec<FloorLine>,
@@ -161,6 +163,7 @@ impl JobPage {
             families,
             answer_of_job: Answer::new(job, rows),
             batches: Batches::new(job),
+            rooflines: roofline::places(index.tables, marks, job, rows),
             claims: job.claims.iter().map(claim).collect(),
             warnings: warnings(index, &job.id),
             floors: index

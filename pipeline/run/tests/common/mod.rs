@@ -243,6 +243,7 @@ pub fn plan(measure: Measure, groups: Vec<(&str, Vec<PlannedCell>)>) -> Plan {
             claims: vec![],
         }],
         warnings: vec![],
+        ceilings: None,
     }
 }
 

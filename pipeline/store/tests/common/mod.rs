@@ -225,6 +225,7 @@ pub fn run(heats: &[(&HeatHeader, Digest)]) -> RunRecord {
                 })
                 .collect(),
             warnings: vec![],
+            ceilings: None,
         },
         heats: heats
             .iter()

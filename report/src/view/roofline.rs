@@ -1,0 +1,337 @@
+//! What cells make of their devices: a roofline with its table on a job's page, and a section on a cell's.
+
+use std::collections::BTreeSet;
+
+use schema::{
+    Device, Precision, Tables,
+    tables::{Bound, CeilingKind, CeilingRow, CellRow, JobTable, Roof, Share, ShareOfCeiling},
+};
+use serde::Serialize;
+
+use super::{
+    comparison::{Contender, distinct},
+    setting::Settings,
+};
+use crate::{
+    interval::{self, Estimate},
+    marks::Marks,
+    roofline::{self, Roofline, Scene, Spot},
+    units,
+    words::{self, Badge, Fact, fact},
+};
+
+/// The cells of a job that share a device and a number of threads.
+#[derive(Debug, Serialize)]
+pub(crate) struct Place {
+    /// Counts from 1: unique on the page.
+    number: usize,
+    /// For example `cpu, 2 threads`.
+    name: String,
+    picture: Option<Roofline>,
+    legend: Vec<Contender>,
+    /// What all rows share; may be empty.
+    shared: String,
+    rows: Vec<Row>,
+}
+
+/// A cell.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// Name of its page.
+    cell: String,
+    setting: String,
+    share: Option<Estimate>,
+    share_value: Option<f64>,
+    /// The ceiling that it is a share of, or why there is none.
+    bound: String,
+    flops: String,
+    flops_value: f64,
+    bytes: String,
+    bytes_value: Option<f64>,
+    intensity: String,
+    intensity_value: Option<f64>,
+}
+
+/// The places of a job's cells, in their order. None where the run measured no ceiling at all.
+pub(crate) fn places(
+    tables: &Tables,
+    marks: &Marks,
+    job: &JobTable,
+    rows: &[&CellRow],
+) -> Vec<Place> {
+    if tables.ceilings.is_empty() {
+        return Vec::new();
+    }
+    let judged = |row: &&&CellRow| row.roof.is_some() && row.speed.is_some();
+    let judged: Vec<&CellRow> = rows.iter().filter(judged).copied().collect();
+    let mut seen = BTreeSet::new();
+    let places = judged.iter().map(|row| (row.cell.device, row.cell.threads));
+    let places = places.filter(|place| seen.insert(*place));
+    let place = |(number, (device, threads)): (usize, (Device, u32))| {
+        let is_here = |row: &&&CellRow| (row.cell.device, row.cell.threads) == (device, threads);
+        let here: Vec<&CellRow> = judged.iter().filter(is_here).copied().collect();
+        let settings = Settings::of(here.iter().map(|row| &row.coordinates), &job.axes, "");
+        let of_place = |row: &&CeilingRow| (row.device, row.threads) == (device, threads);
+        let ceilings: Vec<&CeilingRow> = tables.ceilings.iter().filter(of_place).collect();
+        let engines: Vec<String> = here.iter().map(|row| row.cell.engine.to_string()).collect();
+        let legend = distinct(engines.iter().map(String::as_str)).into_iter();
+        Place {
+            number: number + 1,
+            name: format!("{device}, {}", counted(threads)),
+            picture: roofline::draw(&scene(&here, &ceilings, marks, &settings)),
+            legend: legend
+                .map(|engine| Contender {
+                    name: words::value("engine", engine),
+                    mark: marks.of("engine", engine),
+                })
+                .collect(),
+            shared: settings.shared(),
+            rows: here
+                .iter()
+                .filter_map(|row| line(row, settings.label(&row.coordinates)))
+                .collect(),
+        }
+    };
+    places.enumerate().map(place).collect()
+}
+
+/// `1 thread`, `2 threads`.
+fn counted(threads: u32) -> String {
+    match threads {
+        1 => "1 thread".to_owned(),
+        more => format!("{more} threads"),
+    }
+}
+
+/// What is drawn of cells: those whose traffic is known, below the ceilings of their precisions.
+fn scene(
+    rows: &[&CellRow],
+    ceilings: &[&CeilingRow],
+    marks: &Marks,
+    settings: &Settings<'_>,
+) -> Scene {
+    let used: BTreeSet<Precision> = rows.iter().map(|row| row.cell.precision).collect();
+    let product = |precision| highest(ceilings, CeilingKind::Product, Some(precision));
+    let products = used.into_iter().filter_map(|precision: Precision| {
+        let rate = product(precision)?.rate?.centre;
+        Some((precision.to_string(), rate))
+    });
+    let cells = rows.iter().filter_map(|row| {
+        let (roof, speed) = (row.roof.as_ref()?, row.speed.as_ref()?);
+        let engine = row.cell.engine.to_string();
+        Some(Spot {
+            intensity: roof.intensity?,
+            flops_per_second: speed.flops_per_second,
+            mark: marks.of("engine", &engine),
+            label: format!(
+                "{}: {}, {}",
+                settings.label(&row.coordinates),
+                units::quantity(speed.flops_per_second, "FLOP/s"),
+                told(&roof.share)
+            ),
+        })
+    });
+    let reading = highest(ceilings, CeilingKind::Reading, None);
+    Scene {
+        reading: reading
+            .and_then(|row| row.rate)
+            .map_or(0.0, |rate| rate.centre),
+        products: products.collect(),
+        cells: cells.collect(),
+    }
+}
+
+/// The ceiling of a kind with the highest rate.
+fn highest<'a>(
+    ceilings: &[&'a CeilingRow],
+    kind: CeilingKind,
+    precision: Option<Precision>,
+) -> Option<&'a CeilingRow> {
+    let fits = |row: &&&CeilingRow| {
+        row.kind == kind && precision.is_none_or(|precision| row.precision == precision)
+    };
+    let rated = ceilings.iter().filter(fits);
+    let rated = rated.filter_map(|row| Some((*row, row.rate?.centre)));
+    let highest = rated.max_by(|(_, one), (_, other)| one.total_cmp(other));
+    highest.map(|(row, _)| row)
+}
+
+/// A share in a few words.
+fn told(share: &ShareOfCeiling) -> String {
+    match share {
+        ShareOfCeiling::Known(share) => format!(
+            "{} of what {} allows",
+            units::percent(share.share.centre),
+            bound(share.bound)
+        ),
+        ShareOfCeiling::Unknown(reason) => reason.clone(),
+    }
+}
+
+const fn bound(bound: Bound) -> &'static str {
+    match bound {
+        Bound::Compute => "arithmetic",
+        Bound::Memory => "memory",
+    }
+}
+
+fn line(row: &CellRow, setting: String) -> Option<Row> {
+    let (roof, speed) = (row.roof.as_ref()?, row.speed.as_ref()?);
+    let or_nothing = |text: Option<String>| text.unwrap_or_else(|| units::NOTHING.to_owned());
+    let share = known(roof).map(|share| &share.share);
+    let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+    let (bytes, intensity) = (finite(roof.bytes_per_second), finite(roof.intensity));
+    Some(Row {
+        cell: row.id.0.clone(),
+        setting,
+        share: share.map(interval::share),
+        share_value: finite(share.map(|share| share.centre)),
+        bound: match &roof.share {
+            ShareOfCeiling::Known(share) => bound(share.bound).to_owned(),
+            ShareOfCeiling::Unknown(reason) => reason.clone(),
+        },
+        flops: units::quantity(speed.flops_per_second, "FLOP/s"),
+        flops_value: finite(Some(speed.flops_per_second)).unwrap_or(0.0),
+        bytes: or_nothing(bytes.map(|bytes| units::quantity(bytes, "B/s"))),
+        bytes_value: bytes,
+        intensity: or_nothing(intensity.map(units::plain)),
+        intensity_value: intensity,
+    })
+}
+
+fn known(roof: &Roof) -> Option<&Share> {
+    match &roof.share {
+        ShareOfCeiling::Known(share) => Some(share),
+        ShareOfCeiling::Unknown(_) => None,
+    }
+}
+
+/// A cell's share of its ceiling.
+#[derive(Debug, Serialize)]
+pub(crate) struct CeilingView {
+    /// Absent where it is not known.
+    share: Option<Estimate>,
+    /// What the share is of, or why it is not known.
+    reason: String,
+    /// What is to be said of a share above 100 %; empty where it is not.
+    above: &'static str,
+    facts: Vec<Fact>,
+}
+
+/// Said where a cell is above its ceiling.
+const ABOVE: &str = "More than all of it is no mistake: what a step must move is counted as if every \
+    operator read its inputs from memory and wrote its output there, and here a part of that stayed in \
+    caches.";
+
+/// Said where arithmetic is above its ceiling.
+const ABOVE_PRODUCT: &str = "More than all of it is possible: operations are counted by the textbook, and \
+    an engine may need fewer, or multiply matrices faster than PyTorch does.";
+
+/// A cell's share of its ceiling; `None` where its costs are not known, or it has no speed.
+pub(crate) fn of_cell(tables: &Tables, row: &CellRow) -> Option<CeilingView> {
+    let (roof, speed) = (row.roof.as_ref()?, row.speed.as_ref()?);
+    let mut facts = vec![fact(
+        "Operations",
+        units::quantity(speed.flops_per_second, "FLOP/s"),
+    )];
+    let bytes = roof.bytes_per_second;
+    facts.extend(bytes.map(|bytes| fact("Least traffic", units::quantity(bytes, "B/s"))));
+    facts.extend(
+        roof.intensity
+            .map(|intensity| fact("Operations for each byte", units::plain(intensity))),
+    );
+    let share = match &roof.share {
+        ShareOfCeiling::Unknown(reason) => {
+            return Some(CeilingView {
+                share: None,
+                reason: reason.clone(),
+                above: "",
+                facts,
+            });
+        }
+        ShareOfCeiling::Known(share) => share,
+    };
+    facts.push(fact(
+        "The ceiling there",
+        units::quantity(share.allowed_flops_per_second, "FLOP/s"),
+    ));
+    let of_place =
+        |it: &&CeilingRow| (it.device, it.threads) == (row.cell.device, row.cell.threads);
+    let ceilings: Vec<&CeilingRow> = tables.ceilings.iter().filter(of_place).collect();
+    let product = highest(&ceilings, CeilingKind::Product, Some(row.cell.precision));
+    let reading = highest(&ceilings, CeilingKind::Reading, None);
+    for ceiling in product.into_iter().chain(reading) {
+        facts.extend(ceiling.rate.as_ref().map(|rate| {
+            let rate = interval::rate(rate, unit(ceiling.kind));
+            fact(what(ceiling), format!("{} {}", rate.centre, rate.range))
+        }));
+    }
+    let above = match share.bound {
+        _ if share.share.centre <= 1.0 => "",
+        Bound::Memory => ABOVE,
+        Bound::Compute => ABOVE_PRODUCT,
+    };
+    Some(CeilingView {
+        share: Some(interval::share(&share.share)),
+        reason: bound(share.bound).to_owned(),
+        above,
+        facts,
+    })
+}
+
+/// A cell's share for its tile; `None` where it is not known.
+pub(crate) fn tile(row: &CellRow) -> Option<Fact> {
+    let share = known(row.roof.as_ref()?)?;
+    let name = format!("Of the ceiling, {}", bound(share.bound));
+    Some(fact(name, units::percent(share.share.centre)))
+}
+
+/// A ceiling on the page of machines.
+#[derive(Debug, Serialize)]
+pub(crate) struct CeilingLine {
+    place: String,
+    what: String,
+    work: String,
+    rate: Option<Estimate>,
+    badge: Badge,
+    reason: String,
+}
+
+/// The ceilings of a machine. One that measured none has those of its run that never started.
+pub(crate) fn of_machine(tables: &Tables, machine: usize) -> Vec<CeilingLine> {
+    let is_here = |row: &&CeilingRow| row.environment.unwrap_or(0) as usize == machine;
+    let here = tables.ceilings.iter().filter(is_here);
+    here.map(|row| CeilingLine {
+        place: format!("{}, {}", row.device, counted(row.threads)),
+        what: what(row),
+        work: work(row),
+        rate: row
+            .rate
+            .as_ref()
+            .map(|rate| interval::rate(rate, unit(row.kind))),
+        badge: words::outcome(row.outcome.kind),
+        reason: row.outcome.reason.clone(),
+    })
+    .collect()
+}
+
+fn what(row: &CeilingRow) -> String {
+    match row.kind {
+        CeilingKind::Product => format!("Products of matrices in {}", row.precision),
+        CeilingKind::Reading => "Reading memory".to_owned(),
+    }
+}
+
+/// How much was done in a step.
+fn work(row: &CeilingRow) -> String {
+    let sizes = row.dims.iter();
+    let sizes = sizes.map(|(name, size)| format!("{} {name}", units::count(*size)));
+    sizes.collect::<Vec<_>>().join(", ")
+}
+
+const fn unit(kind: CeilingKind) -> &'static str {
+    match kind {
+        CeilingKind::Product => "FLOP/s",
+        CeilingKind::Reading => "B/s",
+    }
+}
