@@ -31,7 +31,9 @@ pub(crate) fn rows(groups: Vec<Group<'_>>, cells: &mut Cells) -> Vec<CeilingRow>
     {
         let origin = origin.as_ref();
         let environment = origin.map(|origin| cells.register(origin).0);
-        for (cell, slot) in planned.cells.iter().zip(slots) {
+        // None has a twin, unless the plan is none of ours.
+        let cells = planned.cells.iter().zip(slots);
+        for (cell, slot) in cells.filter(|(cell, _)| cell.twin_of.is_none()) {
             let mut row = row(cell, slot, origin);
             row.group.clone_from(&planned.group);
             row.environment = environment;
@@ -163,14 +165,13 @@ fn ceiling<'a>(
         return Ok(highest);
     }
     let what = named(kind, cell.precision, device, threads);
-    match found().next() {
-        Some(row) if row.outcome.reason.is_empty() => Err(format!("{what}: {}", row.outcome.kind)),
-        Some(row) => Err(format!(
-            "{what}: {}, {}",
-            row.outcome.kind, row.outcome.reason
-        )),
-        None => Err(format!("the run did not measure {what}")),
-    }
+    Err(match found().next().map(|row| &row.outcome) {
+        Some(outcome) if outcome.reason.is_empty() => {
+            format!("{what} is not known: {}", outcome.kind)
+        }
+        Some(outcome) => format!("{what} is not known: {}", outcome.reason),
+        None => format!("the run did not measure {what}"),
+    })
 }
 
 /// A ceiling in words.
