@@ -24,8 +24,13 @@ use crate::{
 /// the last in any case.
 const SIZES: [u64; 5] = [8192, 4096, 2048, 1024, 512];
 
-/// So long a product may be predicted to take: a launch then has some in its round.
-const LONGEST_STEP_NS: u64 = 150_000_000;
+/// So long a product may be predicted to take, so that all launches together take some ten seconds. On one
+/// core 1,024 rows were multiplied no slower than 2,048.
+const LONGEST_STEP_NS: u64 = 100_000_000;
+
+/// Instructions without one of which a processor multiplies in fp16 number by number: PyTorch 2.11 at
+/// 1 GFLOP/s, where it reached 95 in fp32. There the smallest product takes long enough.
+const FP16_INSTRUCTIONS: [&str; 2] = ["avx512_fp16", "amx_fp16"];
 
 /// MiB that are read on a processor: several times what its caches hold.
 const READ_MIB: u64 = 256;
@@ -140,8 +145,16 @@ fn product(
         let found = cell(world, networks, engine, (PRODUCT, SIZE, size), place)?;
         Some((size, found))
     });
+    let features = &world.fingerprint.cpu_features;
+    let has_fp16 = || {
+        FP16_INSTRUCTIONS
+            .iter()
+            .any(|known| features.iter().any(|it| it == known))
+    };
+    let is_slow = place.device.is_cpu() && place.precision == Precision::Fp16 && !has_fp16();
     let fits = |size: u64, cell: &PlannedCell| {
-        cell.predicted_step_ns <= LONGEST_STEP_NS || Some(&size) == SIZES.last()
+        let is_short = cell.predicted_step_ns <= LONGEST_STEP_NS && !is_slow;
+        is_short || Some(&size) == SIZES.last()
     };
     let fitting = sized.find(|(size, (cell, _))| fits(*size, cell));
     fitting.map(|(_, found)| found)
