@@ -18,6 +18,9 @@ const DRAWABLE: std::ops::Range<f64> = 1e-6..1e21;
 /// So much room is left around what is drawn, as a factor.
 const ROOM: f64 = 1.6;
 
+/// So far the slope of memory reaches below the least ridge at the least, as a factor: its name needs room.
+const SLOPE: f64 = 12.0;
+
 /// Most ticks of an axis: with more, those of powers of ten are left, or of every second power and so on.
 const MOST_TICKS: usize = 9;
 
@@ -108,6 +111,7 @@ pub(crate) fn draw(scene: &Scene) -> Option<Roofline> {
         return None;
     }
     let ridges = products.iter().map(|(_, rate)| rate / reading);
+    let ridges = ridges.flat_map(|ridge| [ridge / SLOPE, ridge]);
     let across = Axis::over(
         spots.iter().map(|spot| spot.intensity).chain(ridges),
         [LEFT, WIDTH - RIGHT],
@@ -135,7 +139,10 @@ pub(crate) fn draw(scene: &Scene) -> Option<Roofline> {
             })
             .collect(),
         across: across.ticks(units::plain),
-        up: up.ticks(|rate| units::quantity(rate, "FLOP/s")),
+        up: up.ticks(|rate| {
+            let (scale, prefix) = units::prefix(rate);
+            format!("{} {prefix}FLOP/s", units::plain(rate / scale))
+        }),
         cut: if spots.len() < drawable.len() {
             let (drawn, all) = (spots.len(), drawable.len());
             format!("Drawn are the first {drawn} of {all} cells; the table has all.")

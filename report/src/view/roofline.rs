@@ -29,6 +29,8 @@ pub(crate) struct Place {
     name: String,
     picture: Option<Roofline>,
     legend: Vec<Contender>,
+    /// What is to be known of ceilings that were not measured as they should be.
+    notes: Vec<String>,
     /// What all rows share; may be empty.
     shared: String,
     rows: Vec<Row>,
@@ -85,6 +87,7 @@ pub(crate) fn places(
                     mark: marks.of("engine", engine),
                 })
                 .collect(),
+            notes: ceilings.iter().filter_map(|row| note(row)).collect(),
             shared: settings.shared(),
             rows: here
                 .iter()
@@ -93,6 +96,18 @@ pub(crate) fn places(
         }
     };
     places.enumerate().map(place).collect()
+}
+
+/// How a ceiling ended that was not simply measured.
+fn note(row: &CeilingRow) -> Option<String> {
+    let outcome = &row.outcome;
+    (!outcome.is_measured()).then(|| {
+        let ended = format!("{}: {}", what(row), words::outcome(outcome.kind).word);
+        match outcome.reason.as_str() {
+            "" => ended,
+            reason => format!("{ended}, {reason}"),
+        }
+    })
 }
 
 /// `1 thread`, `2 threads`.
@@ -263,7 +278,14 @@ pub(crate) fn of_cell(tables: &Tables, row: &CellRow) -> Option<CeilingView> {
     for ceiling in product.into_iter().chain(reading) {
         facts.extend(ceiling.rate.as_ref().map(|rate| {
             let rate = interval::rate(rate, unit(ceiling.kind));
-            fact(what(ceiling), format!("{} {}", rate.centre, rate.range))
+            let ended = match ceiling.outcome.is_measured() {
+                true => String::new(),
+                false => format!(", {}", words::outcome(ceiling.outcome.kind).word),
+            };
+            fact(
+                what(ceiling),
+                format!("{} {}{ended}", rate.centre, rate.range),
+            )
         }));
     }
     let above = match share.bound {
