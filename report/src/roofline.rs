@@ -18,7 +18,7 @@ const DRAWABLE: std::ops::Range<f64> = 1e-6..1e21;
 /// So much room is left around what is drawn, as a factor.
 const ROOM: f64 = 1.6;
 
-/// So far the slope of memory reaches below the least ridge at the least, as a factor: its name needs room.
+/// So far the slope of memory reaches below the ridge at the least, as a factor: its name needs room.
 const SLOPE: f64 = 12.0;
 
 /// Most ticks of an axis: with more, those of powers of ten are left, or of every second power and so on.
@@ -32,8 +32,8 @@ const MOST_POINTS: usize = 400;
 pub(crate) struct Scene {
     /// Bytes per second that the device reads.
     pub(crate) reading: f64,
-    /// Operations per second of each precision, by its name.
-    pub(crate) products: Vec<(String, f64)>,
+    /// The precision of products, and operations per second in those.
+    pub(crate) product: (String, f64),
     /// The cells.
     pub(crate) cells: Vec<Spot>,
 }
@@ -60,8 +60,8 @@ pub(crate) struct Roofline {
     bottom: f64,
     across: Vec<Tick>,
     up: Vec<Tick>,
-    /// The lines of the ceilings: that of memory up to the highest product's, and one a product.
-    roofs: Vec<Roof>,
+    /// The lines of both ceilings: of memory up to the ridge, and of arithmetic from there on.
+    roofs: [Roof; 2],
     points: Vec<Point>,
     /// What is left out, in a sentence; empty when nothing is.
     cut: String,
@@ -100,25 +100,22 @@ struct Point {
 pub(crate) fn draw(scene: &Scene) -> Option<Roofline> {
     let can_show = |value: &f64| DRAWABLE.contains(value);
     let reading = Some(scene.reading).filter(can_show)?;
-    let products = scene.products.iter().filter(|(_, rate)| can_show(rate));
-    let mut products: Vec<(&str, f64)> = products.map(|(name, it)| (name.as_str(), *it)).collect();
-    products.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-    let (_, highest) = *products.first()?;
+    let product = Some(scene.product.1).filter(can_show)?;
     let drawable = |spot: &&Spot| can_show(&spot.intensity) && can_show(&spot.flops_per_second);
     let drawable: Vec<&Spot> = scene.cells.iter().filter(drawable).collect();
     let spots = drawable.get(..MOST_POINTS).unwrap_or(&drawable);
     if spots.is_empty() {
         return None;
     }
-    let ridges = products.iter().map(|(_, rate)| rate / reading);
-    let ridges = ridges.flat_map(|ridge| [ridge / SLOPE, ridge]);
+    let ridge = product / reading;
+    let intensities = spots.iter().map(|spot| spot.intensity);
     let across = Axis::over(
-        spots.iter().map(|spot| spot.intensity).chain(ridges),
+        intensities.chain([ridge / SLOPE, ridge]),
         [LEFT, WIDTH - RIGHT],
     )?;
     let rates = spots.iter().map(|spot| spot.flops_per_second);
     let up = Axis::over(
-        rates.chain([highest, reading * across.low]),
+        rates.chain([product, reading * across.low]),
         [HEIGHT - BOTTOM, TOP],
     )?;
     Some(Roofline {
@@ -128,7 +125,7 @@ pub(crate) fn draw(scene: &Scene) -> Option<Roofline> {
         right: WIDTH - RIGHT,
         top: TOP,
         bottom: HEIGHT - BOTTOM,
-        roofs: roofs(reading, &products, &across, &up),
+        roofs: roofs(reading, &scene.product, &across, &up),
         points: spots
             .iter()
             .map(|spot| Point {
@@ -152,37 +149,30 @@ pub(crate) fn draw(scene: &Scene) -> Option<Roofline> {
     })
 }
 
-/// The lines of ceilings, the highest product first.
-fn roofs(reading: f64, products: &[(&str, f64)], across: &Axis, up: &Axis) -> Vec<Roof> {
-    let mut roofs = Vec::new();
-    if let Some((_, highest)) = products.first() {
-        let (from, to) = (across.low, highest / reading);
-        let [x1, x2] = [from, to].map(|intensity| across.place(intensity));
-        let [y1, y2] = [from, to].map(|intensity| up.place(reading * intensity));
-        // Over the line, a little from its beginning.
-        let along = 0.06;
-        roofs.push(Roof {
-            path: format!("M{x1} {y1}L{x2} {y2}"),
-            label: format!("memory: {}", units::quantity(reading, "B/s")),
-            x: tenth(x1 + (x2 - x1) * along),
-            y: tenth(y1 + (y2 - y1) * along),
-            turn: tenth((y2 - y1).atan2(x2 - x1).to_degrees()),
-            begins: true,
-        });
-    }
-    for (name, rate) in products {
-        let (x, y) = (across.place(rate / reading), up.place(*rate));
-        let right = across.place(across.high);
-        roofs.push(Roof {
-            path: format!("M{x} {y}H{right}"),
-            label: format!("{name}: {}", units::quantity(*rate, "FLOP/s")),
-            x: right,
-            y,
-            turn: 0.0,
-            begins: false,
-        });
-    }
-    roofs
+fn roofs(reading: f64, (name, product): &(String, f64), across: &Axis, up: &Axis) -> [Roof; 2] {
+    let intensities = [across.low, product / reading];
+    let [x1, x2] = intensities.map(|intensity| across.place(intensity));
+    let [y1, y2] = intensities.map(|intensity| up.place(reading * intensity));
+    let right = across.place(across.high);
+    // Over the line, a little from its beginning.
+    let along = 0.06;
+    let memory = Roof {
+        path: format!("M{x1} {y1}L{x2} {y2}"),
+        label: format!("memory: {}", units::quantity(reading, "B/s")),
+        x: tenth(x1 + (x2 - x1) * along),
+        y: tenth(y1 + (y2 - y1) * along),
+        turn: tenth((y2 - y1).atan2(x2 - x1).to_degrees()),
+        begins: true,
+    };
+    let arithmetic = Roof {
+        path: format!("M{x2} {y2}H{right}"),
+        label: format!("{name}: {}", units::quantity(*product, "FLOP/s")),
+        x: right,
+        y: y2,
+        turn: 0.0,
+        begins: false,
+    };
+    [memory, arithmetic]
 }
 
 /// A logarithmic axis.
@@ -259,7 +249,7 @@ mod tests {
     fn scene(cells: Vec<Spot>) -> Scene {
         Scene {
             reading: 20e9,
-            products: vec![("fp32".to_owned(), 100e9), ("bf16".to_owned(), 400e9)],
+            product: ("fp32".to_owned(), 100e9),
             cells,
         }
     }
@@ -267,10 +257,8 @@ mod tests {
     #[test]
     fn a_cell_at_its_ceiling_stands_on_the_line() {
         let drawn = draw(&scene(vec![spot(1.0, 20e9), spot(50.0, 100e9)])).unwrap();
-        let [memory, bf16, fp32] = drawn.roofs.as_slice() else {
-            panic!("{:?}", drawn.roofs);
-        };
-        assert_eq!(bf16.label, "bf16: 400 GFLOP/s");
+        let [memory, fp32] = &drawn.roofs;
+        assert_eq!(fp32.label, "fp32: 100 GFLOP/s");
         let [bound_by_memory, bound_by_arithmetic] = drawn.points.as_slice() else {
             panic!("{:?}", drawn.points);
         };
@@ -285,10 +273,8 @@ mod tests {
             panic!("{}", memory.path)
         };
         let share = (bound_by_memory.x - x1) / (x2 - x1);
-        assert!(
-            (y1 + (y2 - y1) * share - bound_by_memory.y).abs() < 0.5,
-            "{drawn:?}"
-        );
+        let wanted = y1 + (y2 - y1) * share;
+        assert!((wanted - bound_by_memory.y).abs() < 0.5, "{drawn:?}");
         assert!(memory.turn < 0.0);
     }
 
@@ -326,14 +312,11 @@ mod tests {
             };
             assert!(draw(&scene).is_none());
         }
-        let products = Vec::new();
-        assert!(
-            draw(&Scene {
-                products,
-                ..scene(cells())
-            })
-            .is_none()
-        );
+        let lacking = Scene {
+            product: (String::new(), 0.0),
+            ..scene(cells())
+        };
+        assert!(draw(&lacking).is_none());
     }
 
     #[test]

@@ -225,12 +225,6 @@ fn tiles(row: &CellRow) -> Vec<Fact> {
         if let Some(p95) = cells::percentile(&speed.percentiles_ns, 95) {
             tiles.push(fact("95th percentile", units::time_ns(p95)));
         }
-        if !row.is_outline() {
-            tiles.push(fact(
-                "Arithmetic",
-                units::quantity(speed.flops_per_second, "FLOP/s"),
-            ));
-        }
         tiles.extend(roofline::tile(row));
     }
     if let Some(memory) = &row.memory {

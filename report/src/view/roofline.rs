@@ -1,9 +1,7 @@
 //! What cells make of their devices: a roofline with its table on a job's page, and a section on a cell's.
 
-use std::collections::BTreeSet;
-
 use schema::{
-    Device, Precision, Tables,
+    Tables,
     tables::{Bound, CeilingKind, CeilingRow, CellRow, JobTable, Roof, Share, ShareOfCeiling},
 };
 use serde::Serialize;
@@ -20,12 +18,12 @@ use crate::{
     words::{self, Badge, Fact, fact},
 };
 
-/// The cells of a job that share a device and a number of threads.
+/// The cells of a job that share a device, a number of threads and a precision, and so their ceilings.
 #[derive(Debug, Serialize)]
 pub(crate) struct Place {
     /// Counts from 1: unique on the page.
     number: usize,
-    /// For example `cpu, 2 threads`.
+    /// For example `cpu, 2 threads, fp32`.
     name: String,
     picture: Option<Roofline>,
     legend: Vec<Contender>,
@@ -66,36 +64,72 @@ pub(crate) fn places(
     }
     let judged = |row: &&&CellRow| row.roof.is_some() && row.speed.is_some();
     let judged: Vec<&CellRow> = rows.iter().filter(judged).copied().collect();
-    let mut seen = BTreeSet::new();
-    let places = judged.iter().map(|row| (row.cell.device, row.cell.threads));
-    let places = places.filter(|place| seen.insert(*place));
-    let place = |(number, (device, threads)): (usize, (Device, u32))| {
-        let is_here = |row: &&&CellRow| (row.cell.device, row.cell.threads) == (device, threads);
-        let here: Vec<&CellRow> = judged.iter().filter(is_here).copied().collect();
-        let settings = Settings::of(here.iter().map(|row| &row.coordinates), &job.axes, "");
-        let of_place = |row: &&CeilingRow| (row.device, row.threads) == (device, threads);
-        let ceilings: Vec<&CeilingRow> = tables.ceilings.iter().filter(of_place).collect();
-        let engines: Vec<String> = here.iter().map(|row| row.cell.engine.to_string()).collect();
-        let legend = distinct(engines.iter().map(String::as_str)).into_iter();
-        Place {
-            number: number + 1,
-            name: format!("{device}, {}", counted(threads)),
-            picture: roofline::draw(&scene(&here, &ceilings, marks, &settings)),
-            legend: legend
-                .map(|engine| Contender {
-                    name: words::value("engine", engine),
-                    mark: marks.of("engine", engine),
-                })
-                .collect(),
-            notes: ceilings.iter().filter_map(|row| note(row)).collect(),
-            shared: settings.shared(),
-            rows: here
-                .iter()
-                .filter_map(|row| line(row, settings.label(&row.coordinates)))
-                .collect(),
+    let key = |row: &CellRow| (row.cell.device, row.cell.threads, row.cell.precision);
+    let mut places = Vec::new();
+    for row in &judged {
+        if !places.contains(&key(row)) {
+            places.push(key(row));
         }
+    }
+    let here = |place| judged.iter().copied().filter(move |row| key(row) == place);
+    let places = places.into_iter().enumerate();
+    places
+        .map(|(number, place)| {
+            of_place(
+                tables,
+                marks,
+                job,
+                number + 1,
+                &here(place).collect::<Vec<_>>(),
+            )
+        })
+        .collect()
+}
+
+/// Cells that share a device, a number of threads and a precision.
+fn of_place(
+    tables: &Tables,
+    marks: &Marks,
+    job: &JobTable,
+    number: usize,
+    here: &[&CellRow],
+) -> Place {
+    let settings = Settings::of(here.iter().map(|row| &row.coordinates), &job.axes, "");
+    let ceilings = here.first().map_or_else(Vec::new, |row| of(tables, row));
+    let engines: Vec<String> = here.iter().map(|row| row.cell.engine.to_string()).collect();
+    let legend = distinct(engines.iter().map(String::as_str)).into_iter();
+    let name = here.first().map(|row| {
+        let cell = &row.cell;
+        let threads = counted(cell.threads);
+        format!("{}, {threads}, {}", cell.device, cell.precision)
+    });
+    Place {
+        number,
+        name: name.unwrap_or_default(),
+        picture: roofline::draw(&scene(here, &ceilings, marks, &settings)),
+        legend: legend
+            .map(|engine| Contender {
+                name: words::value("engine", engine),
+                mark: marks.of("engine", engine),
+            })
+            .collect(),
+        notes: ceilings.iter().filter_map(|row| note(row)).collect(),
+        shared: settings.shared(),
+        rows: here
+            .iter()
+            .filter_map(|row| line(row, settings.label(&row.coordinates)))
+            .collect(),
+    }
+}
+
+/// The ceilings that a cell is held against.
+fn of<'a>(tables: &'a Tables, row: &CellRow) -> Vec<&'a CeilingRow> {
+    let cell = &row.cell;
+    let is_of = |row: &&CeilingRow| {
+        let fits = row.kind == CeilingKind::Reading || row.precision == cell.precision;
+        fits && (row.device, row.threads) == (cell.device, cell.threads)
     };
-    places.enumerate().map(place).collect()
+    tables.ceilings.iter().filter(is_of).collect()
 }
 
 /// How a ceiling ended that was not simply measured.
@@ -118,19 +152,17 @@ fn counted(threads: u32) -> String {
     }
 }
 
-/// What is drawn of cells: those whose traffic is known, below the ceilings of their precisions.
+/// What is drawn of cells: those whose traffic is known, below their ceilings.
 fn scene(
     rows: &[&CellRow],
     ceilings: &[&CeilingRow],
     marks: &Marks,
     settings: &Settings<'_>,
 ) -> Scene {
-    let used: BTreeSet<Precision> = rows.iter().map(|row| row.cell.precision).collect();
-    let product = |precision| highest(ceilings, CeilingKind::Product, Some(precision));
-    let products = used.into_iter().filter_map(|precision: Precision| {
-        let rate = product(precision)?.rate?.centre;
-        Some((precision.to_string(), rate))
-    });
+    let rate = |kind| {
+        let row = highest(ceilings, kind)?;
+        Some((row.precision, row.rate?.centre))
+    };
     let cells = rows.iter().filter_map(|row| {
         let (roof, speed) = (row.roof.as_ref()?, row.speed.as_ref()?);
         let engine = row.cell.engine.to_string();
@@ -146,27 +178,20 @@ fn scene(
             ),
         })
     });
-    let reading = highest(ceilings, CeilingKind::Reading, None);
+    let product = rate(CeilingKind::Product);
     Scene {
-        reading: reading
-            .and_then(|row| row.rate)
-            .map_or(0.0, |rate| rate.centre),
-        products: products.collect(),
+        reading: rate(CeilingKind::Reading).map_or(0.0, |(_, rate)| rate),
+        product: product.map_or_else(Default::default, |(precision, rate)| {
+            (precision.to_string(), rate)
+        }),
         cells: cells.collect(),
     }
 }
 
 /// The ceiling of a kind with the highest rate.
-fn highest<'a>(
-    ceilings: &[&'a CeilingRow],
-    kind: CeilingKind,
-    precision: Option<Precision>,
-) -> Option<&'a CeilingRow> {
-    let fits = |row: &&&CeilingRow| {
-        row.kind == kind && precision.is_none_or(|precision| row.precision == precision)
-    };
-    let rated = ceilings.iter().filter(fits);
-    let rated = rated.filter_map(|row| Some((*row, row.rate?.centre)));
+fn highest<'a>(ceilings: &[&'a CeilingRow], kind: CeilingKind) -> Option<&'a CeilingRow> {
+    let of_kind = ceilings.iter().filter(|row| row.kind == kind);
+    let rated = of_kind.filter_map(|row| Some((*row, row.rate?.centre)));
     let highest = rated.max_by(|(_, one), (_, other)| one.total_cmp(other));
     highest.map(|(row, _)| row)
 }
@@ -270,12 +295,10 @@ pub(crate) fn of_cell(tables: &Tables, row: &CellRow) -> Option<CeilingView> {
         "The ceiling there",
         units::quantity(share.allowed_flops_per_second, "FLOP/s"),
     ));
-    let of_place =
-        |it: &&CeilingRow| (it.device, it.threads) == (row.cell.device, row.cell.threads);
-    let ceilings: Vec<&CeilingRow> = tables.ceilings.iter().filter(of_place).collect();
-    let product = highest(&ceilings, CeilingKind::Product, Some(row.cell.precision));
-    let reading = highest(&ceilings, CeilingKind::Reading, None);
-    for ceiling in product.into_iter().chain(reading) {
+    let ceilings = of(tables, row);
+    let kinds = [CeilingKind::Product, CeilingKind::Reading];
+    let held = kinds.into_iter();
+    for ceiling in held.filter_map(|kind| highest(&ceilings, kind)) {
         facts.extend(ceiling.rate.as_ref().map(|rate| {
             let rate = interval::rate(rate, unit(ceiling.kind));
             let ended = match ceiling.outcome.is_measured() {
@@ -301,11 +324,23 @@ pub(crate) fn of_cell(tables: &Tables, row: &CellRow) -> Option<CeilingView> {
     })
 }
 
-/// A cell's share for its tile; `None` where it is not known.
+/// What a cell does most of, in a tile: with its share of the ceiling where that is known. `None` without a
+/// speed, and where its costs are not known.
 pub(crate) fn tile(row: &CellRow) -> Option<Fact> {
-    let share = known(row.roof.as_ref()?)?;
-    let name = format!("Of the ceiling, {}", bound(share.bound));
-    Some(fact(name, units::percent(share.share.centre)))
+    let (roof, speed) = (row.roof.as_ref(), row.speed.as_ref()?);
+    let flops = units::quantity(speed.flops_per_second, "FLOP/s");
+    let Some(share) = roof.and_then(known) else {
+        return (!row.is_outline()).then(|| fact("Arithmetic", flops));
+    };
+    let of_ceiling = format!("{} of the ceiling", units::percent(share.share.centre));
+    let bytes = roof.and_then(|roof| roof.bytes_per_second);
+    Some(match bytes.filter(|_| share.bound == Bound::Memory) {
+        Some(bytes) => fact(
+            format!("Least traffic, {of_ceiling}"),
+            units::quantity(bytes, "B/s"),
+        ),
+        None => fact(format!("Arithmetic, {of_ceiling}"), flops),
+    })
 }
 
 /// A ceiling on the page of machines.
@@ -346,9 +381,12 @@ fn what(row: &CeilingRow) -> String {
 
 /// How much was done in a step.
 fn work(row: &CeilingRow) -> String {
-    let sizes = row.dims.iter();
-    let sizes = sizes.map(|(name, size)| format!("{} {name}", units::count(*size)));
-    sizes.collect::<Vec<_>>().join(", ")
+    let sizes = row.dims.values().map(|size| units::count(*size));
+    let size = sizes.collect::<Vec<_>>().join(" × ");
+    match row.kind {
+        CeilingKind::Product => format!("two matrices of {size} rows"),
+        CeilingKind::Reading => format!("{size} MiB"),
+    }
 }
 
 const fn unit(kind: CeilingKind) -> &'static str {
