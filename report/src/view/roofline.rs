@@ -86,6 +86,9 @@ pub(crate) fn places(
         .collect()
 }
 
+/// The axes that the name of a place tells of.
+const NAMED: [&str; 3] = ["device", "precision", "threads"];
+
 /// Cells that share a device, a number of threads and a precision.
 fn of_place(
     tables: &Tables,
@@ -94,7 +97,15 @@ fn of_place(
     number: usize,
     here: &[&CellRow],
 ) -> Place {
-    let settings = Settings::of(here.iter().map(|row| &row.coordinates), &job.axes, "");
+    // What the place's name says already.
+    let own = |row: &&CellRow| {
+        let mut own = row.coordinates.clone();
+        own.retain(|axis, _| !NAMED.contains(&axis.as_str()));
+        own
+    };
+    let own: Vec<_> = here.iter().map(own).collect();
+    let settings = Settings::of(own.iter(), &job.axes, "");
+    let labels: Vec<String> = own.iter().map(|row| settings.label(row)).collect();
     let ceilings = here.first().map_or_else(Vec::new, |row| of(tables, row));
     let engines: Vec<String> = here.iter().map(|row| row.cell.engine.to_string()).collect();
     let legend = distinct(engines.iter().map(String::as_str)).into_iter();
@@ -106,7 +117,7 @@ fn of_place(
     Place {
         number,
         name: name.unwrap_or_default(),
-        picture: roofline::draw(&scene(here, &ceilings, marks, &settings)),
+        picture: roofline::draw(&scene(here, &labels, &ceilings, marks)),
         legend: legend
             .map(|engine| Contender {
                 name: words::value("engine", engine),
@@ -117,7 +128,8 @@ fn of_place(
         shared: settings.shared(),
         rows: here
             .iter()
-            .filter_map(|row| line(row, settings.label(&row.coordinates)))
+            .zip(labels)
+            .filter_map(|(row, label)| line(row, label))
             .collect(),
     }
 }
@@ -153,17 +165,12 @@ fn counted(threads: u32) -> String {
 }
 
 /// What is drawn of cells: those whose traffic is known, below their ceilings.
-fn scene(
-    rows: &[&CellRow],
-    ceilings: &[&CeilingRow],
-    marks: &Marks,
-    settings: &Settings<'_>,
-) -> Scene {
+fn scene(rows: &[&CellRow], labels: &[String], ceilings: &[&CeilingRow], marks: &Marks) -> Scene {
     let rate = |kind| {
         let row = highest(ceilings, kind)?;
         Some((row.precision, row.rate?.centre))
     };
-    let cells = rows.iter().filter_map(|row| {
+    let cells = rows.iter().zip(labels).filter_map(|(row, label)| {
         let (roof, speed) = (row.roof.as_ref()?, row.speed.as_ref()?);
         let engine = row.cell.engine.to_string();
         Some(Spot {
@@ -171,8 +178,7 @@ fn scene(
             flops_per_second: speed.flops_per_second,
             mark: marks.of("engine", &engine),
             label: format!(
-                "{}: {}, {}",
-                settings.label(&row.coordinates),
+                "{label}: {}, {}",
                 units::quantity(speed.flops_per_second, "FLOP/s"),
                 told(&roof.share)
             ),
@@ -329,8 +335,11 @@ pub(crate) fn of_cell(tables: &Tables, row: &CellRow) -> Option<CeilingView> {
 pub(crate) fn tile(row: &CellRow) -> Option<Fact> {
     let (roof, speed) = (row.roof.as_ref(), row.speed.as_ref()?);
     let flops = units::quantity(speed.flops_per_second, "FLOP/s");
+    if row.is_outline() {
+        return None;
+    }
     let Some(share) = roof.and_then(known) else {
-        return (!row.is_outline()).then(|| fact("Arithmetic", flops));
+        return Some(fact("Arithmetic", flops));
     };
     let of_ceiling = format!("{} of the ceiling", units::percent(share.share.centre));
     let bytes = roof.and_then(|roof| roof.bytes_per_second);
