@@ -43,7 +43,7 @@ const READ_MIB_OF_A_GPU: u64 = 1024;
 /// precision.
 const PART_OF_MEMORY: u64 = 16;
 
-/// How they are measured, whatever the manifests say, so that one heat answers many. Blocks are those
+/// How they are measured, whatever else the manifests say, so that one heat answers many. Blocks are those
 /// of one look: an interval of a few per cent is narrow enough to tell a tenth of a ceiling from a half.
 const MEASURE: Measure = Measure {
     target: 0.03,
@@ -58,7 +58,7 @@ const MEASURE: Measure = Measure {
     timeout_ns: 120 * SECOND_NS,
     memory_limit_bytes: None,
     confidence: 0.95,
-    disturbance: Some(DISTURBANCE),
+    disturbance: None,
     frontier: None,
     energy_ns: None,
 };
@@ -100,14 +100,20 @@ pub(crate) fn plan(
     if cells.cells.is_empty() {
         return None;
     }
+    // Disturbed blocks count where they do for all who ask: the next run would measure them again.
+    let is_strict = |job: &Planned| job.wants_ceilings && job.job.measure.disturbance.is_some();
+    let measure = Measure {
+        disturbance: planned.iter().any(is_strict).then_some(DISTURBANCE),
+        ..MEASURE
+    };
     let groups = group::split(Ceilings::JOB, &cells.cells, &[]);
     Some(Ceilings {
-        heats: job::heats(world, Ceilings::JOB, &groups, &cells, &MEASURE, known),
+        heats: job::heats(world, Ceilings::JOB, &groups, &cells, &measure, known),
         job: PlannedJob {
             id: Ceilings::JOB.to_owned(),
             question: QUESTION.to_owned(),
             mode: Mode::Inference,
-            measure: MEASURE,
+            measure,
             vary: BTreeMap::new(),
             comparisons: Vec::new(),
             allow: Vec::new(),

@@ -104,6 +104,7 @@ fn who_wants_none_or_only_tries_something_out_gets_none() {
     assert!(!has("blocks: 0, ceilings: true"));
     // The settings that a manifest gives its own cells are none of theirs.
     let key = |measure: &str| planned(measure, job, &world).ceilings.unwrap().heats[0].key;
+    assert_ne!(key(""), key("disturbed: keep"));
     assert_eq!(
         key(""),
         key("blocks: 24, round: 50ms, target: 1%, margin: 4%")
