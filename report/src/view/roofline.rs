@@ -271,7 +271,7 @@ const ABOVE: &str = "More than all of it is no mistake: what a step must move is
 
 /// Said where arithmetic is above its ceiling.
 const ABOVE_PRODUCT: &str = "More than all of it is possible: operations are counted by the textbook, and \
-    an engine may need fewer, or multiply matrices faster than PyTorch does.";
+    an engine may need fewer, or multiply faster than PyTorch does in this precision.";
 
 /// A cell's share of its ceiling; `None` where its costs are not known, or it has no speed.
 pub(crate) fn of_cell(tables: &Tables, row: &CellRow) -> Option<CeilingView> {
