@@ -115,6 +115,24 @@ pub(crate) fn rate(value: f64) -> String {
     significant(value)
 }
 
+/// A ratio, for example `1.04×`.
+pub(crate) fn times(ratio: f64) -> String {
+    if ratio.is_finite() {
+        format!("{}×", fixed(ratio, 2))
+    } else {
+        NOTHING.to_owned()
+    }
+}
+
+/// A number of things that are whole in the mean or not, for example `69` or `1.33`.
+pub(crate) fn mean_count(count: f64) -> String {
+    if count.is_finite() && count >= 0.0 && count.fract() == 0.0 {
+        self::count(count as u64)
+    } else {
+        rate(count)
+    }
+}
+
 /// A number with a fixed count of decimals.
 pub(crate) fn fixed(value: f64, decimals: usize) -> String {
     if value.is_finite() {

@@ -620,6 +620,11 @@ fn partials_look_as_they_did() {
     let rows = part(&frontier, "id=\"frontier-caption\"", "</table>");
     insta::assert_snapshot!("frontier_rows", rows);
     insta::assert_snapshot!("crossover_row", first_row("crossovers"));
+    insta::assert_snapshot!("lineup", part(&job, "<h3 id=\"lineup-1\">", "</tr>"));
+    insta::assert_snapshot!("unprofiled", part(&job, "<h3 id=\"unprofiled\">", "</dl>"));
+    let eager = realistic::tables().cells[0].id.0.clone();
+    let cell = site.page(&format!("cells/inference/{eager}.html"));
+    insta::assert_snapshot!("profile", part(&cell, "<h2 id=\"profile\">", "</tr>"));
     insta::assert_snapshot!("chart", part(&job, "<svg class=\"chart-static\"", "</svg>"));
     insta::assert_snapshot!(
         "failures",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    Environment, Plan,
+    Boundary, Environment, Plan,
     plan::{Allow, PlannedCell, PlannedHeat, PlannedJob},
     record::Tool,
     tables::{CellRow, TwinRow},
@@ -14,7 +14,7 @@ use statistics::family::confidence_of_one;
 use crate::{
     frontier,
     group::{Group, Origin},
-    sensors,
+    profile, sensors,
     slot::Slot,
     speed,
 };
@@ -123,6 +123,12 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
     let kind = slot.outcome.kind;
     let confidence = confidence_of_one(&job.measure);
     let speed = speed::speed(planned, &slot, confidence);
+    // A profile is of the step alone: it cannot be held against one that is timed from request to reply.
+    let steps = speed
+        .as_ref()
+        .filter(|_| planned.cell.boundary == Boundary::Step);
+    let profile = slot.profiled.as_ref();
+    let profile = profile.map(|it| profile::cell(it, steps));
     let energy = sensors::energy(&slot.energy, planned.cell.batch(), confidence);
     let allowed = |allow: &Allow| allow.outcome == kind && allow.covers(&planned.coordinates);
     CellRow {
@@ -154,5 +160,6 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         alone: None,
         stopped: None,
         launches: slot.launches,
+        profile,
     }
 }

@@ -158,6 +158,10 @@ fn problem(heat: &Heat) -> Option<String> {
     if frontiers != 0 && frontiers != cells {
         return Some(format!("it has {frontiers} frontiers for {cells} cells"));
     }
+    let profiles = heat.footer.profiles.len();
+    if profiles != 0 && profiles != cells {
+        return Some(format!("it has {profiles} profiles for {cells} cells"));
+    }
     let mut indices = BTreeSet::new();
     for block in &heat.blocks {
         if !indices.insert(block.index) {

@@ -16,6 +16,7 @@ use crate::{
     error::AggregateError,
     floor::Floors,
     group::{Group, Index},
+    profile,
 };
 
 /// Axes that come first in a table, in this order; others follow by name, compared axes last.
@@ -94,6 +95,7 @@ fn table<'a>(
         effects: effects(job, &comparisons),
         trends: batches::trends(job, groups, floors),
         crossovers: crossovers.collect(),
+        lineups: profile::lineups(compared, cells),
         comparisons,
         supervisor_share: median(groups, |group| &group.supervisor_shares),
         apart_s: median(groups, |group| &group.apart_s),

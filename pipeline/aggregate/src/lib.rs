@@ -2,7 +2,8 @@
 //!
 //! What blocks allow to say is decided in [`statistics`]; here it is asked of every cell (`slot`), of
 //! every pair (`compare`), of the twins of every engine (`floor`) and of batches (`batches`), and claims
-//! of sources are judged by the same intervals (`claims`).
+//! of sources are judged by the same intervals (`claims`). Profiles are lined up layer by layer (`profile`):
+//! they explain, and judge nothing.
 //!
 //! Same records in, same bytes out, whatever the processor.
 
@@ -22,6 +23,7 @@ mod floor;
 mod frontier;
 mod group;
 mod jobs;
+mod profile;
 mod sensors;
 mod slot;
 mod speed;

@@ -8,7 +8,7 @@ use std::{
 use schema::{
     Outcome, OutcomeKind,
     protocol::{Loaded, Memory},
-    record::{self, Block, Canary, Heat, Launch, Parity},
+    record::{self, Block, Canary, Heat, Launch, Parity, Profiled},
     tables::LaunchRow,
     telemetry::{Energy, Telemetry},
 };
@@ -45,6 +45,8 @@ pub(crate) struct Slot {
     pub(crate) energy: BTreeMap<u32, Energy>,
     /// What sensors told while the launches ran that count.
     pub(crate) telemetry: Vec<Telemetry>,
+    /// Where the time of its steps went, where that was asked.
+    pub(crate) profiled: Option<Profiled>,
 }
 
 impl Slot {
@@ -64,6 +66,7 @@ impl Slot {
             versions: BTreeMap::new(),
             energy: BTreeMap::new(),
             telemetry: Vec::new(),
+            profiled: None,
         }
     }
 }
@@ -94,6 +97,7 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
             }
         }
     }
+    let profiles = footer.profiles.into_iter().chain(iter::repeat(None));
     let endings = footer.outcomes.into_iter().zip(reference.obstacles);
     let frontiers = footer.frontiers.into_iter().chain(iter::repeat(None));
     launches
@@ -103,13 +107,15 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
         .zip(endings)
         .zip(twins)
         .zip(frontiers)
+        .zip(profiles)
         .map(
-            |(((((launches, own), log), (footer, obstacle)), twin_of), frontier)| {
+            |((((((launches, own), log), (footer, obstacle)), twin_of), frontier), profiled)| {
                 // Twins run the same configuration; the run may compare outputs only once.
                 let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
                 let mut slot = slot(launches, parity, footer, obstacle, is_timed);
                 slot.parity_log = log;
                 slot.frontier = frontier;
+                slot.profiled = profiled;
                 slot
             },
         )

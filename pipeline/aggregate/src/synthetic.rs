@@ -140,6 +140,7 @@ fn job(heats: &[PlannedHeat], size: Size) -> PlannedJob {
         _ => None,
     });
     PlannedJob {
+        profile: false,
         id: JOB.to_owned(),
         question: "Which of two invented engines is faster?".to_owned(),
         mode: Mode::Inference,
@@ -301,6 +302,7 @@ fn heat(planned: &PlannedHeat, size: Size, number: u32, random: &mut ChaCha8Rng)
             outcomes: vec![Outcome::measured(); cells],
             stopped: format!("all {} blocks measured", size.blocks),
             frontiers: Vec::new(),
+            profiles: Vec::new(),
         },
     }
 }

@@ -45,6 +45,7 @@ fn compile_shim(libtorch: &Path) {
         .include(libtorch.join("include/torch/csrc/api/include"))
         .file("cpp/shim.cpp")
         .file("cpp/package.cpp")
+        .file("cpp/profile.cpp")
         .compile("photofinish_torch_shim");
 }
 

@@ -11,6 +11,7 @@
 //! ONNX's order, joined, under names of their own. What is on a grid of integers is written as
 //! integers.
 
+mod calls;
 mod document;
 mod lower;
 mod proto;
@@ -31,6 +32,7 @@ use crate::{
     ModelError, Numbers,
     infer::{self, ValueType},
 };
+pub use calls::{Call, calls};
 pub use document::{Document, OPSET, own_file};
 pub(crate) use read::Shelf;
 pub use read::{File, Outline, ReadError, Reading, signature::operators as operators_read};

@@ -108,13 +108,21 @@ pub(crate) fn plan(
     };
     let groups = group::split(Ceilings::JOB, &cells.cells, &[]);
     Some(Ceilings {
-        heats: job::heats(world, Ceilings::JOB, &groups, &cells, &measure, known),
+        heats: job::heats(
+            world,
+            (Ceilings::JOB, false),
+            &groups,
+            &cells,
+            &measure,
+            known,
+        ),
         job: PlannedJob {
             id: Ceilings::JOB.to_owned(),
             question: QUESTION.to_owned(),
             mode: Mode::Inference,
             measure,
             vary: BTreeMap::new(),
+            profile: false,
             comparisons: Vec::new(),
             allow: Vec::new(),
             claims: Vec::new(),

@@ -57,6 +57,7 @@ fn resolve(
     known: &mut Known<'_>,
 ) -> Option<Planned> {
     let measure = crate::measure::resolve(context);
+    refuse_empty_profile(context, &measure);
     let mut axes = axes::resolve(context, networks);
     let shared = cells::shared(context, measure.boundary);
     // What else is wrong can only be told of a matrix that is right.
@@ -110,7 +111,7 @@ fn resolve(
         .collect();
     let heats = heats(
         context.world,
-        &context.job.id,
+        (&context.job.id, context.job.profile),
         &groups,
         &cells,
         &measure,
@@ -121,6 +122,7 @@ fn resolve(
         question: context.job.question.to_string(),
         mode: context.job.mode,
         measure,
+        profile: context.job.profile,
         vary: vary::bases(&varied, &axes),
         comparisons,
         allow,
@@ -141,6 +143,17 @@ fn resolve(
         combinations: points.len(),
         wants_ceilings,
     })
+}
+
+/// What is not timed is not profiled.
+fn refuse_empty_profile(context: &mut Context<'_>, measure: &Measure) {
+    if context.job.profile && measure.blocks == 0 {
+        context.error_with_help(
+            &[name("profile")],
+            "a job that times nothing profiles nothing",
+            "give it blocks, or leave `profile` out",
+        );
+    }
 }
 
 /// Where the manifest says so, what is not fair is an error.
@@ -170,13 +183,13 @@ fn refuse_unfair(context: &mut Context<'_>, job: &PlannedJob, heats: &[PlannedHe
 /// The heats of a job's groups, with their twins.
 pub(crate) fn heats(
     world: &World,
-    job: &str,
+    (job, is_profiled): (&str, bool),
     groups: &[group::Group],
     cells: &Cells,
     measure: &Measure,
     known: &mut Known<'_>,
 ) -> Vec<PlannedHeat> {
-    let common = keys::Common::new(measure, world);
+    let common = keys::Common::new(measure, is_profiled, world);
     let originals: Vec<_> = groups
         .iter()
         .map(|group| common.parts(&members(&group.members, &[], cells)))
@@ -213,7 +226,13 @@ pub(crate) fn heats(
                 group: group.name.clone(),
                 job: job.to_owned(),
                 status: known.status(&group.name, &key, &key_parts),
-                predicted_ns: predict::heat_ns(&members, &preparing, measure, &world.unmetered),
+                predicted_ns: predict::heat_ns(
+                    &members,
+                    &preparing,
+                    measure,
+                    is_profiled,
+                    &world.unmetered,
+                ),
                 key,
                 key_parts,
                 cells: members,

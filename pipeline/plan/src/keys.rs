@@ -27,6 +27,10 @@ const BUDGET: &str = "budget_ns";
 /// fixed; where it is not, a heat goes on until they are met.
 const JUDGING: [&str; 2] = ["confidence", "margin"];
 
+/// What the key of a heat says whose cells are profiled; to be raised when what is asked of profilers
+/// changes.
+const PROFILE: &str = "1";
+
 /// The part of a key that lists the cells.
 const CELLS: &str = "cells";
 
@@ -34,6 +38,8 @@ const CELLS: &str = "cells";
 pub(crate) struct Common<'a> {
     world: &'a World,
     measure: String,
+    /// What is asked besides samples; part of the key only where it is.
+    profile: Option<&'static str>,
     reference: String,
     schema: String,
     conditions: String,
@@ -45,7 +51,7 @@ pub(crate) struct Common<'a> {
 }
 
 impl<'a> Common<'a> {
-    pub(crate) fn new(measure: &Measure, world: &'a World) -> Self {
+    pub(crate) fn new(measure: &Measure, is_profiled: bool, world: &'a World) -> Self {
         let processors = Fingerprint {
             gpus: Vec::new(),
             ..world.fingerprint.clone()
@@ -53,6 +59,7 @@ impl<'a> Common<'a> {
         Self {
             world,
             measure: settings(measure),
+            profile: is_profiled.then_some(PROFILE),
             reference: software(world, REFERENCE),
             schema: format!(
                 "heat {}, protocol {}, procedure {}",
@@ -83,6 +90,9 @@ impl<'a> Common<'a> {
             ("reference".to_owned(), self.reference.clone()),
             ("schema".to_owned(), self.schema.clone()),
         ]);
+        if let Some(asked) = self.profile {
+            parts.insert("profile".to_owned(), asked.to_owned());
+        }
         let has_file = |cell: &PlannedCell| cell.cell.model.source == ModelSource::Onnx;
         if cells.iter().any(has_file) {
             parts.insert("witness".to_owned(), software(self.world, WITNESS));

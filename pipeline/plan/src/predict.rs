@@ -157,11 +157,13 @@ pub(crate) fn memory_bytes(cell: &Cell, network: &Network) -> u64 {
     ENGINE_BYTES.saturating_add((network.peak_bytes / 4).saturating_mul(cell.precision.bytes()))
 }
 
-/// The time of measuring a heat until its first look, in nanoseconds.
+/// The time of measuring a heat until its first look, in nanoseconds, and of profiling its cells where
+/// that is asked.
 pub(crate) fn heat_ns(
     cells: &[PlannedCell],
     preparing: &[Preparing],
     measure: &Measure,
+    is_profiled: bool,
     unmetered: &BTreeMap<Device, String>,
 ) -> u64 {
     let runnable = cells.iter().zip(preparing);
@@ -195,6 +197,10 @@ pub(crate) fn heat_ns(
         let rounds_ns = round_ns.saturating_mul(u64::from(measure.rounds));
         let launch_ns = sum_of([load_ns, warm_up_ns, rounds_ns, energy_ns(cell)]);
         let launch_ns = launch_ns.min(measure.timeout_ns);
+        let profile_ns = match is_profiled && cell.twin_of.is_none() {
+            true => launch_ns,
+            false => 0,
+        };
         // Parity runs the cell, and PyTorch in double and in the cell's own precision.
         let parity_ns = if cell.twin_of.is_some() {
             0
@@ -216,6 +222,7 @@ pub(crate) fn heat_ns(
             launch_ns.saturating_mul(u64::from(measure.first_look())),
             parity_ns,
             frontier_ns(cell, *preparing, measure),
+            profile_ns,
         ])
     })
 }
@@ -356,7 +363,7 @@ mod tests {
             planned.cell.factors.extend([recurrent]);
             let preparing = preparing(told, &planned.cell, &network);
             let measure = Measure { blocks, ..MEASURE };
-            heat_ns(&[planned], &[preparing], &measure, &BTreeMap::new())
+            heat_ns(&[planned], &[preparing], &measure, false, &BTreeMap::new())
         };
         let ns = |each, kept, mode, blocks| ns_of(each, kept, mode, blocks, rewrite::FUSED);
         let (inference, training) = (Mode::Inference, Mode::Training);
@@ -383,7 +390,13 @@ mod tests {
                 ..MEASURE
             };
             let unmetered = unmetered.iter().cloned().collect();
-            heat_ns(&[planned], &[Preparing::default()], &measure, &unmetered)
+            heat_ns(
+                &[planned],
+                &[Preparing::default()],
+                &measure,
+                false,
+                &unmetered,
+            )
         };
         let stretch_ns = 10_000_000_000;
         let plain = ns(None, &[]);

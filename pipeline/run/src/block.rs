@@ -77,7 +77,7 @@ pub(crate) fn measure(
         measuring_ns: meter.measuring_ns,
         launches: lanes
             .into_iter()
-            .map(|lane| lane.into_launch(&seen))
+            .map(|lane| lane.into_launch(Some(&seen)))
             .collect(),
     };
     if let Some(reason) = disturbed {
@@ -203,7 +203,7 @@ fn alone(setting: &Setting<'_>, slots: &[u32], load: &Load) -> Option<String> {
 }
 
 /// The memory limit of each worker: the manifest's, or what keeps the machine from running out.
-fn memory_limit(setting: &Setting<'_>, load: &Load) -> Option<u64> {
+pub(crate) fn memory_limit(setting: &Setting<'_>, load: &Load) -> Option<u64> {
     let available = load.available_memory_bytes / 10 * 9;
     setting
         .header

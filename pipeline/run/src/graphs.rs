@@ -141,6 +141,13 @@ impl Graphs {
         }
     }
 
+    /// The network of a cell as the model has it, with nothing spelt out.
+    pub(crate) fn own(&self, cell: &Cell) -> Option<&Graph> {
+        let own = (network(cell), Rewriting::default(), None);
+        let own = self.prepared.get(&own)?.as_ref().ok()?;
+        Some(&own.graph)
+    }
+
     /// The network of a request to load as an ONNX file in the cell's precision. It is written when
     /// it is asked for the first time, which is before anything is measured.
     pub(crate) fn onnx(&self, load: &Load) -> Result<ModelFiles, Outcome> {

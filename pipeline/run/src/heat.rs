@@ -19,7 +19,7 @@ use crate::{
     graphs::Graphs,
     home,
     jury::Jury,
-    order, reference,
+    order, profile, reference,
     tally::Tally,
 };
 
@@ -257,16 +257,29 @@ impl<'a> Running<'a> {
         self.spent
     }
 
-    /// Ends it, for this reason.
-    pub(crate) fn seal(self, reason: String) -> Result<Sealed, Stop> {
+    /// Ends it, for this reason. What is to be profiled is profiled first: an interruption loses no block,
+    /// and the heat is sealed when it is gone on with.
+    pub(crate) fn seal(self, context: &mut Context<'a>, reason: String) -> Result<Sealed, Stop> {
         let is_unstable = self.done() < self.journal.header().measure.first_look();
         let disturbed = self.disturbed();
         let outcomes = self.tally.outcomes(&disturbed, is_unstable);
+        let mut profiles = match self.assignment.job.profile {
+            true => {
+                let setting = Setting {
+                    header: self.journal.header(),
+                    graphs: &self.graphs,
+                };
+                profile::profile(context, &setting, &outcomes)?
+            }
+            false => Vec::new(),
+        };
+        home::hide_in_profiles(&mut profiles);
         let footer = HeatFooter {
             finished: now(),
             outcomes: outcomes.clone(),
             stopped: reason.clone(),
             frontiers: self.frontiers,
+            profiles,
         };
         let cells = self.journal.header().cells.clone();
         let parts = parts(count(&self.journal));

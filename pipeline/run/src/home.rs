@@ -2,7 +2,7 @@
 
 use schema::{
     Outcome,
-    record::{Block, Reference},
+    record::{Block, Profiled, Reference},
     telemetry::Energy,
 };
 
@@ -23,6 +23,14 @@ pub(crate) fn hide_in_block(block: &mut Block) {
         if let Some(Energy::Unavailable(reason)) = &mut launch.energy {
             hide(reason);
         }
+    }
+}
+
+/// The same of the launches in which cells were profiled.
+pub(crate) fn hide_in_profiles(profiles: &mut [Option<Profiled>]) {
+    for profiled in profiles.iter_mut().flatten() {
+        outcome(&mut profiled.outcome);
+        hide(&mut profiled.log);
     }
 }
 

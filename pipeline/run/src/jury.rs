@@ -261,6 +261,7 @@ mod tests {
             coordinates: BTreeMap::new(),
         });
         let job = PlannedJob {
+            profile: false,
             id: "job".to_owned(),
             question: String::new(),
             mode: schema::Mode::Inference,

@@ -34,6 +34,10 @@ const STEADY: f64 = 0.02;
 /// Re-warming steps at the start of a round last at least this long, unless they are as many as this.
 const REWARM: Duration = Duration::from_millis(30);
 const MOST_REWARM_STEPS: u64 = 10_000;
+/// Steps that are profiled last this long together, unless they are as few or as many as this.
+const PROFILED: Duration = Duration::from_millis(300);
+const LEAST_PROFILED: u64 = 3;
+const MOST_PROFILED: u64 = 100;
 /// Samples of a round at most; more tell nothing new about it.
 const ROUND_SAMPLES: u64 = 10_000;
 /// Samples of a block and of a heat at most, so that the store can keep them.
@@ -266,6 +270,20 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
+    /// Has the steps of some time profiled; `None` where the launch has failed.
+    pub(crate) fn profile(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Result<Option<Result<protocol::Profile, Outcome>>, Stop> {
+        let steps = nanoseconds(PROFILED) / self.step_ns;
+        let steps = steps.clamp(LEAST_PROFILED, MOST_PROFILED);
+        context.tell(&Event::Launch {
+            cell: &self.planned.cell,
+            phase: Phase::Profile,
+        });
+        self.attempt(context, |worker| worker.profile(steps))
+    }
+
     /// Asks for memory and lets the worker leave. How it leaves changes nothing about what was
     /// measured before; a disorderly leave is noted in its log.
     pub(crate) fn leave(
@@ -295,9 +313,9 @@ impl<'a> Lane<'a> {
         &self.planned.cell
     }
 
-    /// What is kept, with what sensors saw.
-    pub(crate) fn into_launch(mut self, seen: &Series) -> Launch {
-        if !self.launch.rounds.is_empty() {
+    /// What is kept, with what sensors saw, where they looked.
+    pub(crate) fn into_launch(mut self, seen: Option<&Series>) -> Launch {
+        if let Some(seen) = seen.filter(|_| !self.launch.rounds.is_empty()) {
             let cpus = self.used_ns as f64 / self.rounds_ns.max(1) as f64;
             let cpus = Some(cpus).filter(|_| self.rounds_ns > 0);
             let device = self.planned.cell.device;

@@ -10,8 +10,8 @@ use std::{
 use schema::{
     Cell, Digest, Outcome, OutcomeKind, plan,
     protocol::{
-        Hello, Load, Loaded, Measure, Memory, Parity, ParityOutputs, Reply, Request, Samples,
-        WarmUp, WarmUpDone,
+        Hello, Load, Loaded, Measure, Memory, Parity, ParityOutputs, Profile, Profiling, Reply,
+        Request, Samples, WarmUp, WarmUpDone,
     },
 };
 use worker::{
@@ -143,6 +143,16 @@ impl Worker {
             )),
             Reply::Measure(samples) => Ok(samples),
             other => Err(unasked(&other)),
+        }
+    }
+
+    /// Where the time of so many steps goes; inside, why a worker that lives on does not tell.
+    pub(crate) fn profile(&mut self, steps: u64) -> Result<Result<Profile, Outcome>, Outcome> {
+        match self.ask(&Request::Profile(Profiling { steps })) {
+            Ok(Reply::Profile(profile)) => Ok(Ok(profile)),
+            Ok(other) => Err(unasked(&other)),
+            Err(outcome) if self.host.is_alive() => Ok(Err(outcome)),
+            Err(outcome) => Err(outcome),
         }
     }
 

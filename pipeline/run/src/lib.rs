@@ -33,6 +33,7 @@ mod observer;
 mod options;
 mod order;
 mod parity;
+mod profile;
 mod reference;
 #[cfg(test)]
 mod sample;

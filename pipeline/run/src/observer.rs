@@ -121,6 +121,8 @@ pub enum Phase {
     },
     /// It runs until the step time is steady.
     WarmUp,
+    /// It says where the time of its steps goes.
+    Profile,
     /// Its steps are timed.
     Measure {
         /// The round, from 0.

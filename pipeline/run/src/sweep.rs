@@ -378,7 +378,7 @@ impl<'a> Sweep<'a> {
         reason: String,
     ) -> Result<(), RunError> {
         let (assignment, took) = (heat.assignment, heat.spent());
-        let sealed = match heat.seal(reason) {
+        let sealed = match heat.seal(context, reason) {
             Ok(sealed) => sealed,
             Err(stop) => return self.stop(context, assignment, stop),
         };

@@ -78,6 +78,10 @@ pub struct Job {
     /// Whether cells also differ in two of those axes at a time.
     #[serde(default)]
     pub pairs: bool,
+    /// Whether each measured cell is launched once more in the end, under its engine's own profiler, to
+    /// find out where the time goes.
+    #[serde(default)]
+    pub profile: bool,
     /// What to hold against what; each entry makes its own family of verdicts.
     #[serde(default)]
     pub compare: OneOrMany<Compare>,

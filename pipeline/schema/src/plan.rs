@@ -104,6 +104,9 @@ pub struct PlannedJob {
     pub mode: Mode,
     /// How it is measured.
     pub measure: Measure,
+    /// Whether each measured cell is profiled once its heat is measured.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub profile: bool,
     /// The base that axes are varied around, whose effects are ranked: the value of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub vary: BTreeMap<String, String>,

@@ -16,8 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cell, Digest, Graph, Outcome, OutcomeKind, Precision};
 
+mod profile;
+
+pub use profile::{MOST_ENTRIES, MOST_NAME_CHARS, Profile, ProfileEntry, Profiling};
+
 /// Version of the protocol; the first field of the first message.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Names the socket to speak over, where standard input and output are not private.
 pub const CONTROL_VARIABLE: &str = "PHOTOFINISH_CONTROL";
@@ -40,6 +44,8 @@ pub enum Request {
     WarmUp(WarmUp),
     /// Time steps.
     Measure(Measure),
+    /// Run steps under the engine's own profiler, and tell where their time went.
+    Profile(Profiling),
     /// Tell memory use.
     Memory,
     /// End the request in progress early.
@@ -64,6 +70,8 @@ pub enum Reply {
     WarmUp(WarmUpDone),
     /// Samples.
     Measure(Samples),
+    /// Where the time of steps went.
+    Profile(Profile),
     /// Memory use.
     Memory(Memory),
     /// The request could not be served. The worker stays alive unless the failure says otherwise
@@ -317,6 +325,7 @@ impl Reply {
             Self::Reset => "reset",
             Self::WarmUp(_) => "warm_up",
             Self::Measure(_) => "measure",
+            Self::Profile(_) => "profile",
             Self::Memory(_) => "memory",
             Self::Failed(_) => "failed",
             Self::Bye => "bye",
@@ -334,6 +343,7 @@ impl Request {
             Self::Reset => "reset",
             Self::WarmUp(_) => "warm_up",
             Self::Measure(_) => "measure",
+            Self::Profile(_) => "profile",
             Self::Memory => "memory",
             Self::Cancel => "cancel",
             Self::Bye => "bye",

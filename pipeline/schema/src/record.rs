@@ -17,6 +17,10 @@ use crate::{
     telemetry::{Energy, Telemetry},
 };
 
+mod profiled;
+
+pub use profiled::Profiled;
+
 /// Version of the heat document.
 pub const VERSION: u32 = 6;
 
@@ -286,6 +290,10 @@ pub struct HeatFooter {
     /// cell did not get as far. Empty elsewhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frontiers: Vec<Option<Frontier>>,
+    /// Per slot, where the job asked: where the time of its steps went. `None` for twins and for what
+    /// was not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Option<Profiled>>,
 }
 
 /// How the largest batch of a cell that fits into memory was sought.

@@ -1,6 +1,7 @@
 //! Tables: what aggregate makes of run records, and all that the report reads.
 
 mod ceilings;
+mod profile;
 mod sensors;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::{
 };
 
 pub use ceilings::{Bound, CeilingKind, CeilingRow, Roof, Share, ShareOfCeiling};
+pub use profile::{CellProfile, Compared, Layer, Lineup, ProfileRow, ToldProfile};
 pub use sensors::{CellEnergy, EnergyFigures};
 
 /// Version of the tables document.
@@ -82,6 +84,9 @@ pub struct JobTable {
     pub trends: Vec<TrendRow>,
     /// Where the lead between baseline and contender changes with the batch: every such place.
     pub crossovers: Vec<CrossoverRow>,
+    /// The pairs of which both cells were profiled, layer by layer, in the order of the comparisons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lineups: Vec<Lineup>,
     /// The supervisor's processor time while rounds were measured, as a share of one core: the
     /// median over blocks. `None` when nothing was measured.
     pub supervisor_share: Option<f64>,
@@ -448,6 +453,9 @@ pub struct CellRow {
     pub frontier: Option<Frontier>,
     /// Launches with their samples, in the order of blocks.
     pub launches: Vec<LaunchRow>,
+    /// Where the time of its steps goes; `None` where nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<CellProfile>,
 }
 
 /// The largest batch of a cell that fits into memory.

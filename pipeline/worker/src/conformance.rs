@@ -5,6 +5,7 @@ mod asking;
 mod conversation;
 mod leaving;
 mod pausing;
+mod profiling;
 mod requesting;
 mod results;
 mod subject;
@@ -113,6 +114,11 @@ const CHECKS: &[(&str, &str, Run)] = &[
         "measure_most",
         "stops at the largest number of steps",
         results::measure_most,
+    ),
+    (
+        "profile",
+        "says where the time of steps goes, by nodes of the graph, or that it cannot",
+        profiling::profile,
     ),
     (
         "memory",

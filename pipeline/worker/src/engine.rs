@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     Digest, Outcome, OutcomeKind, Precision,
-    protocol::{Load, Quantity},
+    protocol::{Load, Profile, Quantity},
 };
 
 /// An engine before it has a network. Constructing one must be cheap and silent: whatever loads
@@ -62,6 +62,18 @@ pub trait Session {
         _precision: Precision,
     ) -> Result<ParityData, Outcome> {
         let reason = "this engine does not tell gradients across kinks: only PyTorch eager does";
+        Err(Outcome::new(OutcomeKind::Unsupported, reason))
+    }
+
+    /// Runs so many steps under the engine's own profiler, each as [`step`](Self::step) runs it, and
+    /// says where their time went: [`ProfileEntries`](crate::ProfileEntries) adds it up. Called once
+    /// the session is warm, in a launch that measures nothing.
+    ///
+    /// # Errors
+    /// The typed reason; `unsupported` where the engine has no profiler whose times can be mapped to
+    /// nodes of the graph.
+    fn profile(&mut self, _steps: u64) -> Result<Profile, Outcome> {
+        let reason = "this worker maps no profiler's times to the nodes of a graph";
         Err(Outcome::new(OutcomeKind::Unsupported, reason))
     }
 

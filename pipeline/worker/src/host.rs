@@ -20,7 +20,10 @@ mod supervise;
 mod sys;
 mod watch;
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use schema::{
     Outcome, OutcomeKind,
@@ -51,6 +54,8 @@ const MARK_VARIABLE: &str = "PHOTOFINISH_LAUNCH";
 pub struct Host {
     worker: Supervised,
     pending: Option<Pending>,
+    /// The nodes of the graph that it was given: a profile speaks of no others.
+    nodes: BTreeSet<String>,
 }
 
 /// Something that waits for its reply.
@@ -98,6 +103,7 @@ impl Host {
         Ok(Self {
             worker,
             pending: Some(pending),
+            nodes: BTreeSet::new(),
         })
     }
 
@@ -135,6 +141,10 @@ impl Host {
     /// # Errors
     /// As [`request`](Self::request).
     pub fn begin(&mut self, request: &Request, deadline: Instant) -> Result<(), Outcome> {
+        if let Request::Load(load) = request {
+            let nodes = load.graph.nodes.iter();
+            self.nodes = nodes.map(|node| node.name.clone()).collect();
+        }
         self.send(&line(request)?, Asked::request(request), deadline)
     }
 
@@ -185,7 +195,13 @@ impl Host {
             elapsed: since.elapsed(),
             cancelled,
         };
-        let checked = check::reply(&line, &asked, interim);
+        let checked = check::reply(&line, &asked, interim).and_then(|reply| match &reply {
+            Reply::Profile(profile) => match check::stranger(profile, &self.nodes) {
+                Some(reason) => Err(reason),
+                None => Ok(reply),
+            },
+            _ => Ok(reply),
+        });
         self.pending = None;
         match checked {
             Err(reason) => Err(self.worker.give_up(OutcomeKind::Crashed, reason)),

@@ -18,6 +18,7 @@ mod frame;
 pub mod host;
 mod library;
 mod procfs;
+mod profile;
 mod serve;
 
 pub use clock::nanoseconds;
@@ -25,4 +26,5 @@ pub use command::{CACHE_VARIABLE, COMPILER_VARIABLE, CXX_VARIABLE, WorkerCommand
 pub use demands::{REQUEST, check_drive, optimizer, takes_requests, threads};
 pub use engine::{Engine, Identity, LoadReport, ParityData, Session, Tensor, Values};
 pub use library::SharedLibrary;
+pub use profile::{Operator, ProfileEntries, attribute};
 pub use serve::serve;

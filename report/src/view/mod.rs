@@ -15,6 +15,7 @@ pub(crate) mod machines;
 pub(crate) mod method;
 pub(crate) mod overview;
 pub(crate) mod parity;
+pub(crate) mod profile;
 pub(crate) mod roofline;
 pub(crate) mod sensors;
 pub(crate) mod setting;

@@ -2,6 +2,8 @@
 //!
 //! Text that a spreadsheet would take for a formula is written with a leading apostrophe.
 
+mod profiles;
+
 use std::collections::BTreeMap;
 
 use schema::{
@@ -11,6 +13,8 @@ use schema::{
 
 use super::{ceilings, sensors};
 use crate::ExportError;
+
+pub(super) use profiles::profiles;
 
 /// A file: columns with their values, row by row.
 pub(super) struct Sheet {

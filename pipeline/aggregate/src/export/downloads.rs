@@ -57,6 +57,11 @@ pub fn downloads(tables: &Tables) -> Result<Vec<Download>, ExportError> {
             csv::floors(tables)?,
         ),
         download(
+            "profiles.csv",
+            "One row an entry of a cell's profile: what the engine spent time on under its own profiler, the nodes of the graph that it computes, its time in a step",
+            csv::profiles(tables)?,
+        ),
+        download(
             "samples.parquet",
             "One row a step: its time in nanoseconds, by cell, twin, block, launch and round; twin 0 is the cell itself, and those from 1 on are its twins, from which the noise floors are made",
             parquet::samples(tables)?,

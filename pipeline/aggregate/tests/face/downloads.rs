@@ -53,6 +53,7 @@ fn the_same_records_give_the_same_bytes() {
             "frontiers.csv",
             "claims.csv",
             "floors.csv",
+            "profiles.csv",
             "samples.parquet",
             "tables.json"
         ]

@@ -84,6 +84,7 @@ impl SweepProgress {
             Phase::Frontier { batch } => format!("trying batch {batch}"),
             Phase::WarmUp => "warming up".to_owned(),
             Phase::Energy => "measuring energy".to_owned(),
+            Phase::Profile => "profiling".to_owned(),
             Phase::Measure { round, of } => format!("round {} of {of}", round.saturating_add(1)),
         };
         let (engine, precision) = (&cell.engine, cell.precision);

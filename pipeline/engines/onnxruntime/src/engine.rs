@@ -11,6 +11,7 @@ use crate::{
     failure::unsupported,
     library::Library,
     model,
+    profile::Profiler,
     provider::{Provider, VARIANTS},
     session::Inference,
     tensors,
@@ -78,17 +79,12 @@ impl Engine for OnnxRuntime {
         };
         let document = Document::of(load, configuration.precision, extensions)?;
         let written = Instant::now();
-        let session = model::commit(&document, &configuration, library)?;
+        let session = model::commit(&document, &configuration, library, None)?;
         let compiled = Instant::now();
         drop(document);
-        // Only the session knows what a user's own file takes.
-        let inputs = load.graph.inputs.iter().map(|input| {
-            let element = tensors::element(session.inputs(), &input.name)?;
-            tensors::input(input, element)
-        });
-        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+        let inputs = tensors::inputs(&load.graph, &session)?;
         let filled = Instant::now();
-        let session = Inference::bind(session, &load.graph, inputs, &configuration)?;
+        let mut session = Inference::bind(session, &load.graph, inputs, &configuration)?;
         let report = LoadReport {
             fill_ns: nanoseconds(filled - compiled),
             build_ns: nanoseconds((written - start) + filled.elapsed()),
@@ -97,6 +93,11 @@ impl Engine for OnnxRuntime {
             spin: spin(&configuration).to_owned(),
             settings: settings(&configuration, load),
         };
+        session.profiler = Some(Profiler {
+            load: load.clone(),
+            configuration,
+            library: library.clone(),
+        });
         Ok((Box::new(session), report))
     }
 

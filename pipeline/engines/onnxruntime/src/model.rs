@@ -1,5 +1,7 @@
 //! From ONNX to a session.
 
+use std::path::PathBuf;
+
 use models::onnx::Document;
 use ort::session::{Session, builder::SessionBuilder};
 use schema::Outcome;
@@ -11,13 +13,39 @@ pub(crate) fn commit(
     document: &Document,
     configuration: &Configuration,
     library: &Library,
+    traced: Option<&Traced>,
 ) -> Result<Session, Outcome> {
     let mut builder = options(configuration, library)?;
+    if let Some(traced) = traced {
+        builder = traced.ask(builder)?;
+    }
     let session = match document {
         Document::Bytes(bytes) => builder.commit_from_memory(bytes),
         Document::File(path) => builder.commit_from_file(path),
     };
     session.map_err(|error| failed("session", &error))
+}
+
+/// Where a session writes what it made of a model, and where its time went.
+pub(crate) struct Traced {
+    /// The model after optimisation, without its large weights.
+    pub(crate) model: PathBuf,
+    /// What the file of times begins with.
+    pub(crate) times: PathBuf,
+}
+
+impl Traced {
+    fn ask(&self, builder: SessionBuilder) -> Result<SessionBuilder, Outcome> {
+        let set = || -> ort::Result<SessionBuilder> {
+            // A message holds less than 2 GiB; what the optimiser made of weights may be more.
+            let weights = "session.optimized_model_external_initializers_file_name";
+            Ok(builder
+                .with_optimized_model_path(&self.model)?
+                .with_config_entry(weights, "optimized.data")?
+                .with_profiling(&self.times)?)
+        };
+        set().map_err(|error| failed("profiling options", &error))
+    }
 }
 
 fn options(configuration: &Configuration, library: &Library) -> Result<SessionBuilder, Outcome> {

@@ -6,13 +6,14 @@ use ort::{
     session::{IoBinding, Session as OrtSession, SessionOutputs},
     value::{DynTensorValueType, DynValue},
 };
-use schema::{Graph, Outcome};
+use schema::{Graph, Outcome, protocol::Profile};
 use worker::{ParityData, Session};
 
 use crate::{
     configuration::Configuration,
     exchange::Exchange,
     failure::{failed, unsupported},
+    profile::Profiler,
     provider, tensors,
 };
 
@@ -24,6 +25,8 @@ pub(crate) struct Inference {
     outputs: Vec<String>,
     on_host: bool,
     exchange: Option<Exchange>,
+    /// What a session of its own is made from, to be profiled.
+    pub(crate) profiler: Option<Profiler>,
 }
 
 impl Inference {
@@ -82,15 +85,25 @@ impl Inference {
             outputs: graph.outputs.clone(),
             on_host: device.is_none(),
             exchange,
+            profiler: None,
         })
     }
 
     /// One call; the outputs stay in their bound place. `run_binding` returns when the provider's
     /// work is done, on a device as well (`synchronize_outputs` would wait for it a second time).
-    fn call(&mut self) -> Result<SessionOutputs<'_>, Outcome> {
+    pub(crate) fn call(&mut self) -> Result<SessionOutputs<'_>, Outcome> {
         self.session
             .run_binding(&self.binding)
             .map_err(|error| failed("step", &error))
+    }
+}
+
+impl Inference {
+    /// Ends the profile that its session was made to write; gives the place of the file.
+    pub(crate) fn end_profiling(&mut self) -> Result<String, Outcome> {
+        self.session
+            .end_profiling()
+            .map_err(|error| failed("profile", &error))
     }
 }
 
@@ -141,6 +154,12 @@ impl Session for Inference {
             tensors,
             losses: Vec::new(),
         })
+    }
+
+    fn profile(&mut self, steps: u64) -> Result<Profile, Outcome> {
+        let profiler = self.profiler.as_ref();
+        let profiler = profiler.ok_or_else(|| unsupported("there is nothing to profile"))?;
+        profiler.profile(steps)
     }
 
     /// A call changes nothing that lasts.

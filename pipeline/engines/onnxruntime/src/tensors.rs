@@ -9,7 +9,7 @@ use ort::value::{
     TensorElementType,
 };
 use schema::{
-    Outcome,
+    Graph, Outcome,
     graph::{ElementType, Input},
     protocol::Quantity,
 };
@@ -33,6 +33,19 @@ pub(crate) fn element(outlets: &[Outlet], name: &str) -> Result<TensorElementTyp
     let outlet = outlet.ok_or_else(|| unsupported(format!("the session knows no `{name}`")))?;
     let element = outlet.dtype().tensor_type();
     element.ok_or_else(|| unsupported(format!("{name}: {} is no tensor", outlet.dtype())))
+}
+
+/// The standard inputs, on the host, in the graph's order. Only the session knows what a user's own
+/// file takes.
+pub(crate) fn inputs(
+    graph: &Graph,
+    session: &ort::session::Session,
+) -> Result<Vec<DynValue>, Outcome> {
+    let inputs = graph.inputs.iter().map(|given| {
+        let element = element(session.inputs(), &given.name)?;
+        input(given, element)
+    });
+    inputs.collect()
 }
 
 /// The standard input, on the host, as a session takes it.

@@ -99,6 +99,41 @@ class TrainingSession(Session, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileEntry:
+    """Something that an engine spent time on."""
+
+    name: str
+    """As the engine says it."""
+    nodes: frozenset[str]
+    """The nodes of the graph that it computed, or a part of them; none: overhead."""
+    time_ns: int
+    """In all profiled steps, without what other entries tell."""
+    calls: int
+    conversion: bool
+    """Whether it only brings numbers into another layout, precision or memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileData:
+    """Where the time of profiled steps went."""
+
+    wall_ns: int
+    """Time of the steps."""
+    kernels: int
+    """Kernels launched in them."""
+    entries: Sequence[ProfileEntry]
+
+
+@runtime_checkable
+class ProfilingSession(Session, Protocol):
+    """A network whose engine has a profiler that can be mapped to nodes of the graph."""
+
+    def profile(self, steps: int) -> ProfileData:
+        """Runs so many steps under the profiler, each as `step` runs it."""
+        ...
+
+
 class Engine(Protocol):
     """An engine before it has a network. Making one must be cheap and silent."""
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from photofinish_worker.decode import Tagged
 from photofinish_worker.graph import Graph
 
-VERSION = 7
+VERSION = 8
 """Version of the protocol."""
 
 MAX_MESSAGE_BYTES = 64 << 20
@@ -183,6 +183,13 @@ class Measure(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
+class Profile(Tagged):
+    """Run steps under the engine's own profiler, and tell where their time went."""
+
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Memory(Tagged):
     """Tell memory use."""
 
@@ -197,4 +204,4 @@ class Bye(Tagged):
     """Leave."""
 
 
-Request = Load | Parity | Reset | WarmUp | Measure | Memory | Cancel | Bye
+Request = Load | Parity | Reset | WarmUp | Measure | Profile | Memory | Cancel | Bye

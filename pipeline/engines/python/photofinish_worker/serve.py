@@ -11,7 +11,7 @@ from typing import assert_never
 
 from photofinish_worker import memory, outputs, timing
 from photofinish_worker.control import Gone, NoStream, Stream, open_stream
-from photofinish_worker.engine import Engine, Session, TrainingSession
+from photofinish_worker.engine import Engine, ProfilingSession, Session, TrainingSession
 from photofinish_worker.inbox import Inbox, Incoming
 from photofinish_worker.messages import (
     VERSION,
@@ -21,6 +21,7 @@ from photofinish_worker.messages import (
     Measure,
     Memory,
     Parity,
+    Profile,
     Request,
     Reset,
     WarmUp,
@@ -29,6 +30,9 @@ from photofinish_worker.outcome import Failure, Kind
 
 LONGEST_REASON = 400
 """The longest reason worth showing, in characters."""
+
+LONGEST_NAME = 400
+"""The longest name of an entry of a profile, in characters."""
 
 Reply = dict[str, object] | str
 
@@ -141,6 +145,8 @@ class Turns:
                     _check_converges(session)
                 taken = {"samples_ns": samples.samples_ns, "cancelled": samples.cancelled}
                 return {"measure": taken}
+            case Profile(steps):
+                return {"profile": _profile(self._ready(request), steps)}
             case Memory():
                 session_now = self._session
                 return {"memory": memory.read(session_now.device_memory() if session_now else None)}
@@ -184,6 +190,29 @@ def _check_converges(session: Session) -> None:
             f"training diverged: `{weight}` is not finite at the end of a round; a lower "
             "`learning_rate` may keep it so",
         )
+
+
+def _profile(session: Session, steps: int) -> dict[str, object]:
+    if not isinstance(session, ProfilingSession):
+        reason = "this worker maps no profiler's times to the nodes of a graph"
+        raise Failure(Kind.UNSUPPORTED, reason)
+    told = session.profile(steps)
+    entries = [
+        {
+            "name": entry.name[:LONGEST_NAME],
+            "nodes": sorted(entry.nodes),
+            "time_ns": entry.time_ns,
+            "calls": entry.calls,
+            "conversion": entry.conversion,
+        }
+        for entry in told.entries
+    ]
+    return {
+        "steps": steps,
+        "wall_ns": told.wall_ns,
+        "kernels": told.kernels,
+        "entries": entries,
+    }
 
 
 def _failed(kind: Kind, reason: str) -> Reply:

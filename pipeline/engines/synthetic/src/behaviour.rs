@@ -75,6 +75,10 @@ behaviours! {
     OtherSide = "other_side",
     /// The first number of each output is not one.
     NanOutput = "nan_output",
+    /// Its profile tells of a node that the graph lacks.
+    StrangeProfile = "strange_profile",
+    /// Its profile tells of more time than there was.
+    LongProfile = "long_profile",
     /// A weight is not finite once steps were measured.
     Diverges = "diverges",
 

@@ -112,6 +112,12 @@ impl Engine for Synthetic {
                 stream,
                 scratch: load.scratch.clone(),
                 _hoard: hoard,
+                nodes: load
+                    .graph
+                    .nodes
+                    .iter()
+                    .map(|node| node.name.clone())
+                    .collect(),
                 started: false,
             }),
             report,

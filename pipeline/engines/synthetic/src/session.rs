@@ -8,8 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use schema::{Outcome, OutcomeKind, Precision};
-use worker::{ParityData, Session};
+use schema::{
+    Outcome, OutcomeKind, Precision,
+    protocol::{Profile, ProfileEntry},
+};
+use worker::{ParityData, ProfileEntries, Session, nanoseconds};
 
 use crate::{
     behaviour::Behaviour,
@@ -81,6 +84,8 @@ pub(crate) struct Steps {
     pub(crate) scratch: PathBuf,
     /// Memory that it holds for nothing.
     pub(crate) _hoard: Vec<u8>,
+    /// Names of the graph's nodes, in order.
+    pub(crate) nodes: Vec<String>,
     /// Whether the first step, which belongs to `load`, is done.
     pub(crate) started: bool,
 }
@@ -115,6 +120,38 @@ impl Session for Steps {
 
     fn parity_across_kinks(&mut self, steps: u32, _: Precision) -> Result<ParityData, Outcome> {
         self.outputs.make(steps, |values| to_the_other_side(values))
+    }
+
+    /// The step is as long as it is told to be, whatever the nodes are: one half of them has one half of
+    /// it, the other the other.
+    fn profile(&mut self, steps: u64) -> Result<Profile, Outcome> {
+        if self.behaviour == Behaviour::Noop {
+            let reason = "there is nothing that could take time";
+            return Err(Outcome::new(OutcomeKind::Unsupported, reason));
+        }
+        let start = Instant::now();
+        for _ in 0..steps {
+            self.step()?;
+        }
+        let wall_ns = nanoseconds(start.elapsed()).max(1);
+        let strange = (self.behaviour == Behaviour::StrangeProfile).then_some("nobody");
+        let times = match self.behaviour {
+            Behaviour::LongProfile => 10,
+            _ => 1,
+        };
+        let (first, second) = self.nodes.split_at(self.nodes.len() / 2);
+        let mut entries = ProfileEntries::default();
+        for (name, nodes) in [("first half", first), ("second half", second)] {
+            let nodes = nodes.iter().map(String::as_str).chain(strange);
+            entries.add(ProfileEntry {
+                name: name.to_owned(),
+                nodes: nodes.map(str::to_owned).collect(),
+                time_ns: (wall_ns / 2).saturating_mul(times),
+                calls: steps,
+                conversion: false,
+            });
+        }
+        entries.finish(steps, wall_ns, steps)
     }
 
     fn diverged(&mut self) -> Result<Option<String>, Outcome> {

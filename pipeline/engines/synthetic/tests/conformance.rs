@@ -55,7 +55,7 @@ fn failures(report: &ConformanceReport) -> BTreeMap<&'static str, &str> {
 }
 
 /// What was not examined, because the variant cannot do it: none is timed from request to reply.
-fn skipped(report: &Report) -> Vec<&'static str> {
+fn skipped(report: &ConformanceReport) -> Vec<&'static str> {
     report
         .checks
         .iter()
@@ -94,6 +94,8 @@ fn failures_are_named() {
         ("huge_message", "measure_most", "more than 64 MiB"),
         ("garbage", "measure_count", "garbage"),
         ("leaves_when_resumed", "pause", "exit status 5"),
+        ("strange_profile", "profile", "the graph has no such node"),
+        ("long_profile", "profile", "ns together, in steps of"),
     ] {
         let report = examine(&command(&[]), variant, PATIENT);
         let failures = failures(&report);

@@ -38,11 +38,7 @@ impl Builder {
     /// From here on, the names of operations tell this place: a node's name, say. (TensorFlow's
     /// errors and profiles name operations.)
     pub(crate) fn enter(&mut self, place: &str) {
-        let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-        let name: String = place.chars().map(fit).collect();
-        // A name begins with a letter.
-        name.trim_start_matches(|c: char| !c.is_ascii_alphabetic())
-            .clone_into(&mut self.place);
+        self.place = self::place(place);
     }
 
     /// An operation; `describe` gives it its inputs and attributes. Types that follow from the
@@ -182,6 +178,15 @@ impl Builder {
             Ok(())
         })
     }
+}
+
+/// What names of operations begin with at this place.
+pub(crate) fn place(name: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let name: String = name.chars().map(fit).collect();
+    // A name begins with a letter.
+    name.trim_start_matches(|c: char| !c.is_ascii_alphabetic())
+        .to_owned()
 }
 
 /// A size in TensorFlow's shapes.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Graph, Outcome, protocol::Quantity};
+use schema::{
+    Graph, Outcome,
+    protocol::{Profile, Quantity},
+};
 use tensorflow::{DataType, Operation, Output, Session as TfSession, SessionRunArgs};
 use worker::{ParityData, Session};
 
@@ -14,7 +17,9 @@ use crate::{
     form::Form,
     lower::{Pass, lower},
     network::{Ground, Network},
+    profile::{self, Asked},
     tensors::{self, Maker},
+    trace,
 };
 
 /// A graph is a protobuf message, which holds less than 2 GiB.
@@ -27,6 +32,9 @@ pub(crate) struct Inference {
     outputs: Vec<Fetch>,
     frozen: bool,
     exchange: Option<Exchange>,
+    /// The network, whose nodes a profile speaks of.
+    graph: Graph,
+    compilation: Compilation,
 }
 
 /// An output of the network.
@@ -84,6 +92,8 @@ impl Inference {
             outputs: outputs.collect(),
             frozen,
             exchange,
+            graph: graph.clone(),
+            compilation: configuration.compilation,
         })
     }
 
@@ -112,6 +122,21 @@ impl Inference {
                 .collect::<Result<_, _>>()?,
             fetches: fetches.map(name).collect::<Result<_, _>>()?,
         })
+    }
+
+    /// One run as [`run`](Self::run) runs it, with what was asked for.
+    fn traced(&self, asked: Asked) -> Result<Vec<u8>, Outcome> {
+        let mut args = SessionRunArgs::new();
+        args.set_run_options(&trace::options(asked));
+        args.set_request_metadata(true);
+        self.ground.feed_to(&mut args);
+        for fetch in &self.outputs {
+            args.request_fetch(&fetch.output.operation, fetch.output.index);
+        }
+        self.session
+            .run(&mut args)
+            .map_err(|status| failed("profiled step", &status))?;
+        Ok(args.get_metadata().unwrap_or_default().to_vec())
     }
 
     /// One run. The outputs are TensorFlow's own memory, handed over and given back.
@@ -221,6 +246,19 @@ impl Session for Inference {
         Ok(ParityData {
             tensors,
             losses: Vec::new(),
+        })
+    }
+
+    fn profile(&mut self, steps: u64) -> Result<Profile, Outcome> {
+        if self.compilation != Compilation::None {
+            return Err(unsupported(
+                "XLA compiles nodes into programs of its own, whose parts TensorFlow's trace does not tell"
+                    .to_owned(),
+            ));
+        }
+        let GraphFile { graph, feeds, .. } = self.file()?;
+        profile::profile(&self.graph, &graph, &feeds, steps, |asked| {
+            self.traced(asked)
         })
     }
 

@@ -22,8 +22,10 @@ mod library;
 mod lower;
 mod network;
 mod optimizer;
+mod profile;
 mod proto;
 mod tensors;
+mod trace;
 mod training;
 
 pub use engine::TensorFlow;

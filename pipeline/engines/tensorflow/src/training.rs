@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schema::{
     Graph, Optimizer as Settings, Outcome,
     graph::{Loss, Role},
-    protocol::Quantity,
+    protocol::{Profile, Quantity},
 };
 use tensorflow::{DataType, FetchToken, Operation, Output, Session as TfSession, SessionRunArgs};
 use worker::{ParityData, Session, Tensor, Values};
@@ -401,6 +401,14 @@ impl Session for Training {
             .map_err(|status| failed("step", &status))?;
         let element = self.maker.float.data_type();
         exchange.receive(0, &mut args, loss, "loss", element)
+    }
+
+    fn profile(&mut self, _steps: u64) -> Result<Profile, Outcome> {
+        Err(unsupported(
+            "operators of gradients do not bear the names of the nodes that they are of, in TensorFlow's \
+             C library"
+                .to_owned(),
+        ))
     }
 
     fn parity(&mut self, steps: u32) -> Result<ParityData, Outcome> {

@@ -1,6 +1,6 @@
 // What the `tch` crate does not reach: what the CPU can do, inference mode, TF32, memory statistics, device
 // synchronisation that reports its errors, and the CUDA library loaded at run time.
-// `package.cpp` has AOTInductor.
+// `package.cpp` has AOTInductor, `profile.cpp` where the time goes.
 
 #include <dlfcn.h>
 

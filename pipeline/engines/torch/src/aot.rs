@@ -25,6 +25,10 @@ use kept::{Found, Unread};
 pub(crate) use inference::Inference;
 pub(crate) use training::Joint;
 
+/// Why a package is not profiled.
+pub(crate) const NO_PROFILE: &str = "AOTInductor's kernels are one call to PyTorch's profilers, and do not say which nodes of \
+     the graph they compute";
+
 /// What a package tells about itself (`photofinish_pytorch.package`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

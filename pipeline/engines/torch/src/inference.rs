@@ -1,6 +1,9 @@
 //! Inference: one forward pass a step.
 
-use schema::{Graph, Mode, Outcome, protocol::Quantity};
+use schema::{
+    Graph, Mode, Outcome,
+    protocol::{Profile, Quantity},
+};
 use tch::Tensor;
 use worker::{ParityData, Session};
 
@@ -10,7 +13,7 @@ use crate::{
     failure::Fault,
     kernel::Pass,
     lower::{Lowered, lower},
-    parity,
+    parity, profile,
     shim::InferenceMode,
     values::Maker,
 };
@@ -106,15 +109,19 @@ impl Inference {
     }
 }
 
+/// Lets go of what a pass made, as a caller in Python does: the next finds its memory free.
+fn let_go(values: &mut [Option<Tensor>], outputs: &[Made]) {
+    for made in outputs.iter().filter(|made| made.by_pass) {
+        if let Some(value) = values.get_mut(made.index) {
+            *value = None;
+        }
+    }
+}
+
 impl Session for Inference {
     fn step(&mut self) -> Result<(), Outcome> {
         self.run()?;
-        // As a caller in Python lets go of them: the next pass finds their memory free.
-        for made in self.outputs.iter().filter(|made| made.by_pass) {
-            if let Some(value) = self.values.get_mut(made.index) {
-                *value = None;
-            }
-        }
+        let_go(&mut self.values, &self.outputs);
         Ok(())
     }
 
@@ -133,6 +140,25 @@ impl Session for Inference {
         Ok(ParityData {
             tensors,
             losses: Vec::new(),
+        })
+    }
+
+    fn profile(&mut self, steps: u64) -> Result<Profile, Outcome> {
+        let Self {
+            lowered,
+            values,
+            outputs,
+            place,
+            ..
+        } = self;
+        let program = &lowered.program;
+        profile::profile(*place, &program.nodes(), steps, |recorder| {
+            let _mode =
+                InferenceMode::enter().map_err(|error| Fault::from(error).at("inference mode"))?;
+            program.run_told(values, Pass::Inference, recorder)?;
+            place.synchronize()?;
+            let_go(values, outputs);
+            Ok(())
         })
     }
 

@@ -7,6 +7,7 @@ use crate::{
     failure::Fault,
     kernel::{Kernel, Operands, Pass},
     kinks::{self, Kinks},
+    recorder::Recorder,
 };
 
 /// Steps in the graph's order.
@@ -82,6 +83,29 @@ impl Program {
             step.done(values, output).map_err(at(step))?;
         }
         Ok(())
+    }
+
+    /// Runs every step, and says before each where it is: at the step's place among all.
+    pub(crate) fn run_told(
+        &self,
+        values: &mut [Option<Tensor>],
+        pass: Pass,
+        recorder: &Recorder,
+    ) -> Result<(), Outcome> {
+        for (place, step) in self.steps.iter().enumerate() {
+            recorder.at(place);
+            step.run(values, pass)
+                .map_err(|fault| fault.at(&step.place))?;
+        }
+        recorder.nowhere();
+        Ok(())
+    }
+
+    /// The nodes of the graph that its steps are, in order.
+    pub(crate) fn nodes(&self) -> Vec<&str> {
+        let places = self.steps.iter().map(|step| step.place.as_str());
+        let nodes = places.map(|place| place.split_once(' ').map_or(place, |(_, node)| node));
+        nodes.collect()
     }
 
     /// Number of steps that overwrite their first operand.

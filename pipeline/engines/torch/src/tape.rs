@@ -7,7 +7,9 @@ use crate::{
     failure::{Fault, unsupported},
     kernel::Pass,
     lower::lower,
+    profile,
     program::Program,
+    recorder::Recorder,
     training::Backward,
 };
 
@@ -72,6 +74,15 @@ impl Tape {
     }
 }
 
+impl Tape {
+    fn backward(&self, values: &[Option<Tensor>]) -> Result<Tensor, Outcome> {
+        let loss = self.loss(values).map_err(|fault| fault.at("loss"))?;
+        loss.f_backward()
+            .map_err(|error| Fault::from(error).at("backward"))?;
+        Ok(loss)
+    }
+}
+
 impl Backward for Tape {
     fn values(&self) -> usize {
         self.count
@@ -82,9 +93,21 @@ impl Backward for Tape {
             Pass::AcrossKinks(precision) => self.program.run_across_kinks(values, precision)?,
             _ => self.program.run(values, pass)?,
         }
-        let loss = self.loss(values).map_err(|fault| fault.at("loss"))?;
-        loss.f_backward()
-            .map_err(|error| Fault::from(error).at("backward"))?;
-        Ok(loss)
+        self.backward(values)
+    }
+
+    fn nodes(&self) -> Option<Vec<String>> {
+        let nodes = self.program.nodes().into_iter();
+        Some(nodes.map(str::to_owned).collect())
+    }
+
+    fn run_told(
+        &mut self,
+        values: &mut [Option<Tensor>],
+        recorder: &Recorder,
+    ) -> Result<Tensor, Outcome> {
+        self.program.run_told(values, Pass::Training, recorder)?;
+        recorder.at(profile::loss(self.program.steps.len()));
+        self.backward(values)
     }
 }

@@ -4,18 +4,20 @@
 use schema::{
     Graph, Optimizer as Settings, Outcome, Precision,
     graph::{Loss, Parameter, Role},
-    protocol::Quantity,
+    protocol::{Profile, Quantity},
 };
 use tch::{TchError, Tensor, no_grad};
 use worker::{ParityData, Session, Tensor as Output};
 
 use crate::{
+    aot,
     device::Place,
     exchange::Exchange,
     failure::{Fault, unsupported},
     kernel::Pass,
     optimizer::Optimizer,
-    parity,
+    parity, profile,
+    recorder::Recorder,
     values::Maker,
 };
 
@@ -46,6 +48,20 @@ pub(crate) trait Backward {
 
     /// Leaves the gradients of the loss with the weights; gives the loss.
     fn run(&mut self, values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome>;
+
+    /// The nodes of the places that [`run_told`](Self::run_told) speaks of; `None` where it does not.
+    fn nodes(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// The same as [`run`](Self::run) in training, saying where it is.
+    fn run_told(
+        &mut self,
+        values: &mut [Option<Tensor>],
+        _recorder: &Recorder,
+    ) -> Result<Tensor, Outcome> {
+        self.run(values, Pass::Training)
+    }
 }
 
 /// A parameter and the number of its value.
@@ -247,6 +263,29 @@ impl<B: Backward> Session for Training<B> {
             }
         }
         Ok(None)
+    }
+
+    fn profile(&mut self, steps: u64) -> Result<Profile, Outcome> {
+        let Some(nodes) = self.backward.nodes() else {
+            return Err(unsupported(aot::NO_PROFILE));
+        };
+        let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+        let Self {
+            backward,
+            values,
+            optimizer,
+            place,
+            ..
+        } = self;
+        profile::profile(*place, &nodes, steps, |recorder| {
+            recorder.at(profile::optimizer(nodes.len()));
+            optimizer.zero_grad()?;
+            drop(backward.run_told(values, recorder)?);
+            recorder.at(profile::optimizer(nodes.len()));
+            optimizer.step()?;
+            recorder.nowhere();
+            place.synchronize()
+        })
     }
 
     fn reset(&mut self) -> Result<(), Outcome> {

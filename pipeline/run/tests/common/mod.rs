@@ -233,6 +233,7 @@ pub fn plan(measure: Measure, groups: Vec<(&str, Vec<PlannedCell>)>) -> Plan {
         manifests: vec![],
         heats: heats.collect(),
         jobs: vec![PlannedJob {
+            profile: false,
             id: "job".to_owned(),
             question: String::new(),
             mode: Mode::Inference,

@@ -191,6 +191,7 @@ pub fn footer() -> HeatFooter {
         outcomes: vec![Outcome::measured(), Outcome::measured()],
         stopped: "all 2 blocks measured".to_owned(),
         frontiers: Vec::new(),
+        profiles: Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use schema::{
     OutcomeKind,
-    protocol::{Measure, Reply, Request, WarmUp},
+    protocol::{Measure, Profiling, Reply, Request, WarmUp},
 };
 use serde_json::Value;
 
@@ -22,7 +22,8 @@ const THREE: Measure = Measure {
 
 pub(super) fn order(subject: &Subject<'_>) -> Result<(), Trouble> {
     let mut guest = subject.start()?;
-    for early in [Request::Measure(THREE), Request::Reset] {
+    let profile = Request::Profile(Profiling { steps: 1 });
+    for early in [Request::Measure(THREE), profile, Request::Reset] {
         refused(&mut guest, &early, "before `load`")?;
     }
     let load = subject.load(subject.first_mode(), &guest)?;

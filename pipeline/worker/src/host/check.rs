@@ -1,10 +1,13 @@
 //! Whether what a worker says makes sense.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use schema::{
     Outcome, OutcomeKind,
-    protocol::{Loaded, Measure, Reply, Request, Samples, VERSION, WarmUpDone},
+    protocol::{
+        Loaded, MOST_ENTRIES, MOST_NAME_CHARS, Measure, Profile, Reply, Request, Samples, VERSION,
+        WarmUpDone,
+    },
 };
 
 use crate::serve::timing::MAX_SAMPLES;
@@ -33,6 +36,8 @@ pub(super) struct Asked {
     measure: Option<Measure>,
     /// How many steps a warm-up must take.
     warm_up_steps: u64,
+    /// How many steps a profile must be of.
+    profile_steps: u64,
 }
 
 /// What happened between a question and its answer.
@@ -51,6 +56,7 @@ impl Asked {
         reply: Some("hello"),
         measure: None,
         warm_up_steps: 0,
+        profile_steps: 0,
     };
 
     /// Something that is no message: it can only be failed.
@@ -59,6 +65,7 @@ impl Asked {
         reply: None,
         measure: None,
         warm_up_steps: 0,
+        profile_steps: 0,
     };
 
     pub(super) fn request(request: &Request) -> Self {
@@ -78,6 +85,10 @@ impl Asked {
                 Request::WarmUp(limits) => limits.min_steps,
                 _ => 0,
             },
+            profile_steps: match request {
+                Request::Profile(asked) => asked.steps,
+                _ => 0,
+            },
         }
     }
 
@@ -94,7 +105,7 @@ impl Asked {
 /// Reads the reply to what was asked. The error says what is wrong, for a reader.
 pub(super) fn reply(line: &[u8], asked: &Asked, interim: Interim) -> Result<Reply, String> {
     let name = asked.name;
-    if line.len() > SMALL_BYTES && !matches!(name, "measure" | "parity") {
+    if line.len() > SMALL_BYTES && !matches!(name, "measure" | "parity" | "profile") {
         let (length, text) = (line.len(), excerpt(line));
         return Err(format!(
             "the worker answered `{name}` with {length} bytes, where a few would do: {text}"
@@ -121,6 +132,7 @@ pub(super) fn reply(line: &[u8], asked: &Asked, interim: Interim) -> Result<Repl
             }
         }
         Reply::Loaded(phases) => loaded(phases, interim.elapsed)?,
+        Reply::Profile(profile) => profiled(profile, asked.profile_steps, interim.elapsed)?,
         Reply::WarmUp(done) => warmed_up(done, asked.warm_up_steps, interim)?,
         _ => {}
     }
@@ -244,6 +256,57 @@ fn warmed_up(done: &WarmUpDone, least: u64, interim: Interim) -> Result<(), Stri
     possible("the worker's warm-up lasts", total_ns, interim.elapsed)
 }
 
+/// A profile is of the steps that were asked for, its entries have names, and their times are within
+/// that of the steps: each moment is in one entry at most.
+fn profiled(profile: &Profile, steps: u64, elapsed: Duration) -> Result<(), String> {
+    if profile.steps != steps {
+        return Err(format!(
+            "the worker profiled {} steps where {steps} were asked for",
+            profile.steps
+        ));
+    }
+    let count = profile.entries.len();
+    if count > MOST_ENTRIES {
+        return Err(format!(
+            "the worker's profile has {count} entries where {MOST_ENTRIES} are possible"
+        ));
+    }
+    let is_named = |name: &str| !name.trim().is_empty() && name.chars().count() <= MOST_NAME_CHARS;
+    if let Some(entry) = profile.entries.iter().find(|entry| !is_named(&entry.name)) {
+        return Err(format!(
+            "an entry of the worker's profile has no name of 1 to {MOST_NAME_CHARS} characters: {}",
+            excerpt(entry.name.as_bytes())
+        ));
+    }
+    let entries_ns: u128 = profile
+        .entries
+        .iter()
+        .map(|entry| u128::from(entry.time_ns))
+        .sum();
+    // Engines count in microseconds, some of them, and round each.
+    let wall_ns = u128::from(profile.wall_ns);
+    let possible_ns = wall_ns + wall_ns / 50 + 1_000_000;
+    if entries_ns > possible_ns {
+        return Err(format!(
+            "the entries of the worker's profile last {entries_ns} ns together, in steps of \
+             {wall_ns} ns"
+        ));
+    }
+    possible("the worker's profiled steps last", wall_ns, elapsed)
+}
+
+/// The first node that a profile speaks of and the graph lacks, for a reader.
+pub(super) fn stranger(profile: &Profile, nodes: &BTreeSet<String>) -> Option<String> {
+    let entries = profile.entries.iter();
+    let mut named = entries.flat_map(|entry| entry.nodes.iter().map(move |node| (entry, node)));
+    let (entry, node) = named.find(|(_, node)| !nodes.contains(*node))?;
+    Some(format!(
+        "the worker's profile says that {} computes node {}, and the graph has no such node",
+        excerpt(entry.name.as_bytes()),
+        excerpt(node.as_bytes())
+    ))
+}
+
 /// What happened between a question and its answer cannot last longer than the answer took.
 fn possible(what: &str, total_ns: u128, elapsed: Duration) -> Result<(), String> {
     // Device events are read from another clock, which may go a little faster; and a clock may
@@ -279,6 +342,7 @@ pub(super) fn excerpt(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use schema::protocol::{ProfileEntry, Profiling};
 
     use super::*;
 
@@ -394,6 +458,52 @@ mod tests {
         assert_eq!(answer(&[505_000_000, 505_000_000]), Ok(()));
         let long = answer(&[600_000_000, 600_000_000]).unwrap_err();
         assert!(long.contains("1200 ms together, but it answered after 1000 ms"));
+    }
+
+    #[test]
+    fn a_profile_is_possible_and_of_the_graph() {
+        let entry = |name: &str, node: &str, time_ns| ProfileEntry {
+            name: name.to_owned(),
+            nodes: BTreeSet::from([node.to_owned()]),
+            time_ns,
+            calls: 3,
+            conversion: false,
+        };
+        let profile = |entries: Vec<ProfileEntry>| Profile {
+            steps: 3,
+            wall_ns: 30_000_000,
+            kernels: 3,
+            entries,
+        };
+        let asked = Asked::request(&Request::Profile(Profiling { steps: 3 }));
+        let answer = |profile: Profile, asked: &Asked| {
+            let line = serde_json::to_vec(&Reply::Profile(profile)).unwrap();
+            reply(&line, asked, SECOND).map(drop)
+        };
+        let good = profile(vec![
+            entry("conv", "conv1", 20_000_000),
+            entry("relu", "relu", 10_000_000),
+        ]);
+        assert_eq!(answer(good.clone(), &asked), Ok(()));
+        let more = Asked::request(&Request::Profile(Profiling { steps: 4 }));
+        let said = answer(good.clone(), &more).unwrap_err();
+        assert!(said.contains("3 steps where 4"), "{said}");
+        let long = profile(vec![entry("conv", "conv1", 20_000_000); 2]);
+        let said = answer(long, &asked).unwrap_err();
+        assert!(said.contains("40000000 ns together"), "{said}");
+        let nameless = profile(vec![entry(" ", "conv1", 1)]);
+        assert!(answer(nameless, &asked).unwrap_err().contains("no name"));
+        let many = profile(vec![entry("conv", "conv1", 1); MOST_ENTRIES + 1]);
+        assert!(answer(many, &asked).unwrap_err().contains("100001 entries"));
+        let slow = Profile {
+            wall_ns: 2_000_000_000,
+            ..good.clone()
+        };
+        assert!(answer(slow, &asked).unwrap_err().contains("answered after"));
+        let nodes = |names: [&str; 2]| names.map(str::to_owned).into();
+        assert_eq!(stranger(&good, &nodes(["conv1", "relu"])), None);
+        let said = stranger(&good, &nodes(["conv1", "bn1"])).unwrap();
+        assert!(said.contains("\"relu\""), "{said}");
     }
 
     #[test]

@@ -102,6 +102,9 @@ impl<E: Engine> Turns<E> {
                 }
                 Ok(Reply::Measure(samples))
             }),
+            Request::Profile(asked) => self.with_session(name, |session| {
+                session.profile(asked.steps).map(Reply::Profile)
+            }),
             Request::Memory => {
                 let device = match &mut self.state {
                     State::Ready(session) => guarded(|| Ok(session.device_memory()))?,

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Graph, Outcome, graph::Parameter, protocol::Quantity};
+use schema::{
+    Graph, Outcome,
+    graph::Parameter,
+    protocol::{Profile, Quantity},
+};
 use tch::Tensor;
 use worker::{ParityData, Session};
 
-use super::{Compiled, at, misfit};
+use super::{Compiled, NO_PROFILE, at, misfit};
 use crate::{
-    device::Place, exchange::Exchange, package::Package, parity, shim::InferenceMode, values::Maker,
+    device::Place, exchange::Exchange, failure::unsupported, package::Package, parity,
+    shim::InferenceMode, values::Maker,
 };
 
 /// A network that is ready for forward passes.
@@ -97,6 +102,10 @@ impl Session for Inference {
             tensors: named.map(output).collect::<Result<_, _>>()?,
             losses: Vec::new(),
         })
+    }
+
+    fn profile(&mut self, _steps: u64) -> Result<Profile, Outcome> {
+        Err(unsupported(NO_PROFILE))
     }
 
     /// A forward pass changes nothing that lasts.

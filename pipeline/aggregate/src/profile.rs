@@ -1,0 +1,398 @@
+//! Where the time goes: a cell's profile per step, and two of them layer by layer.
+//!
+//! Engines fuse nodes, each in its own way, so that the smallest thing that can be compared is a set of
+//! nodes that neither has computed together with others: a connected component of the sets that both
+//! profiles name. What is no node's stands apart.
+
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use schema::{
+    plan::Comparison,
+    protocol::{Profile, ProfileEntry},
+    record::Profiled,
+    tables::{CellProfile, Compared, Layer, Lineup, Place, ProfileRow, Speed, ToldProfile},
+};
+use statistics::number::rounded;
+
+use crate::{group::Index, slot::Slot};
+
+/// What is said of a cell that was profiled.
+pub(crate) fn cell(profiled: &Profiled, speed: Option<&Speed>) -> CellProfile {
+    let told = profiled.profile.as_ref();
+    CellProfile {
+        outcome: profiled.outcome.clone(),
+        told: told.map(|profile| Sums::of(profile).told(speed)),
+        log: profiled.log.clone(),
+    }
+}
+
+/// The pairs of comparisons of which both cells were profiled.
+pub(crate) fn lineups(compared: &[Comparison], cells: &Index<'_>) -> Vec<Lineup> {
+    fn told(slot: &Slot) -> Option<&Profile> {
+        slot.profiled.as_ref()?.profile.as_ref()
+    }
+    let mut lineups = Vec::new();
+    for (comparison, table) in (0_u32..).zip(compared) {
+        for (row, pair) in (0_u32..).zip(&table.pairs) {
+            let entry = |id| cells.entry(&pair.group, id);
+            let both = entry(&pair.baseline).zip(entry(&pair.contender));
+            let Some((baseline, contender)) = both else {
+                continue;
+            };
+            if let (Some(baseline), Some(contender)) = (told(baseline.slot), told(contender.slot)) {
+                lineups.push(lineup(Place { comparison, row }, baseline, contender));
+            }
+        }
+    }
+    lineups
+}
+
+/// A profile's times by what they are, of all steps.
+struct Sums<'a> {
+    profile: &'a Profile,
+    /// Steps, never 0.
+    steps: f64,
+    nodes_ns: f64,
+    conversions_ns: f64,
+    overhead_ns: f64,
+    /// The time that no entry tells of. Engines round each entry to a microsecond, some of them, so that
+    /// all together may come to more than there was.
+    between_ns: f64,
+    wall_ns: f64,
+}
+
+impl<'a> Sums<'a> {
+    fn of(profile: &'a Profile) -> Self {
+        let sum = |is_meant: fn(&ProfileEntry) -> bool| {
+            let entries = profile.entries.iter();
+            let meant = entries.filter(|entry| is_meant(entry));
+            meant.map(|entry| entry.time_ns as f64).sum()
+        };
+        let nodes_ns = sum(|entry| !entry.nodes.is_empty());
+        let conversions_ns = sum(|entry| entry.nodes.is_empty() && entry.conversion);
+        let overhead_ns = sum(|entry| entry.nodes.is_empty() && !entry.conversion);
+        let wall_ns = profile.wall_ns as f64;
+        Self {
+            profile,
+            steps: profile.steps.max(1) as f64,
+            nodes_ns,
+            conversions_ns,
+            overhead_ns,
+            between_ns: (wall_ns - nodes_ns - conversions_ns - overhead_ns).max(0.0),
+            wall_ns,
+        }
+    }
+
+    fn each(&self, sum: f64) -> f64 {
+        rounded(sum / self.steps)
+    }
+
+    fn conversions(&self) -> impl Iterator<Item = &'a ProfileEntry> {
+        let entries = self.profile.entries.iter();
+        entries.filter(|entry| entry.conversion)
+    }
+
+    fn converting(&self) -> f64 {
+        let calls = self.conversions().map(|entry| entry.calls as f64);
+        self.each(calls.sum())
+    }
+
+    fn kernels(&self) -> f64 {
+        self.each(self.profile.kernels as f64)
+    }
+
+    fn told(&self, speed: Option<&Speed>) -> ToldProfile {
+        let centre = speed.map(|speed| speed.step_ns.centre);
+        let centre = centre.filter(|centre| *centre > 0.0);
+        let wall_ns = self.wall_ns.max(1.0);
+        let row = |entry: &ProfileEntry| ProfileRow {
+            name: entry.name.clone(),
+            nodes: entry.nodes.iter().cloned().collect(),
+            time_ns: self.each(entry.time_ns as f64),
+            share: rounded(entry.time_ns as f64 / wall_ns),
+            calls: self.each(entry.calls as f64),
+            conversion: entry.conversion,
+        };
+        let mut entries: Vec<ProfileRow> = self.profile.entries.iter().map(row).collect();
+        // Stable, so that equals keep the order of their names.
+        entries.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
+        let converting_ns = self.conversions().map(|entry| entry.time_ns as f64);
+        ToldProfile {
+            steps: self.profile.steps,
+            wall_ns: self.each(self.wall_ns),
+            slowdown: centre.map(|centre| rounded(self.wall_ns / self.steps / centre)),
+            kernels: self.kernels(),
+            conversions: self.converting(),
+            converting_ns: self.each(converting_ns.sum()),
+            nodes_ns: self.each(self.nodes_ns),
+            conversions_ns: self.each(self.conversions_ns),
+            overhead_ns: self.each(self.overhead_ns),
+            between_ns: self.each(self.between_ns),
+            entries,
+        }
+    }
+}
+
+fn lineup(place: Place, baseline: &Profile, contender: &Profile) -> Lineup {
+    let sides = [Sums::of(baseline), Sums::of(contender)];
+    let of_both = |ns: fn(&Sums<'_>) -> f64| {
+        let [baseline, contender] = &sides;
+        compared(baseline.each(ns(baseline)), contender.each(ns(contender)))
+    };
+    let mut rest = [
+        of_both(|sums| sums.conversions_ns),
+        of_both(|sums| sums.overhead_ns),
+        of_both(|sums| sums.between_ns),
+    ];
+    let mut layers = layers(&sides);
+    layers.sort_by(|one, other| {
+        let size = |layer: &Layer| layer.time.difference_ns.abs();
+        size(other).total_cmp(&size(one))
+    });
+    let times = layers.iter().map(|layer| layer.time).chain(rest);
+    let all: f64 = times.map(|time| time.difference_ns.abs()).sum();
+    let share = |time: &mut Compared| {
+        time.share = match all > 0.0 {
+            true => rounded(time.difference_ns.abs() / all),
+            false => 0.0,
+        };
+    };
+    layers.iter_mut().for_each(|layer| share(&mut layer.time));
+    rest.iter_mut().for_each(share);
+    let [conversions, overhead, between] = rest;
+    let step = of_both(|sums| sums.wall_ns);
+    let [first, second] = &sides;
+    Lineup {
+        place,
+        step,
+        leading: leading(&layers),
+        layers,
+        conversions,
+        overhead,
+        between,
+        kernels: [first.kernels(), second.kernels()],
+        converting: [first.converting(), second.converting()],
+    }
+}
+
+fn compared(baseline_ns: f64, contender_ns: f64) -> Compared {
+    Compared {
+        baseline_ns,
+        contender_ns,
+        difference_ns: rounded(contender_ns - baseline_ns),
+        share: 0.0,
+    }
+}
+
+/// The number of layers from the first on that make half of all differences.
+fn leading(layers: &[Layer]) -> u32 {
+    let mut sum = 0.0;
+    for (count, layer) in (1_u32..).zip(layers) {
+        sum += layer.time.share;
+        if sum >= 0.5 {
+            return count;
+        }
+    }
+    0
+}
+
+/// The connected components of the sets of nodes that two profiles name, each with its times.
+fn layers(sides: &[Sums<'_>; 2]) -> Vec<Layer> {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut parts = Parts::default();
+    for entry in sides.iter().flat_map(|side| &side.profile.entries) {
+        let mut first = None;
+        for node in &entry.nodes {
+            let place = *places.entry(node).or_insert_with(|| parts.add());
+            let first = *first.get_or_insert(place);
+            parts.join(first, place);
+        }
+    }
+    let mut layers: BTreeMap<usize, (BTreeSet<&str>, [f64; 2])> = BTreeMap::new();
+    for (node, place) in &places {
+        let (nodes, _) = layers.entry(parts.find(*place)).or_default();
+        nodes.insert(node);
+    }
+    for (side, sums) in sides.iter().enumerate() {
+        for entry in &sums.profile.entries {
+            let place = entry
+                .nodes
+                .first()
+                .and_then(|node| places.get(node.as_str()));
+            let layer = place.and_then(|place| layers.get_mut(&parts.find(*place)));
+            if let Some(time_ns) = layer.and_then(|(_, times)| times.get_mut(side)) {
+                *time_ns += entry.time_ns as f64;
+            }
+        }
+    }
+    let [baseline, contender] = sides;
+    let layers = layers.into_values().map(|(nodes, times)| Layer {
+        nodes: nodes.into_iter().map(str::to_owned).collect(),
+        time: compared(baseline.each(times[0]), contender.each(times[1])),
+    });
+    layers.collect()
+}
+
+/// Sets that are joined (Galler and Fischer 1964), the smallest number of each its name.
+#[derive(Default)]
+struct Parts(Vec<usize>);
+
+impl Parts {
+    fn add(&mut self) -> usize {
+        let place = self.0.len();
+        self.0.push(place);
+        place
+    }
+
+    fn find(&self, place: usize) -> usize {
+        let mut place = place;
+        while let Some(&above) = self.0.get(place)
+            && above != place
+        {
+            place = above;
+        }
+        place
+    }
+
+    fn join(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.find(one), self.find(other));
+        let (low, high) = match one.cmp(&other) {
+            Ordering::Equal => return,
+            Ordering::Less => (one, other),
+            Ordering::Greater => (other, one),
+        };
+        if let Some(above) = self.0.get_mut(high) {
+            *above = low;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two steps; entries of `nodes: microseconds a step`, those that begin with `!` convert.
+    fn profile(wall_us: u64, entries: &[(&str, u64)]) -> Profile {
+        let entry = |(nodes, us): &(&str, u64)| {
+            let conversion = nodes.starts_with('!');
+            let nodes = nodes.trim_start_matches('!').split_whitespace();
+            ProfileEntry {
+                name: "kernel".to_owned(),
+                nodes: nodes.map(str::to_owned).collect(),
+                time_ns: us * 2000,
+                calls: 2,
+                conversion,
+            }
+        };
+        Profile {
+            steps: 2,
+            wall_ns: wall_us * 2000,
+            kernels: 2 * entries.len() as u64,
+            entries: entries.iter().map(entry).collect(),
+        }
+    }
+
+    const PLACE: Place = Place {
+        comparison: 0,
+        row: 0,
+    };
+
+    #[test]
+    fn fused_nodes_stand_beside_those_that_the_other_has_one_by_one() {
+        let eager = profile(
+            100,
+            &[("conv", 40), ("bn", 10), ("relu", 5), ("fc", 20), ("", 3)],
+        );
+        let fused = profile(50, &[("conv bn relu", 30), ("fc", 15), ("!", 4)]);
+        let lineup = lineup(PLACE, &eager, &fused);
+        let told: Vec<_> = lineup
+            .layers
+            .iter()
+            .map(|layer| {
+                let time = layer.time;
+                let numbers = [time.baseline_ns, time.contender_ns, time.difference_ns];
+                (layer.nodes.join(" "), numbers.map(|ns| ns / 1000.0))
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("bn conv relu".to_owned(), [55.0, 30.0, -25.0]),
+                ("fc".to_owned(), [20.0, 15.0, -5.0]),
+            ]
+        );
+        assert_eq!(lineup.step.difference_ns, -50_000.0);
+        assert_eq!(lineup.conversions.difference_ns, 4000.0);
+        assert_eq!(lineup.overhead.difference_ns, -3000.0);
+        // 22 µs pass between the entries of the one, and 1 µs between those of the other.
+        assert_eq!(lineup.between.difference_ns, -21_000.0);
+        let shares = lineup
+            .layers
+            .iter()
+            .map(|layer| layer.time.share)
+            .sum::<f64>();
+        let rest = [lineup.conversions, lineup.overhead, lineup.between];
+        let rest: f64 = rest.iter().map(|time| time.share).sum();
+        assert!((shares + rest - 1.0).abs() < 1e-5);
+        assert_eq!(lineup.layers[0].time.share, rounded(25.0 / 58.0));
+        assert_eq!(lineup.leading, 2);
+        assert_eq!(lineup.kernels, [5.0, 3.0]);
+        assert_eq!(lineup.converting, [0.0, 1.0]);
+    }
+
+    /// What one has fused with what comes after, and the other with what comes before, is one layer.
+    #[test]
+    fn overlapping_sets_are_one_layer() {
+        let one = profile(10, &[("a b", 1), ("c d", 2), ("e", 1)]);
+        let other = profile(10, &[("b c", 3), ("a", 1), ("f", 4)]);
+        let lineup = lineup(PLACE, &one, &other);
+        let nodes: Vec<_> = lineup.layers.iter().map(|it| it.nodes.join(" ")).collect();
+        assert_eq!(nodes, ["f", "a b c d", "e"]);
+        assert_eq!(lineup.layers[0].time.baseline_ns, 0.0);
+    }
+
+    #[test]
+    fn equal_profiles_differ_in_nothing() {
+        let one = profile(10, &[("a", 4)]);
+        let lineup = lineup(PLACE, &one, &one);
+        assert_eq!((lineup.leading, lineup.layers[0].time.share), (0, 0.0));
+    }
+
+    #[test]
+    fn a_cells_times_are_of_one_step_and_add_up_to_it() {
+        let profiled = Profiled {
+            outcome: schema::Outcome::measured(),
+            profile: Some(profile(
+                100,
+                &[("a", 10), ("b", 40), ("!", 5), ("", 6), ("!b", 9)],
+            )),
+            log: String::new(),
+        };
+        let told = cell(&profiled, None).told.unwrap();
+        let parts = told.nodes_ns + told.conversions_ns + told.overhead_ns + told.between_ns;
+        assert_eq!((told.wall_ns, parts), (100_000.0, 100_000.0));
+        assert_eq!((told.conversions, told.converting_ns), (2.0, 14_000.0));
+        assert_eq!(told.slowdown, None);
+        let times: Vec<_> = told.entries.iter().map(|entry| entry.time_ns).collect();
+        assert_eq!(times, [40_000.0, 10_000.0, 9000.0, 6000.0, 5000.0]);
+        assert_eq!(told.entries[0].share, 0.4);
+        // What a corrupt file may say divides by nothing.
+        let empty = Profiled {
+            profile: Some(Profile {
+                steps: 0,
+                wall_ns: 0,
+                kernels: u64::MAX,
+                entries: vec![ProfileEntry {
+                    time_ns: u64::MAX,
+                    ..profile(1, &[("a", 1)]).entries[0].clone()
+                }],
+            }),
+            ..profiled
+        };
+        let told = cell(&empty, None).told.unwrap();
+        assert!(told.between_ns == 0.0 && told.entries[0].share.is_finite());
+    }
+}

@@ -1,0 +1,427 @@
+//! Which operators of a network a kernel stands for, where an engine has fused some and named the
+//! result in its own way.
+//!
+//! The engine tells the operators that it was asked for and those that it runs. One that runs stands
+//! for what bears its name or makes its outputs, and besides for what nobody else can have computed:
+//!
+//! 1. what comes before and is read by nothing else, as long as the kernel reads as many values as
+//!    all of that together (`Conv`, `BatchNormalization` before a `Relu`);
+//! 2. where it makes a value that nobody asked for: the operator behind that reads what the kernel reads
+//!    besides (the sum of a residual block), and a bend (`Relu`) behind, where nothing else reads the
+//!    same;
+//! 3. a bend that comes before and is read by nothing else, if no kernel before took it.
+//!
+//! One that only says otherwise what lies there already (a reshape) stands for what bears its name alone: it
+//! may have taken in others before it, none of which took time.
+//!
+//! One that runs and is none of this (a reshape that the engine put in between) belongs to what reads
+//! it. Constants are nobody's: they are computed once, before the first step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An operator, as an engine knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Operator {
+    /// Its name.
+    pub name: String,
+    /// What it computes, for example `Conv`.
+    pub kind: String,
+    /// The values that it reads.
+    pub inputs: Vec<String>,
+    /// The values that it makes.
+    pub outputs: Vec<String>,
+}
+
+/// What engines apply to the result of a product while it is at hand.
+const BENDS: [&str; 12] = [
+    "Clip",
+    "Elu",
+    "HardSigmoid",
+    "HardSwish",
+    "LeakyRelu",
+    "Relu",
+    "Relu6",
+    "Sigmoid",
+    "Silu",
+    "Softplus",
+    "Swish",
+    "Tanh",
+];
+
+/// What moves no number.
+const VIEWS: [&str; 6] = [
+    "ExpandDims",
+    "Flatten",
+    "Identity",
+    "Reshape",
+    "Squeeze",
+    "Unsqueeze",
+];
+
+/// For each operator of `running`, by its place, those of `asked` that it stands for, by theirs.
+///
+/// Both in topological order. `fed` are the values that a step is given, `named` tells by which names of operators or
+/// values an operator that runs may be known among those that were asked for, and `is_apart` that it
+/// stands for none: it moves what others compute.
+#[must_use]
+pub fn attribute(
+    asked: &[Operator],
+    running: &[Operator],
+    fed: &[&str],
+    named: impl Fn(&Operator) -> Vec<String>,
+    is_apart: impl Fn(&Operator) -> bool,
+) -> Vec<BTreeSet<usize>> {
+    let network = Network::new(asked, fed);
+    let data = moving(running, fed);
+    let mut kernels: Vec<Kernel> = running
+        .iter()
+        .map(|operator| Kernel {
+            is_apart: is_apart(operator),
+            is_known: operator
+                .outputs
+                .iter()
+                .any(|output| network.makers.contains_key(output.as_str())),
+            reads: match VIEWS.contains(&operator.kind.as_str()) {
+                true => 0,
+                false => distinct(&operator.inputs)
+                    .filter(|input| data.contains(input))
+                    .count(),
+            },
+            covers: match is_apart(operator) {
+                true => BTreeSet::new(),
+                false => network.seeds(operator, &named(operator)),
+            },
+        })
+        .collect();
+    let seeds = kernels.iter().flat_map(|kernel| &kernel.covers);
+    let mut taken: BTreeSet<usize> = seeds.copied().collect();
+    for kernel in &mut kernels {
+        network.climb(kernel, &mut taken, false);
+    }
+    for kernel in &mut kernels {
+        network.descend(kernel, &mut taken);
+    }
+    for kernel in &mut kernels {
+        network.climb(kernel, &mut taken, true);
+    }
+    inherit(running, &mut kernels);
+    kernels.into_iter().map(|kernel| kernel.covers).collect()
+}
+
+/// An operator that runs.
+struct Kernel {
+    is_apart: bool,
+    /// Whether it makes a value that was asked for: then it ends there.
+    is_known: bool,
+    /// How many values it reads that are not the same in every step, where it computes anything.
+    reads: usize,
+    covers: BTreeSet<usize>,
+}
+
+/// The operators that were asked for.
+struct Network<'a> {
+    asked: &'a [Operator],
+    by_name: BTreeMap<&'a str, usize>,
+    makers: BTreeMap<&'a str, usize>,
+    readers: BTreeMap<&'a str, Vec<usize>>,
+    /// The values that are not the same in every step.
+    data: BTreeSet<&'a str>,
+}
+
+impl<'a> Network<'a> {
+    fn new(asked: &'a [Operator], fed: &[&'a str]) -> Self {
+        let mut network = Self {
+            asked,
+            by_name: BTreeMap::new(),
+            makers: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            data: moving(asked, fed),
+        };
+        for (index, operator) in asked.iter().enumerate() {
+            network.by_name.insert(&operator.name, index);
+            for output in &operator.outputs {
+                network.makers.insert(output, index);
+            }
+            for input in distinct(&operator.inputs) {
+                network.readers.entry(input).or_default().push(index);
+            }
+        }
+        network
+    }
+
+    /// What bears one of the names, or makes what the operator makes.
+    fn seeds(&self, operator: &Operator, names: &[String]) -> BTreeSet<usize> {
+        let makers = operator.outputs.iter();
+        let makers = makers.filter_map(|output| self.makers.get(output.as_str()));
+        let named = names.iter().find_map(|name| {
+            let by_name = self.by_name.get(name.as_str());
+            by_name.or_else(|| self.makers.get(name.as_str()))
+        });
+        makers.chain(named).copied().collect()
+    }
+
+    fn inputs(&self, index: usize) -> impl Iterator<Item = &'a str> {
+        let inputs = self.asked.get(index).map(|operator| &operator.inputs);
+        let inputs = inputs.into_iter().flat_map(|inputs| distinct(inputs));
+        inputs.filter(|input| self.data.contains(input))
+    }
+
+    fn readers(&self, index: usize) -> BTreeSet<usize> {
+        let outputs = self.asked.get(index).map(|operator| &operator.outputs);
+        let readers = outputs.into_iter().flatten();
+        let readers = readers.filter_map(|output| self.readers.get(output.as_str()));
+        readers.flatten().copied().collect()
+    }
+
+    /// How many values these operators read that none of them makes.
+    fn reads(&self, covers: &BTreeSet<usize>) -> usize {
+        let inputs = covers.iter().flat_map(|index| self.inputs(*index));
+        let outside = inputs.filter(|input| {
+            let maker = self.makers.get(input);
+            maker.is_none_or(|maker| !covers.contains(maker))
+        });
+        outside.collect::<BTreeSet<_>>().len()
+    }
+
+    fn is_bend(&self, index: usize) -> bool {
+        let operator = self.asked.get(index);
+        operator.is_some_and(|operator| BENDS.contains(&operator.kind.as_str()))
+    }
+
+    /// Takes what comes before and is read by nothing else.
+    fn climb(&self, kernel: &mut Kernel, taken: &mut BTreeSet<usize>, bends: bool) {
+        let mut ahead: Vec<usize> = kernel.covers.iter().copied().collect();
+        while let Some(index) = ahead.pop() {
+            for input in self.inputs(index) {
+                let Some(&maker) = self.makers.get(input) else {
+                    continue;
+                };
+                if taken.contains(&maker)
+                    || (self.is_bend(maker) && !bends)
+                    || !self.readers(maker).is_subset(&kernel.covers)
+                {
+                    continue;
+                }
+                kernel.covers.insert(maker);
+                if self.reads(&kernel.covers) > kernel.reads {
+                    kernel.covers.remove(&maker);
+                    continue;
+                }
+                taken.insert(maker);
+                // What it reads may have had to wait for it.
+                ahead.push(index);
+                ahead.push(maker);
+            }
+        }
+    }
+
+    /// Takes the operator behind that reads what the kernel reads besides, and a bend behind that.
+    fn descend(&self, kernel: &mut Kernel, taken: &mut BTreeSet<usize>) {
+        if kernel.is_known {
+            return;
+        }
+        let covers = kernel.covers.clone();
+        for index in covers.iter().flat_map(|index| self.readers(*index)) {
+            let reads = self.reads(&kernel.covers);
+            if reads >= kernel.reads || taken.contains(&index) {
+                continue;
+            }
+            kernel.covers.insert(index);
+            let more = self.reads(&kernel.covers);
+            if more <= reads || more > kernel.reads {
+                kernel.covers.remove(&index);
+                continue;
+            }
+            taken.insert(index);
+        }
+        for index in kernel.covers.clone() {
+            let readers = self.readers(index);
+            if let Some(&bend) = readers.first()
+                && readers.len() == 1
+                && self.is_bend(bend)
+                && taken.insert(bend)
+            {
+                kernel.covers.insert(bend);
+            }
+        }
+    }
+}
+
+/// The values that are not the same in every step: what follows from what is fed.
+fn moving<'a>(operators: &'a [Operator], fed: &[&'a str]) -> BTreeSet<&'a str> {
+    let mut data: BTreeSet<&str> = fed.iter().copied().collect();
+    for operator in operators {
+        if operator
+            .inputs
+            .iter()
+            .any(|input| data.contains(input.as_str()))
+        {
+            data.extend(operator.outputs.iter().map(String::as_str));
+        }
+    }
+    data
+}
+
+/// What is in between belongs to what reads it.
+fn inherit(running: &[Operator], kernels: &mut [Kernel]) {
+    let mut read: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for (operator, kernel) in running.iter().zip(kernels).rev() {
+        if kernel.covers.is_empty() && !kernel.is_apart {
+            let readers = operator.outputs.iter();
+            let readers = readers.filter_map(|output| read.get(output.as_str()));
+            kernel.covers = readers.flatten().copied().collect();
+        }
+        for input in &operator.inputs {
+            read.entry(input).or_default().extend(&kernel.covers);
+        }
+    }
+}
+
+fn distinct(names: &[String]) -> impl Iterator<Item = &str> {
+    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    names.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines of `kind name: inputs`, each making the value of its name.
+    fn operators(text: &str) -> Vec<Operator> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let operator = |line: &str| {
+            let (head, inputs) = line.split_once(':').unwrap();
+            let (kind, name) = head.split_once(' ').unwrap();
+            Operator {
+                name: name.to_owned(),
+                kind: kind.to_owned(),
+                inputs: inputs.split_whitespace().map(str::to_owned).collect(),
+                outputs: vec![name.to_owned()],
+            }
+        };
+        lines.map(operator).collect()
+    }
+
+    /// Kernels of `name(values) -> value`, and what each stands for.
+    fn attributed(asked: &str, running: &[(&str, &str, &str)]) -> Vec<String> {
+        let asked = operators(asked);
+        let running: Vec<Operator> = running
+            .iter()
+            .map(|(name, inputs, output)| Operator {
+                name: (*name).to_owned(),
+                kind: String::new(),
+                inputs: inputs.split_whitespace().map(str::to_owned).collect(),
+                outputs: vec![(*output).to_owned()],
+            })
+            .collect();
+        let named = |operator: &Operator| vec![operator.name.trim_end_matches("_fused").to_owned()];
+        let is_apart = |operator: &Operator| operator.name.starts_with("Reorder");
+        let covers = attribute(&asked, &running, &["input"], named, is_apart);
+        let names = |covers: &BTreeSet<usize>| {
+            let names = covers.iter().map(|index| asked[*index].name.clone());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        covers.iter().map(names).collect()
+    }
+
+    /// A residual block as ONNX Runtime fuses it: the sum and the bend behind it go with the second
+    /// convolution, whose kernel is named after what it made before they did.
+    #[test]
+    fn a_residual_block_is_taken_apart_where_its_kernels_read() {
+        let asked = "Conv conv0: input w
+            Relu relu0: conv0
+            Conv conv1: relu0 w
+            BatchNormalization bn1: conv1 s
+            Relu relu1: bn1
+            Conv conv2: relu1 w
+            BatchNormalization bn2: conv2 s
+            Add add: bn2 relu0
+            Relu relu2: add
+            GlobalAveragePool pool: relu2
+            Gemm fc: pool w";
+        let running = [
+            ("relu0_fused", "input w", "t0"),
+            ("relu1_fused", "t0 w", "t1"),
+            ("bn2_fused", "t1 w t0", "t2"),
+            ("pool_fused", "t2", "t3"),
+            ("ReorderOutput", "t3", "pool"),
+            ("fc", "pool w", "fc"),
+        ];
+        let expected = [
+            "conv0 relu0",
+            "conv1 bn1 relu1",
+            "conv2 bn2 add relu2",
+            "pool",
+            "",
+            "fc",
+        ];
+        assert_eq!(attributed(asked, &running), expected);
+    }
+
+    /// A bend that nothing before took is computed by what reads it.
+    #[test]
+    fn a_bend_belongs_to_whoever_can_have_computed_it() {
+        let asked = "Conv conv: input w
+            Relu relu: conv
+            MaxPool pool: relu";
+        let apart = [("conv", "input w", "conv"), ("pool", "conv", "pool")];
+        assert_eq!(attributed(asked, &apart), ["conv", "relu pool"]);
+        let whole = [("relu_fused", "input w", "t"), ("pool", "t", "pool")];
+        assert_eq!(attributed(asked, &whole), ["conv relu", "pool"]);
+    }
+
+    /// A sum and a normalisation are one kernel, known by what it makes; a constant operand is not read.
+    #[test]
+    fn what_is_made_tells_what_was_fused() {
+        let asked = "Gather words: table input
+            Gather places: table numbers
+            Add sum: words places
+            LayerNormalization norm: sum w
+            MatMul product: norm w
+            Add dense: product b";
+        let running = [
+            ("words", "table input", "words"),
+            ("Skip", "words constant w", "norm"),
+            ("in", "norm", "t0"),
+            ("product", "t0 w b", "t1"),
+            ("out", "t1", "dense"),
+        ];
+        let expected = ["words", "sum norm", "product", "product", "dense"];
+        assert_eq!(attributed(asked, &running), expected);
+    }
+
+    /// Grappler makes one of two reshapes that follow each other: what the first was for is no part of the
+    /// second's.
+    #[test]
+    fn a_view_stands_for_itself() {
+        let asked = operators(
+            "MatMul dense: input w
+            Reshape shaped: dense
+            Reshape heads: shaped",
+        );
+        let running = operators(
+            "MatMul dense: input w
+            Reshape heads: dense",
+        );
+        let named = |operator: &Operator| vec![operator.name.clone()];
+        let covers = attribute(&asked, &running, &["input"], named, |_| false);
+        assert_eq!(covers, [BTreeSet::from([0]), BTreeSet::from([2])]);
+    }
+
+    #[test]
+    fn what_is_read_elsewhere_is_no_part_of_a_kernel() {
+        let asked = "Conv conv: input w
+            Relu relu: conv
+            Sigmoid gate: conv
+            Mul product: relu gate";
+        let running = [
+            ("conv", "input w", "conv"),
+            ("gate", "conv", "gate"),
+            ("product", "conv gate", "product"),
+        ];
+        assert_eq!(
+            attributed(asked, &running),
+            ["conv", "gate", "relu product"]
+        );
+    }
+}

@@ -1,0 +1,328 @@
+//! Where the time goes, in words: a cell's profile, and pairs of them layer by layer.
+
+use schema::{
+    OutcomeKind,
+    tables::{CellProfile, CellRow, Compared, JobTable, Layer, Lineup, ProfileRow, ToldProfile},
+};
+use serde::Serialize;
+
+use super::setting::{self, Settings};
+use crate::{
+    ids::Index,
+    text, units,
+    words::{self, Badge, Fact, fact},
+};
+
+/// Layers and entries that a page shows; the download has all.
+const LAYERS: usize = 10;
+const ENTRIES: usize = 20;
+
+/// Names of nodes that a row shows.
+const NODES: usize = 3;
+
+/// Longest name of a kernel that a row shows, in characters.
+const NAME: usize = 80;
+
+/// What the profiles of a job say.
+#[derive(Debug, Serialize)]
+pub(crate) struct Profiles {
+    pairs: Vec<Pair>,
+    /// Cells without a profile, with the reason.
+    without: Vec<Fact>,
+}
+
+/// A pair, layer by layer.
+#[derive(Debug, Serialize)]
+struct Pair {
+    /// Unique on a page.
+    id: String,
+    title: String,
+    /// Which layers make the difference.
+    answer: String,
+    /// What the profilers cost.
+    cost: String,
+    baseline: String,
+    contender: String,
+    layers: Vec<Line>,
+    /// What is no layer's, and the step in all.
+    rest: Vec<Line>,
+    counts: Vec<Fact>,
+}
+
+/// The times of both.
+#[derive(Debug, Serialize)]
+struct Line {
+    name: String,
+    baseline: String,
+    contender: String,
+    difference: String,
+    share: String,
+}
+
+/// What a cell's profile says.
+#[derive(Debug, Serialize)]
+pub(crate) struct Profile {
+    badge: Option<Badge>,
+    reason: String,
+    facts: Vec<Fact>,
+    entries: Vec<Entry>,
+    /// How many there are beyond those that are shown.
+    more: Option<String>,
+}
+
+/// An entry of a profile.
+#[derive(Debug, Serialize)]
+struct Entry {
+    name: String,
+    nodes: String,
+    time: String,
+    /// To sort by.
+    time_ns: Option<f64>,
+    share: String,
+    calls: String,
+    kind: &'static str,
+}
+
+impl Profiles {
+    /// `None` where nothing was profiled.
+    pub(crate) fn new(index: &Index<'_>, job: &JobTable) -> Option<Self> {
+        let rows = index.cells_of(&job.id);
+        if rows.iter().all(|row| row.profile.is_none()) {
+            return None;
+        }
+        let pairs = job.lineups.iter().enumerate();
+        let pairs = pairs.filter_map(|(number, lineup)| pair(index, job, number, lineup));
+        Some(Self {
+            pairs: pairs.collect(),
+            without: rows.iter().filter_map(|row| without(row, job)).collect(),
+        })
+    }
+}
+
+/// Why a cell that was to be profiled has no profile.
+fn without(row: &CellRow, job: &JobTable) -> Option<Fact> {
+    let profile = row.profile.as_ref()?;
+    if profile.told.is_some() {
+        return None;
+    }
+    let outcome = &profile.outcome;
+    let name = setting::describe(&row.coordinates, &job.axes);
+    Some(fact(name, format!("{}: {}", outcome.kind, outcome.reason)))
+}
+
+fn pair(index: &Index<'_>, job: &JobTable, number: usize, lineup: &Lineup) -> Option<Pair> {
+    let table = job.comparisons.get(lineup.place.comparison as usize)?;
+    let row = table.rows.get(lineup.place.row as usize)?;
+    let settings = Settings::of(
+        table.rows.iter().map(|row| &row.coordinates),
+        &job.axes,
+        &table.axis,
+    );
+    let baseline = words::value(&table.axis, &table.baseline);
+    let contender = words::value(&table.axis, &row.value);
+    let told = |id| {
+        let cell = index.cell(&job.id, id)?;
+        cell.profile.as_ref()?.told.as_ref()
+    };
+    let costs = [(&baseline, &row.baseline), (&contender, &row.contender)];
+    let costs = costs.into_iter().filter_map(|(name, id)| {
+        let slowdown = told(id)?.slowdown?;
+        Some(format!("{} for {name}", units::times(slowdown)))
+    });
+    let shown = lineup.layers.len().min(LAYERS);
+    let (shown, others) = lineup.layers.split_at(shown);
+    let mut layers: Vec<Line> = shown
+        .iter()
+        .map(|layer| line(nodes(&layer.nodes), &layer.time))
+        .collect();
+    if let Some(others) = sum(others) {
+        let count = units::count((lineup.layers.len() - LAYERS) as u64);
+        layers.push(line(format!("{count} other layers"), &others));
+    }
+    let rest = [
+        ("Conversions that are no layer's", &lineup.conversions),
+        ("Whatever else is no layer's", &lineup.overhead),
+        ("Between kernels", &lineup.between),
+    ];
+    let mut rest: Vec<Line> = rest
+        .into_iter()
+        .map(|(name, time)| line(name.to_owned(), time))
+        .collect();
+    rest.push(Line {
+        share: String::new(),
+        ..line("The step, under a profiler".to_owned(), &lineup.step)
+    });
+    let both = |[one, other]: [f64; 2]| {
+        format!(
+            "{} and {}",
+            units::mean_count(one),
+            units::mean_count(other)
+        )
+    };
+    Some(Pair {
+        id: format!("lineup-{}", number + 1),
+        title: format!(
+            "{contender} against {baseline}, {}",
+            settings.label(&row.coordinates)
+        ),
+        answer: answer(lineup, &contender),
+        cost: costs.collect::<Vec<_>>().join(", "),
+        layers,
+        rest,
+        counts: vec![
+            fact("Kernels in a step", both(lineup.kernels)),
+            fact("Conversions in a step", both(lineup.converting)),
+        ],
+        baseline,
+        contender,
+    })
+}
+
+/// Which layers make most of the difference, in a sentence.
+fn answer(lineup: &Lineup, contender: &str) -> String {
+    let whole = lineup.step.difference_ns;
+    let (size, way) = (units::time(whole.abs()), way(whole));
+    let whole = format!("Under the profilers a step of {contender} takes {size} {way}");
+    let leading = lineup.layers.iter().take(lineup.leading as usize);
+    let named: Vec<String> = leading
+        .clone()
+        .take(NODES)
+        .map(|layer| {
+            let time = &layer.time;
+            format!(
+                "{} ({}, {})",
+                nodes(&layer.nodes),
+                difference(time.difference_ns),
+                units::percent(time.share)
+            )
+        })
+        .collect();
+    let count = leading.count();
+    let all = units::count(lineup.layers.len() as u64);
+    match count {
+        0 => format!("{whole}; what differs most is no layer's, or it differs in nothing"),
+        1 => format!(
+            "{whole}; one of {all} layers makes half of all that differs: {}",
+            named.concat()
+        ),
+        _ => {
+            let more = if count > named.len() { " and on" } else { "" };
+            format!(
+                "{whole}; {} of {all} layers make half of all that differs: {}{more}",
+                units::count(count as u64),
+                named.join(", ")
+            )
+        }
+    }
+}
+
+fn way(difference_ns: f64) -> &'static str {
+    if difference_ns < 0.0 { "less" } else { "more" }
+}
+
+fn line(name: String, time: &Compared) -> Line {
+    Line {
+        name,
+        baseline: units::time(time.baseline_ns),
+        contender: units::time(time.contender_ns),
+        difference: difference(time.difference_ns),
+        share: units::percent(time.share),
+    }
+}
+
+/// With its sign.
+fn difference(ns: f64) -> String {
+    let sign = match ns {
+        ns if ns > 0.0 => "+",
+        ns if ns < 0.0 => "−",
+        _ => "",
+    };
+    format!("{sign}{}", units::time(ns.abs()))
+}
+
+/// Several layers as one line; `None` where there is none.
+fn sum(layers: &[Layer]) -> Option<Compared> {
+    let add = |one: Compared, other: Compared| Compared {
+        baseline_ns: one.baseline_ns + other.baseline_ns,
+        contender_ns: one.contender_ns + other.contender_ns,
+        difference_ns: one.difference_ns + other.difference_ns,
+        share: one.share + other.share,
+    };
+    layers.iter().map(|layer| layer.time).reduce(add)
+}
+
+/// Names of nodes, the first few of many.
+fn nodes(names: &[String]) -> String {
+    let shown: Vec<String> = names
+        .iter()
+        .take(NODES)
+        .map(|name| text::shorten(name, NAME))
+        .collect();
+    let more = names.len() - shown.len();
+    match more {
+        0 => shown.join(" + "),
+        _ => format!("{} + {} more", shown.join(" + "), units::count(more as u64)),
+    }
+}
+
+impl Profile {
+    pub(crate) fn new(profile: &CellProfile) -> Self {
+        let outcome = &profile.outcome;
+        let is_told = outcome.kind == OutcomeKind::Measured;
+        let told = profile.told.as_ref();
+        let entries = told.map_or(&[][..], |told| &told.entries);
+        let more = entries.len().saturating_sub(ENTRIES);
+        Self {
+            badge: (!is_told).then(|| words::outcome(outcome.kind)),
+            reason: outcome.reason.clone(),
+            facts: told.map(facts).unwrap_or_default(),
+            entries: entries.iter().take(ENTRIES).map(entry).collect(),
+            more: (more > 0).then(|| units::count(more as u64)),
+        }
+    }
+}
+
+fn facts(told: &ToldProfile) -> Vec<Fact> {
+    let part = |ns: f64| {
+        let share = ns / told.wall_ns;
+        format!("{}, {}", units::time(ns), units::percent(share))
+    };
+    let mut facts = vec![
+        fact("Steps profiled", units::count(told.steps)),
+        fact("A step under the profiler", units::time(told.wall_ns)),
+    ];
+    let slowdown = told.slowdown.map(units::times);
+    facts.extend(slowdown.map(|times| fact("That, against the measured step", times)));
+    facts.extend([
+        fact("Nodes of the graph", part(told.nodes_ns)),
+        fact("Conversions that are no node's", part(told.conversions_ns)),
+        fact("Whatever else is no node's", part(told.overhead_ns)),
+        fact("Between kernels", part(told.between_ns)),
+        fact("Kernels in a step", units::mean_count(told.kernels)),
+        fact(
+            "Conversions in a step",
+            format!(
+                "{}, {}",
+                units::mean_count(told.conversions),
+                units::time(told.converting_ns)
+            ),
+        ),
+    ]);
+    facts
+}
+
+fn entry(row: &ProfileRow) -> Entry {
+    Entry {
+        name: text::shorten(&row.name, NAME),
+        nodes: nodes(&row.nodes),
+        time: units::time(row.time_ns),
+        time_ns: Some(row.time_ns).filter(|time| time.is_finite()),
+        share: units::percent(row.share),
+        calls: units::mean_count(row.calls),
+        kind: match (row.conversion, row.nodes.is_empty()) {
+            (true, _) => "conversion",
+            (false, true) => "no node's",
+            (false, false) => "",
+        },
+    }
+}
