@@ -51,6 +51,18 @@ pub(crate) fn power(interval: &Interval) -> Estimate {
     print(interval, printed::scaled(interval, 1.0, 3, &[]), "\u{a0}W")
 }
 
+/// A rate in a unit, for example `84.1 GFLOP/s`.
+pub(crate) fn rate(interval: &Interval, unit: &str) -> Estimate {
+    let (scale, prefix) = units::prefix(interval.centre);
+    let printed = printed::scaled(interval, scale, 3, &[]);
+    print(interval, printed, &format!("\u{a0}{prefix}{unit}"))
+}
+
+/// A share in per cent.
+pub(crate) fn share(interval: &Interval) -> Estimate {
+    print(interval, printed::scaled(interval, 0.01, 3, &[]), "\u{a0}%")
+}
+
 fn print(interval: &Interval, printed: Printed, unit: &str) -> Estimate {
     let basis = format!(
         "{} confidence over {} {}",

@@ -16,6 +16,7 @@ mod interval;
 mod marks;
 mod output;
 mod picture;
+mod roofline;
 mod site;
 mod steady;
 mod strip;

@@ -87,6 +87,20 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
     scaled(value, PLAIN, unit)
 }
 
+/// The prefix with which a quantity reads best, and the factor that it stands for.
+pub(crate) fn prefix(value: f64) -> (f64, &'static str) {
+    unit_of(value, PLAIN)
+}
+
+/// A number that needs no unit: three significant digits, fewer where they are zeros.
+pub(crate) fn plain(value: f64) -> String {
+    let text = rate(value);
+    if text.contains('.') {
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    text
+}
+
 /// A rate that needs no prefix below a million, for example `1 240`.
 pub(crate) fn rate(value: f64) -> String {
     if !value.is_finite() {

@@ -76,7 +76,7 @@ pub(crate) fn cells(plan: &Plan, groups: Vec<Group<'_>>) -> Cells {
 impl Cells {
     /// The indices of a heat's machine and of its tool, entered when they are new. Machines are
     /// the same whatever their load; the first heat's stays in the entry, each cell keeps its own.
-    fn register(&mut self, origin: &Origin) -> (u32, u32) {
+    pub(crate) fn register(&mut self, origin: &Origin) -> (u32, u32) {
         let same = |known: &Tool| *known == origin.tool;
         let tool = self.tools.iter().position(same).unwrap_or_else(|| {
             self.tools.push(origin.tool.clone());
@@ -117,7 +117,8 @@ fn twin(
     }
 }
 
-/// What the row says of the cell itself; its heat is entered by the caller.
+/// What the row says of the cell itself; its heat is entered by the caller, and its roof once all
+/// ceilings are known.
 fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
     let kind = slot.outcome.kind;
     let confidence = confidence_of_one(&job.measure);
@@ -143,6 +144,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         outcome: slot.outcome,
         parity: slot.parity,
         parity_log: slot.parity_log,
+        roof: None,
         memory: slot.memory,
         frontier: slot.frontier.map(frontier::frontier),
         loaded: slot.loaded,

@@ -37,8 +37,21 @@ fn plan(plan: &Plan) -> Result<(), AggregateError> {
         }
         measure(job)?;
     }
+    if let Some(ceilings) = &plan.ceilings {
+        if !jobs.insert(ceilings.job.id.as_str()) {
+            return refuse(format!(
+                "job `{}` is that of the ceilings, too",
+                ceilings.job.id
+            ));
+        }
+        measure(&ceilings.job)?;
+        let of_another = |heat: &&PlannedHeat| heat.job != ceilings.job.id;
+        if let Some(heat) = ceilings.heats.iter().find(of_another) {
+            return refuse(format!("group `{}` belongs to no ceiling", heat.group));
+        }
+    }
     let mut groups = BTreeSet::new();
-    for heat in &plan.heats {
+    for heat in plan.all_heats() {
         if !groups.insert(heat.group.as_str()) {
             return refuse(format!("group `{}` occurs twice", heat.group));
         }

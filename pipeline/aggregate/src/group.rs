@@ -43,9 +43,10 @@ pub(crate) struct Origin {
     pub(crate) stopped: String,
 }
 
-/// All groups of the plan, in its order.
+/// What was found about these groups of the record's plan, in their order.
 pub(crate) fn groups<'a, E>(
     record: &'a RunRecord,
+    planned: &'a [PlannedHeat],
     heats: &dyn Fn(&Digest, &Digest) -> Result<Heat, E>,
 ) -> Result<Vec<Group<'a>>, AggregateError>
 where
@@ -56,9 +57,7 @@ where
         .iter()
         .map(|entry| (entry.group.as_str(), entry))
         .collect();
-    record
-        .plan
-        .heats
+    planned
         .iter()
         .map(|planned| {
             match entries
@@ -216,17 +215,19 @@ impl<'a> Index<'a> {
 }
 
 /// The heats that were read, by group.
-pub(crate) fn heats(groups: &[Group<'_>]) -> Vec<(String, Digest)> {
+pub(crate) fn heats<'a>(groups: impl Iterator<Item = &'a Group<'a>>) -> Vec<(String, Digest)> {
     groups
-        .iter()
         .filter_map(|group| Some((group.planned.group.clone(), group.origin.as_ref()?.heat)))
         .collect()
 }
 
 /// When the first heat began and the last ended, as they wrote it.
-pub(crate) fn measured_between(groups: &[Group<'_>]) -> Option<(String, String)> {
+pub(crate) fn measured_between<'a, I>(groups: impl Fn() -> I) -> Option<(String, String)>
+where
+    I: Iterator<Item = &'a Group<'a>>,
+{
     let instant = |time: &&String| time.parse::<Timestamp>().ok();
-    let origins = || groups.iter().filter_map(|group| group.origin.as_ref());
+    let origins = || groups().filter_map(|group| group.origin.as_ref());
     let first = origins()
         .map(|origin| &origin.started)
         .min_by_key(instant)?;

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod batches;
+mod ceilings;
 mod cells;
 mod check;
 mod claims;
@@ -57,12 +58,18 @@ where
 {
     check::record(record)?;
     let plan = &record.plan;
-    let groups = group::groups(record, heats)?;
+    let groups = group::groups(record, &plan.heats, heats)?;
+    let of_ceilings = plan.ceilings.as_ref().map(|ceilings| &ceilings.heats);
+    let of_ceilings = of_ceilings.map(|planned| group::groups(record, planned, heats));
+    let of_ceilings = of_ceilings.transpose()?.unwrap_or_default();
     let floors = floor::floors(plan, &groups);
     let jobs = jobs::jobs(plan, &groups, &floors)?;
-    let measured = group::measured_between(&groups);
-    let heats = group::heats(&groups);
-    let cells = cells::cells(plan, groups);
+    let all = || groups.iter().chain(&of_ceilings);
+    let measured = group::measured_between(all);
+    let heats = group::heats(all());
+    let mut cells = cells::cells(plan, groups);
+    let ceilings = ceilings::rows(of_ceilings, &mut cells);
+    ceilings::judge(&mut cells.rows, &ceilings);
     Ok(Tables {
         version: tables::VERSION,
         title: plan.title.clone(),
@@ -71,6 +78,7 @@ where
         cells: cells.rows,
         twins: cells.twins,
         floors: floors.into_rows(plan),
+        ceilings,
         environments: cells.environments,
         tools: cells.tools,
         measured,

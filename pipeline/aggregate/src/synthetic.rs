@@ -96,6 +96,7 @@ pub fn run(size: Size) -> Synthetic {
         jobs: vec![job(&planned, size)],
         heats: planned,
         warnings: Vec::new(),
+        ceilings: None,
     };
     Synthetic {
         record: RunRecord {

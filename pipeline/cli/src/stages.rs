@@ -43,7 +43,7 @@ pub(crate) fn plan(session: &Session, manifests: &Manifests, fresh: bool) -> Res
 
 /// What an interrupted fresh run over the same heats left.
 fn measured_anew(session: &Session, plan: &Plan) -> Result<Vec<KnownHeat>, Failure> {
-    let keys: Vec<Digest> = plan.heats.iter().map(|heat| heat.key).collect();
+    let keys: Vec<Digest> = plan.all_heats().map(|heat| heat.key).collect();
     let anew = match session.store.interrupted_fresh(&keys) {
         Ok(Some(fresh)) => session
             .store
@@ -103,8 +103,7 @@ fn refusal(found: &[Diagnostic]) -> Failure {
 
 /// Whether the store has everything that a plan asks for.
 pub(crate) fn is_cached(plan: &Plan) -> bool {
-    plan.heats
-        .iter()
+    plan.all_heats()
         .all(|heat| matches!(heat.status, Status::Cached { .. }))
 }
 
@@ -120,8 +119,7 @@ pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
             .is_some_and(|found| found.missing.is_none())
     };
     let cells = || {
-        plan.heats
-            .iter()
+        plan.all_heats()
             .filter(|heat| !matches!(heat.status, Status::Cached { .. }))
             .flat_map(|heat| &heat.cells)
             .filter(|cell| cell.obstacle.is_none())
@@ -249,7 +247,7 @@ fn found(session: &Session, plan: &Plan) -> Measured {
     let record = RunRecord {
         version: record::VERSION,
         plan: plan.clone(),
-        heats: plan.heats.iter().map(entry).collect(),
+        heats: plan.all_heats().map(entry).collect(),
     };
     let kept = match session.store.latest_like(&record) {
         Ok(Some(run)) => Ok(run),

@@ -9,6 +9,7 @@
 //! training only ([`build_for`]): the base model that inference runs has none.
 
 mod bert;
+pub mod ceilings;
 mod deepspeech2;
 mod dims;
 mod distilbert;
@@ -168,7 +169,7 @@ const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// Names of all networks.
+/// Names of all networks that manifests may name; [`ceilings`] has two more.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     ENTRIES.iter().map(|entry| entry.name).collect()
@@ -223,6 +224,7 @@ pub fn build_for(
 fn entry(name: &str) -> Result<&'static Entry, ModelError> {
     ENTRIES
         .iter()
+        .chain(ceilings::ENTRIES)
         .find(|entry| entry.name == name)
         .ok_or_else(|| ModelError::UnknownModel {
             name: name.to_owned(),

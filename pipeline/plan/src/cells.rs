@@ -8,8 +8,8 @@ use std::{
 use models::{rewrite, zoo};
 use schema::{
     Boundary, Cell, Device, EngineVariant, FactorDescription, HostLanguage, Mode, Optimizer,
-    Outcome, OutcomeKind, Precision, Preparation, Strategy, TF32_OVERRIDE, VariantDescription,
-    manifest::OptimizerChoice, plan::PlannedCell,
+    Precision, Preparation, Strategy, VariantDescription, manifest::OptimizerChoice,
+    plan::PlannedCell,
 };
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     axes::{Axis, AxisKind, Typed},
     context::{Context, key, name},
     networks::{Network, Networks, Refusal, Which},
+    obstacle::{obstacle, outlined, unread},
     points::Point,
     predict::{self, Preparing},
     tree::Step,
@@ -24,6 +25,7 @@ use crate::{
 
 /// The cells of a job, and which of them each combination stands for. An axis that a model or an
 /// engine does not know does not tell cells apart: its combinations share one.
+#[derive(Default)]
 pub(crate) struct Cells {
     pub(crate) cells: Vec<PlannedCell>,
     /// What comes before the first step of each.
@@ -32,6 +34,13 @@ pub(crate) struct Cells {
     /// Models of the user's that no graph can say, in words.
     pub(crate) outlines: BTreeSet<String>,
 }
+
+/// The optimiser where a job names none.
+const USUAL_OPTIMIZER: Optimizer = Optimizer::Sgd {
+    learning_rate: 0.01,
+    momentum: 0.9,
+    weight_decay: 1e-4,
+};
 
 /// What holds for all cells of the job.
 pub(crate) struct Shared {
@@ -64,14 +73,7 @@ pub(crate) fn shared(context: &mut Context<'_>, boundary: Boundary) -> Shared {
         .device
         .as_ref()
         .map(|device| crate::axes::device(context, &device.to_string(), &[key("device")]));
-    let usual = OptimizerChoice::named("sgd").map_or(
-        Optimizer::Sgd {
-            learning_rate: 0.01,
-            momentum: 0.9,
-            weight_decay: 1e-4,
-        },
-        |choice| choice.0,
-    );
+    let usual = OptimizerChoice::named("sgd").map_or(USUAL_OPTIMIZER, |choice| choice.0);
     Shared {
         mode: job.mode,
         precision: job.precision.unwrap_or(Precision::Fp32),
@@ -141,6 +143,53 @@ pub(crate) fn resolve(
     }
     refuse_idle_axes(context, axes, &cells);
     Some(cells)
+}
+
+/// Where a network of the zoo is run that no matrix asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) device: Device,
+    pub(crate) threads: u32,
+    pub(crate) precision: Precision,
+}
+
+/// The cell that infers by such a network on an engine, at the boundary `step` and with every switch at its
+/// default.
+pub(crate) fn unasked(
+    world: &World,
+    model: &str,
+    network: &Rc<Network>,
+    engine: &EngineVariant,
+    place: Place,
+) -> (PlannedCell, Preparing) {
+    let Place {
+        device,
+        threads,
+        precision,
+    } = place;
+    let shared = Shared {
+        mode: Mode::Inference,
+        precision,
+        device,
+        threads,
+        optimizer: USUAL_OPTIMIZER,
+        boundary: Boundary::Step,
+    };
+    let mut draft = Draft::of_shared(&shared);
+    draft.model = Which::Zoo(model.to_owned());
+    draft.engine = engine.clone();
+    let variant = world.variant(engine);
+    draft.fill_factors(variant);
+    draft.coordinates = BTreeMap::from([
+        ("model".to_owned(), model.to_owned()),
+        ("device".to_owned(), device.to_string()),
+        ("threads".to_owned(), threads.to_string()),
+        ("precision".to_owned(), precision.to_string()),
+    ]);
+    let planned = draft.planned(world, Mode::Inference, &shared, network);
+    let told = variant.map_or_else(Preparation::default, |known| known.preparation);
+    let preparing = predict::preparing(told, &planned.cell, network);
+    (planned, preparing)
 }
 
 /// An axis that no model and no engine of the job knows varies nothing.
@@ -279,9 +328,10 @@ struct Draft {
 }
 
 impl Draft {
-    fn new(world: &World, axes: &[Axis], point: &Point, shared: &Shared) -> Self {
-        let mut draft = Self {
-            identity: Vec::with_capacity(axes.len()),
+    /// What all have in common: no model and no engine yet.
+    fn of_shared(shared: &Shared) -> Self {
+        Self {
+            identity: Vec::new(),
             coordinates: BTreeMap::new(),
             model: Which::Zoo(String::new()),
             dims: BTreeMap::new(),
@@ -295,7 +345,11 @@ impl Draft {
             threads: shared.threads,
             optimizer: shared.optimizer,
             factors: BTreeMap::new(),
-        };
+        }
+    }
+
+    fn new(world: &World, axes: &[Axis], point: &Point, shared: &Shared) -> Self {
+        let mut draft = Self::of_shared(shared);
         // The model, the engine and the precision first: they decide which other axes apply.
         for (axis, index) in axes.iter().zip(point) {
             match axis.values.get(*index as usize) {
@@ -321,16 +375,20 @@ impl Draft {
                 draft.set(&axis.name, typed);
             }
         }
+        draft.fill_factors(variant);
+        draft
+    }
+
+    /// Every switch of the variant that is not set yet, at its default.
+    fn fill_factors(&mut self, variant: Option<&VariantDescription>) {
         for (factor, description) in variant.into_iter().flat_map(|variant| &variant.factors) {
-            let is_concerned = draft.is_concerned(factor, description);
+            let is_concerned = self.is_concerned(factor, description);
             if let Some(default) = description.values.first().filter(|_| is_concerned) {
-                draft
-                    .factors
+                self.factors
                     .entry(factor.clone())
                     .or_insert_with(|| default.clone());
             }
         }
-        draft
     }
 
     /// Whether a factor has a part in the model at the precision and in the mode.
@@ -387,108 +445,5 @@ impl Draft {
             parameters: network.parameters,
             cell,
         }
-    }
-}
-
-/// What is worth saying of a model that only engines which read ONNX run.
-fn outlined(model: &Which, network: &Network) -> Option<String> {
-    let unread = network.unread.as_ref()?;
-    unread.as_it_is.map(|precision| {
-        format!(
-            "`{}` is run as it is, in {precision}, by engines that read ONNX themselves, and its outputs \
-             are held against ONNX Runtime's with optimisation off; what a step costs is not known: {}",
-            model.title(),
-            unread.reason
-        )
-    })
-}
-
-/// What of a user's model the cell cannot run.
-fn unread(variant: Option<&VariantDescription>, cell: &Cell, network: &Network) -> Option<Outcome> {
-    let unread = network.unread.as_ref()?;
-    let reason = &unread.reason;
-    let is_unrolled = || {
-        let form = cell.factors.get(rewrite::RECURRENT);
-        form.is_some_and(|form| form == rewrite::UNROLLED)
-    };
-    let reason = match unread.as_it_is {
-        None => reason.clone(),
-        Some(_) if !variant.is_some_and(|variant| variant.reads_onnx) => {
-            format!("{reason}; {} does not read ONNX itself", cell.engine)
-        }
-        Some(precision) if precision != cell.precision => {
-            format!("{reason}; the file is run as it is, and that is in {precision}")
-        }
-        Some(_) if is_unrolled() => {
-            format!("{reason}; the file is run as it is, and nothing of it is spelt out")
-        }
-        Some(_) => return None,
-    };
-    Some(Outcome::new(OutcomeKind::Unsupported, reason))
-}
-
-/// Why a cell cannot run here, as far as can be known without trying.
-fn obstacle(world: &World, variant: &VariantDescription, cell: &Cell) -> Option<Outcome> {
-    unsupported(variant, cell)
-        .map(|reason| Outcome::new(OutcomeKind::Unsupported, reason))
-        .or_else(|| {
-            unavailable(world, cell).map(|reason| Outcome::new(OutcomeKind::Unavailable, reason))
-        })
-}
-
-fn unsupported(variant: &VariantDescription, cell: &Cell) -> Option<String> {
-    let engine = &cell.engine;
-    if !variant.modes.contains(&cell.mode) {
-        return Some(format!("{engine} does no {}", cell.mode));
-    }
-    if !variant
-        .devices
-        .iter()
-        .any(|kind| kind == cell.device.kind())
-    {
-        return Some(format!("{engine} does not run on {}", cell.device));
-    }
-    if cell.precision == Precision::Tf32 && cell.device.is_cpu() {
-        return Some("tf32 is an arithmetic of NVIDIA GPUs; the device is cpu".to_owned());
-    }
-    if !variant.precisions.contains(&cell.precision) {
-        return Some(format!("{engine} does not compute in {}", cell.precision));
-    }
-    if !variant.boundaries.contains(&cell.boundary) {
-        return Some(format!(
-            "{engine} cannot be timed at the boundary `{}`",
-            cell.boundary
-        ));
-    }
-    cell.factors.iter().find_map(|(factor, value)| {
-        let known = variant.factors.get(factor)?;
-        (!known.values.contains(value))
-            .then(|| format!("{engine} does not know `{factor}: {value}`"))
-    })
-}
-
-fn unavailable(world: &World, cell: &Cell) -> Option<String> {
-    let engine = &cell.engine;
-    let Some(availability) = world.availability.get(engine) else {
-        return Some(format!("nothing is known about {engine} on this machine"));
-    };
-    if let Some(reason) = &availability.missing {
-        return Some(reason.clone());
-    }
-    match cell.device {
-        Device::Cpu => None,
-        Device::Cuda(index) if (index as usize) < world.fingerprint.gpus.len() => {
-            let value = world.conditions.get(TF32_OVERRIDE);
-            (cell.precision == Precision::Tf32
-                && value.is_some_and(|value| schema::forbids_tf32(value)))
-            .then(|| format!("{TF32_OVERRIDE}=0 keeps NVIDIA's libraries from tf32: unset it"))
-        }
-        Device::Cuda(_) if world.fingerprint.gpus.is_empty() => {
-            Some("this machine has no NVIDIA GPU".to_owned())
-        }
-        Device::Cuda(index) => Some(format!(
-            "this machine has no GPU number {index}: it has {}",
-            world.fingerprint.gpus.len()
-        )),
     }
 }

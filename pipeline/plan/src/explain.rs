@@ -19,14 +19,15 @@ pub fn explain(plan: &Plan, details: bool) -> String {
         .map(|heat| (&heat.key, heat.group.as_str()))
         .collect();
     let mut lines: BTreeMap<&str, Vec<Line<'_>>> = BTreeMap::new();
-    for heat in &plan.heats {
+    for heat in plan.all_heats() {
         let first = first.get(&heat.key).copied();
         lines.entry(&heat.job).or_default().push(Line {
             heat,
             shared: first.filter(|group| *group != heat.group),
         });
     }
-    for job in &plan.jobs {
+    let ceilings = plan.ceilings.iter().map(|ceilings| &ceilings.job);
+    for job in plan.jobs.iter().chain(ceilings) {
         let lines = lines.remove(job.id.as_str()).unwrap_or_default();
         explain_job(&mut text, job, &lines, details);
     }

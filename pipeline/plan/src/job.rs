@@ -24,6 +24,8 @@ pub(crate) struct Planned {
     pub(crate) warnings: Vec<Warning>,
     /// The number of combinations that it took from the limit.
     pub(crate) combinations: usize,
+    /// Whether ceilings are measured for its cells.
+    pub(crate) wants_ceilings: bool,
 }
 
 /// Plans a job; `room` is what is left of the limit.
@@ -107,7 +109,14 @@ fn resolve(
             compare::planned(*compared, &family.pairs, &axes, &cells, group_name)
         })
         .collect();
-    let heats = heats(context, &groups, &cells, &measure, known);
+    let heats = heats(
+        context.world,
+        (&context.job.id, context.job.profile),
+        &groups,
+        &cells,
+        &measure,
+        known,
+    );
     let job = PlannedJob {
         id: context.job.id.to_string(),
         question: context.job.question.to_string(),
@@ -119,6 +128,7 @@ fn resolve(
         allow,
         claims,
     };
+    let wants_ceilings = crate::measure::wants_ceilings(context, &measure);
     refuse_unfair(context, &job, &heats)?;
     let families = families.iter().map(|(_, family)| family);
     let mut warnings = lint::lint(&job, &heats, families, context.world);
@@ -131,6 +141,7 @@ fn resolve(
         heats,
         warnings,
         combinations: points.len(),
+        wants_ceilings,
     })
 }
 
@@ -169,15 +180,16 @@ fn refuse_unfair(context: &mut Context<'_>, job: &PlannedJob, heats: &[PlannedHe
     context.faults.is_empty().then_some(())
 }
 
-fn heats(
-    context: &Context<'_>,
+/// The heats of a job's groups, with their twins.
+pub(crate) fn heats(
+    world: &World,
+    (job, is_profiled): (&str, bool),
     groups: &[group::Group],
     cells: &Cells,
     measure: &Measure,
     known: &mut Known<'_>,
 ) -> Vec<PlannedHeat> {
-    let is_profiled = context.job.profile;
-    let common = keys::Common::new(measure, is_profiled, context.world);
+    let common = keys::Common::new(measure, is_profiled, world);
     let originals: Vec<_> = groups
         .iter()
         .map(|group| common.parts(&members(&group.members, &[], cells)))
@@ -212,14 +224,14 @@ fn heats(
             let key = schema::Digest::of_value(&key_parts);
             PlannedHeat {
                 group: group.name.clone(),
-                job: context.job.id.to_string(),
+                job: job.to_owned(),
                 status: known.status(&group.name, &key, &key_parts),
                 predicted_ns: predict::heat_ns(
                     &members,
                     &preparing,
                     measure,
                     is_profiled,
-                    &context.world.unmetered,
+                    &world.unmetered,
                 ),
                 key,
                 key_parts,

@@ -7,6 +7,7 @@
 
 mod allow;
 mod axes;
+mod ceilings;
 mod cells;
 mod claims;
 mod compare;
@@ -25,6 +26,7 @@ mod keys;
 mod lint;
 mod measure;
 mod networks;
+mod obstacle;
 mod points;
 mod predict;
 mod read;

@@ -20,7 +20,7 @@ const MOST_BLOCKS: u32 = 48;
 /// Limits to disturbance. An idle machine keeps a hundredth of itself busy. Some hundredths of its
 /// processors' time slow what runs on all of them by as much, which is what verdicts are about; what a
 /// hypervisor takes comes in longer pieces, and hits one engine or the other.
-const DISTURBANCE: Disturbance = Disturbance {
+pub(crate) const DISTURBANCE: Disturbance = Disturbance {
     foreign: 0.05,
     steal: 0.02,
     repeats: VERDICT_BLOCKS,
@@ -29,7 +29,7 @@ const DISTURBANCE: Disturbance = Disturbance {
 /// Largest batch that is tried where the largest that fits is sought.
 const MOST_BATCH: u64 = 1 << 20;
 
-const SECOND_NS: u64 = 1_000_000_000;
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
 /// Length of a stretch that energy is measured by: counters are updated every 20 to 100 ms, and the ends
 /// of the stretch are to be lost in it.
@@ -54,6 +54,7 @@ fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
         energy: own.energy.or(shared.energy),
         unfair: own.unfair.or(shared.unfair),
         frontier: own.frontier.or(shared.frontier),
+        ceilings: own.ceilings.or(shared.ceilings),
     }
 }
 
@@ -61,6 +62,14 @@ fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
 pub(crate) fn refuses_unfair(context: &Context<'_>) -> bool {
     let given = merged(&context.job.measure, &context.file.manifest.measure);
     given.unfair == Some(Unfair::Refuse)
+}
+
+/// Whether the run is to measure what the devices of the job can do at most: where nobody says, if it has
+/// the blocks for verdicts. One with fewer is a trial, and is to be over soon.
+pub(crate) fn wants_ceilings(context: &Context<'_>, measure: &Measure) -> bool {
+    let given = merged(&context.job.measure, &context.file.manifest.measure);
+    let wanted = given.ceilings.unwrap_or(measure.blocks >= VERDICT_BLOCKS);
+    wanted && measure.blocks > 0
 }
 
 /// The settings of the job, each checked.

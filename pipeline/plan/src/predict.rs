@@ -87,16 +87,6 @@ fn rates(cell: &Cell, machine: &Fingerprint) -> Rates {
     }
 }
 
-/// Bytes of a number in this precision.
-const fn width(precision: Precision) -> u64 {
-    match precision {
-        Precision::Fp64 => 8,
-        Precision::Fp32 | Precision::Tf32 => 4,
-        Precision::Bf16 | Precision::Fp16 => 2,
-        Precision::Int8Dynamic | Precision::Int8Static => 1,
-    }
-}
-
 /// The time of a step, in nanoseconds.
 pub(crate) fn step_ns(cell: &Cell, network: &Network, machine: &Fingerprint) -> u64 {
     let rates = rates(cell, machine);
@@ -106,7 +96,7 @@ pub(crate) fn step_ns(cell: &Cell, network: &Network, machine: &Fingerprint) -> 
     };
     // Costs are counted for numbers of four bytes.
     let moved =
-        |bytes: u64| bytes as f64 * width(cell.precision) as f64 / 4.0 / rates.bytes_per_second;
+        |bytes: u64| bytes as f64 * cell.precision.bytes() as f64 / 4.0 / rates.bytes_per_second;
     let computed = network.flops as f64 / rates.flops_per_second;
     let work = computed.max(moved(network.bytes.saturating_sub(optimiser))) + moved(optimiser);
     (work * 1e9 + operators(cell, network) as f64 * rates.operator_ns) as u64
@@ -164,7 +154,7 @@ fn nanoseconds(ms: u32) -> u64 {
 
 /// Peak memory of the worker, in bytes.
 pub(crate) fn memory_bytes(cell: &Cell, network: &Network) -> u64 {
-    ENGINE_BYTES.saturating_add((network.peak_bytes / 4).saturating_mul(width(cell.precision)))
+    ENGINE_BYTES.saturating_add((network.peak_bytes / 4).saturating_mul(cell.precision.bytes()))
 }
 
 /// The time of measuring a heat until its first look, in nanoseconds, and of profiling its cells where

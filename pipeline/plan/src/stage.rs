@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schema::{Plan, plan};
 
 use crate::{
-    Diagnostic, ManifestFile, World,
+    Diagnostic, ManifestFile, World, ceilings,
     context::{key, name},
     job::{self, Planned},
     keys::Known,
@@ -58,13 +58,18 @@ pub fn plan(files: &[ManifestFile], world: &World) -> Result<Plan, Vec<Diagnosti
         }
     }
     if unique.is_empty() {
-        Ok(assembled(files, planned))
+        let ceilings = ceilings::plan(&planned, world, &mut networks, &mut known);
+        Ok(assembled(files, planned, ceilings))
     } else {
         Err(unique)
     }
 }
 
-fn assembled(files: &[ManifestFile], planned: Vec<Planned>) -> Plan {
+fn assembled(
+    files: &[ManifestFile],
+    planned: Vec<Planned>,
+    ceilings: Option<plan::Ceilings>,
+) -> Plan {
     let title = files
         .iter()
         .map(|file| file.manifest.title.to_string())
@@ -76,6 +81,7 @@ fn assembled(files: &[ManifestFile], planned: Vec<Planned>) -> Plan {
         jobs: Vec::new(),
         heats: Vec::new(),
         warnings: Vec::new(),
+        ceilings,
     };
     let mut noticed = Vec::with_capacity(planned.len());
     for job in planned {

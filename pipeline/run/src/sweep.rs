@@ -58,7 +58,7 @@ pub fn run(
         key: heat.key,
         heat: result,
     };
-    let heats = plan.heats.iter().zip(results).map(entry).collect();
+    let heats = plan.all_heats().zip(results).map(entry).collect();
     if options.fresh && !interrupt.is_set() {
         store.end_fresh()?;
     }
@@ -131,12 +131,12 @@ impl<'a> Sweep<'a> {
             wanting: Vec::new(),
             ahead_ns: BTreeMap::new(),
             estimate: Estimate::default(),
-            ahead: plan.heats.iter().enumerate().collect(),
+            ahead: plan.all_heats().enumerate().collect(),
             open: Vec::new(),
             told: BTreeSet::new(),
             results: BTreeMap::new(),
         };
-        let heats = plan.heats.iter();
+        let heats = plan.all_heats();
         let mut seen = BTreeSet::new();
         sweep.wanting = heats
             .clone()
@@ -165,7 +165,7 @@ impl<'a> Sweep<'a> {
                 }
             }
         }
-        let heats = self.plan.heats.iter().enumerate();
+        let heats = self.plan.all_heats().enumerate();
         heats
             .map(|(index, heat)| match self.results.remove(&index) {
                 Some(result) => Ok(result),
@@ -218,7 +218,7 @@ impl<'a> Sweep<'a> {
         heat: &'a PlannedHeat,
     ) -> Result<Turn<'a>, RunError> {
         let plan = self.plan;
-        let of = plan.heats.len();
+        let of = plan.all_heats().count();
         if let Some(digest) = self.have(&heat.key) {
             // What an earlier group of this plan has was told with it.
             if self.told.insert(heat.key) {
@@ -465,7 +465,7 @@ fn known(context: &mut Context<'_>) -> Result<Vec<KnownHeat>, RunError> {
 
 /// The interrupted fresh run that is gone on with, or a new one.
 fn fresh_run(context: &Context<'_>, plan: &Plan) -> Result<Fresh, RunError> {
-    let keys: Vec<Digest> = plan.heats.iter().map(|heat| heat.key).collect();
+    let keys: Vec<Digest> = plan.all_heats().map(|heat| heat.key).collect();
     match context.store.interrupted_fresh(&keys)? {
         Some(fresh) => Ok(fresh),
         None => Ok(context.store.begin_fresh(&keys)?),

@@ -276,6 +276,17 @@ impl Precision {
         }
     }
 
+    /// Bytes of a number; of integers, those that products are computed from.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Fp64 => 8,
+            Self::Fp32 | Self::Tf32 => 4,
+            Self::Bf16 | Self::Fp16 => 2,
+            Self::Int8Dynamic | Self::Int8Static => 1,
+        }
+    }
+
     /// Whether products are computed in 8-bit integers.
     #[must_use]
     pub const fn is_int8(self) -> bool {

@@ -183,6 +183,12 @@ pub struct MeasureSettings {
     /// `warn`.
     #[serde(default)]
     pub unfair: Option<Unfair>,
+    /// Whether the run also measures what the devices of the job can do at most, by which its cells are
+    /// then judged: how fast PyTorch multiplies matrices in each precision, and reads memory; default
+    /// `true` for jobs of at least 6 blocks, and `false` for others. Where nothing is timed it has no
+    /// part.
+    #[serde(default)]
+    pub ceilings: Option<bool>,
 }
 
 /// What becomes of a comparison that is not fair.

@@ -1,6 +1,9 @@
 //! The plan: everything that a run will do, decided beforehand. Execution makes no decisions.
 
+mod ceilings;
 mod expectation;
+
+pub use ceilings::Ceilings;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -48,6 +51,9 @@ pub struct Plan {
     pub heats: Vec<PlannedHeat>,
     /// What the fairness lint and the reader noticed.
     pub warnings: Vec<Warning>,
+    /// What shows how fast the devices are at all; `None` where that is not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceilings: Option<Ceilings>,
 }
 
 /// A manifest that a plan was made from.
@@ -396,10 +402,24 @@ pub enum KnownState {
 }
 
 impl Plan {
-    /// The job of this id.
+    /// The job of this id, that of the ceilings among them.
     #[must_use]
     pub fn job(&self, id: &str) -> Option<&PlannedJob> {
-        self.jobs.iter().find(|job| job.id == id)
+        let ceilings = self.ceilings.iter().map(|ceilings| &ceilings.job);
+        self.jobs.iter().chain(ceilings).find(|job| job.id == id)
+    }
+
+    /// The heats in the order in which a run takes them: those of its questions, then its ceilings'.
+    pub fn all_heats(&self) -> impl Iterator<Item = &PlannedHeat> + Clone {
+        let ceilings = self.ceilings.iter().flat_map(|ceilings| &ceilings.heats);
+        self.heats.iter().chain(ceilings)
+    }
+
+    /// [`all_heats`](Self::all_heats), to be changed.
+    pub fn all_heats_mut(&mut self) -> impl Iterator<Item = &mut PlannedHeat> {
+        let ceilings = self.ceilings.iter_mut();
+        let of_ceilings = ceilings.flat_map(|ceilings| &mut ceilings.heats);
+        self.heats.iter_mut().chain(of_ceilings)
     }
 
     /// The number of verdicts of each job, by its id: pairs of cells that its comparisons or claims
@@ -430,8 +450,7 @@ impl Plan {
     /// The heats, each key once, under the first group that has it: several jobs may ask for the
     /// same, and one artifact answers them all.
     pub fn distinct_heats(&self) -> impl Iterator<Item = &PlannedHeat> {
-        let mut seen = BTreeSet::new();
-        self.heats.iter().filter(move |heat| seen.insert(heat.key))
+        distinct(self.all_heats())
     }
 
     /// What the store lacks, each key once.
@@ -440,10 +459,11 @@ impl Plan {
             .filter(|heat| !matches!(heat.status, Status::Cached { .. }))
     }
 
-    /// The number of cells, twins left out, and those of a heat that several jobs share once.
+    /// The number of cells, twins and ceilings left out, and those of a heat that several jobs share
+    /// once.
     #[must_use]
     pub fn cell_count(&self) -> usize {
-        self.distinct_heats()
+        distinct(self.heats.iter())
             .flat_map(|heat| &heat.cells)
             .filter(|cell| cell.twin_of.is_none())
             .count()
@@ -453,8 +473,7 @@ impl Plan {
     #[must_use]
     pub fn engines(&self) -> Vec<EngineVariant> {
         let mut engines: Vec<_> = self
-            .heats
-            .iter()
+            .all_heats()
             .flat_map(|heat| &heat.cells)
             .map(|cell| cell.cell.engine.clone())
             .collect();
@@ -462,6 +481,14 @@ impl Plan {
         engines.dedup();
         engines
     }
+}
+
+/// Each key once, under the first group that has it.
+fn distinct<'a>(
+    heats: impl Iterator<Item = &'a PlannedHeat>,
+) -> impl Iterator<Item = &'a PlannedHeat> {
+    let mut seen = BTreeSet::new();
+    heats.filter(move |heat| seen.insert(heat.key))
 }
 
 /// A pair of a group, whichever way round it is asked for.

@@ -1,5 +1,7 @@
 //! Tables: what aggregate makes of run records, and all that the report reads.
 
+mod ceilings;
+mod profile;
 mod sensors;
 
 use std::collections::BTreeMap;
@@ -16,13 +18,12 @@ use crate::{
     telemetry::Telemetry,
 };
 
-mod profile;
-
+pub use ceilings::{Bound, CeilingKind, CeilingRow, Roof, Share, ShareOfCeiling};
 pub use profile::{CellProfile, Compared, Layer, Lineup, ProfileRow, ToldProfile};
 pub use sensors::{CellEnergy, EnergyFigures};
 
 /// Version of the tables document.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// Everything that a site shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +43,8 @@ pub struct Tables {
     pub twins: Vec<TwinRow>,
     /// Noise floors, one per job, engine and variant, and device.
     pub floors: Vec<Floor>,
+    /// What the devices can do at most, in the plan's order; none where the run does not measure that.
+    pub ceilings: Vec<CeilingRow>,
     /// The machines that measured, each once whatever its load; `CellRow::environment` is an
     /// index.
     pub environments: Vec<Environment>,
@@ -410,6 +413,8 @@ pub struct CellRow {
     /// End of the log of the launch for its outputs, or of the reference's where that failed;
     /// `None` when no worker was started for them.
     pub parity_log: Option<String>,
+    /// What it makes of its device; `None` without a speed, and where its costs are not known.
+    pub roof: Option<Roof>,
     /// Peak memory over its launches.
     pub memory: Option<Memory>,
     /// Energy of its samples; `None` where it was not asked for, and without a speed.

@@ -280,7 +280,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<RunRecord, Unusable> {
 /// Statuses tell what a plan found, not what the run did.
 fn without_statuses(run: &RunRecord) -> RunRecord {
     let mut run = run.clone();
-    for heat in &mut run.plan.heats {
+    for heat in run.plan.all_heats_mut() {
         heat.status = plan::Status::New;
     }
     run

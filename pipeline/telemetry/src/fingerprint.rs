@@ -8,7 +8,7 @@ use schema::Fingerprint;
 use crate::{Probe, gpu, load::kibibytes, probe::field};
 
 /// Instruction sets by which engines choose their kernels.
-const FEATURES: [&str; 12] = [
+const FEATURES: [&str; 14] = [
     "sse4_2",
     "avx",
     "avx2",
@@ -19,7 +19,9 @@ const FEATURES: [&str; 12] = [
     "avx512_vnni",
     "avx_vnni",
     "avx512_bf16",
+    "avx512_fp16",
     "amx_bf16",
+    "amx_fp16",
     "amx_int8",
 ];
 

@@ -65,7 +65,7 @@ impl Experiment {
 /// some twenty seconds, twelve blocks at most.
 const MANIFEST: &str = "version: 1
 title: An experiment
-measure: { target: 1%, margin: 2%, budget: 3m, blocks: 12, round: 100ms, warm_up: 1s }
+measure: { target: 1%, margin: 2%, budget: 3m, blocks: 12, round: 100ms, warm_up: 1s, ceilings: false }
 jobs:
   - id: trial
     question: Are these two the same?
@@ -216,7 +216,7 @@ fn place() -> Result<String, String> {
 /// an inference of short steps.
 const DRIFT: &str = "version: 1
 title: Traces of drift
-measure: { blocks: 6, rounds: 100, round: 200ms, round_steps: 1, warm_up: 3s, budget: 2h, disturbed: keep }
+measure: { blocks: 6, rounds: 100, round: 200ms, round_steps: 1, warm_up: 3s, budget: 2h, disturbed: keep, ceilings: false }
 jobs:
   - id: mobilenet
     matrix: { model: mobilenet_v2, engine: [pytorch/eager, onnxruntime/cpu] }

@@ -15,6 +15,7 @@ use super::{
     comparison::{self, Contender},
     configuration, downloads, job, machines,
     profile::Profile,
+    roofline::{self, CeilingView},
     sensors::{self, EnergyView},
     setting,
 };
@@ -48,6 +49,7 @@ pub(crate) struct CellPage {
     tiles: Vec<Fact>,
     verdicts: Vec<VerdictLine>,
     strip: Option<Strip>,
+    ceiling_of_cell: Option<CeilingView>,
     launches: Vec<Launch>,
     phases: Vec<Phase>,
     profile: Option<Profile>,
@@ -183,6 +185,7 @@ impl CellPage {
             tiles: tiles(row),
             verdicts: verdicts(index, job, row),
             strip: strip::draw(counted(row), row.speed.as_ref().map(|speed| &speed.step_ns)),
+            ceiling_of_cell: roofline::of_cell(index.tables, row),
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
             profile: row.profile.as_ref().map(Profile::new),
@@ -225,12 +228,7 @@ fn tiles(row: &CellRow) -> Vec<Fact> {
         if let Some(p95) = cells::percentile(&speed.percentiles_ns, 95) {
             tiles.push(fact("95th percentile", units::time_ns(p95)));
         }
-        if !row.is_outline() {
-            tiles.push(fact(
-                "Arithmetic",
-                units::quantity(speed.flops_per_second, "FLOP/s"),
-            ));
-        }
+        tiles.extend(roofline::tile(row));
     }
     if let Some(memory) = &row.memory {
         tiles.push(fact("Peak memory", units::bytes(cells::peak_bytes(memory))));

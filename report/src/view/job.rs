@@ -17,6 +17,7 @@ use super::{
     forest,
     frontier::Frontiers,
     profile::Profiles,
+    roofline::{self, Place},
     setting::{self, Settings},
     times,
 };
@@ -48,6 +49,7 @@ pub(crate) struct JobPage {
     frontiers: Option<Frontiers>,
     batches: Option<Batches>,
     profiles: Option<Profiles>,
+    rooflines: Vec<Place>,
     claims: Vec<Claim>,
     warnings: Vec<String>,
     floors: Vec<FloorLine>,
@@ -164,6 +166,7 @@ impl JobPage {
             answer_of_job: Answer::new(job, rows),
             batches: Batches::new(job),
             profiles: Profiles::new(index, job),
+            rooflines: roofline::places(index.tables, marks, job, rows),
             claims: job.claims.iter().map(claim).collect(),
             warnings: warnings(index, &job.id),
             floors: index

@@ -3,7 +3,10 @@
 use schema::{Environment, Tables};
 use serde::Serialize;
 
-use super::chrome::{Chrome, link};
+use super::{
+    chrome::{Chrome, link},
+    roofline::{self, CeilingLine},
+};
 use crate::{
     units,
     words::{Fact, fact},
@@ -25,6 +28,7 @@ struct Machine {
     facts: Vec<Fact>,
     features: Vec<String>,
     variables: Vec<Fact>,
+    ceilings: Vec<CeilingLine>,
     cells: String,
 }
 
@@ -44,6 +48,7 @@ impl MachinesPage {
                     .iter()
                     .map(|(name, value)| fact(name, value))
                     .collect(),
+                ceilings: roofline::of_machine(tables, place),
                 cells: units::count(
                     tables
                         .cells

@@ -16,6 +16,7 @@ pub(crate) mod method;
 pub(crate) mod overview;
 pub(crate) mod parity;
 pub(crate) mod profile;
+pub(crate) mod roofline;
 pub(crate) mod sensors;
 pub(crate) mod setting;
 pub(crate) mod times;

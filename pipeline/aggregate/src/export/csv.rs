@@ -11,19 +11,19 @@ use schema::{
     tables::{CellRow, Crossover, Interval, Payback, Speed},
 };
 
-use super::sensors;
+use super::{ceilings, sensors};
 use crate::ExportError;
 
 pub(super) use profiles::profiles;
 
 /// A file: columns with their values, row by row.
-struct Sheet {
+pub(super) struct Sheet {
     file: &'static str,
     writer: csv::Writer<Vec<u8>>,
 }
 
 impl Sheet {
-    fn new(file: &'static str, columns: &[&str]) -> Result<Self, ExportError> {
+    pub(super) fn new(file: &'static str, columns: &[&str]) -> Result<Self, ExportError> {
         let writer = csv::WriterBuilder::new()
             .terminator(csv::Terminator::CRLF)
             .from_writer(Vec::new());
@@ -32,7 +32,10 @@ impl Sheet {
         Ok(sheet)
     }
 
-    fn row(&mut self, values: impl IntoIterator<Item = String>) -> Result<(), ExportError> {
+    pub(super) fn row(
+        &mut self,
+        values: impl IntoIterator<Item = String>,
+    ) -> Result<(), ExportError> {
         self.writer
             .write_record(values.into_iter().map(String::into_bytes))
             .map_err(|source| ExportError::Csv {
@@ -41,7 +44,7 @@ impl Sheet {
             })
     }
 
-    fn finish(self) -> Result<Vec<u8>, ExportError> {
+    pub(super) fn finish(self) -> Result<Vec<u8>, ExportError> {
         let file = self.file.to_owned();
         self.writer.into_inner().map_err(|error| ExportError::Csv {
             file,
@@ -168,13 +171,15 @@ const CELLS: [&str; 66] = [
 ];
 
 pub(super) fn cells(tables: &Tables) -> Result<Vec<u8>, ExportError> {
-    let mut sheet = Sheet::new("cells.csv", &[&CELLS[..], &sensors::COLUMNS].concat())?;
+    let columns = [&CELLS[..], &sensors::COLUMNS, &ceilings::COLUMNS].concat();
+    let mut sheet = Sheet::new("cells.csv", &columns)?;
     for row in &tables.cells {
         let values = configuration(row)
             .into_iter()
             .chain(figures(row.speed.as_ref()))
             .chain(costs(row))
-            .chain(sensors::values(row));
+            .chain(sensors::values(row))
+            .chain(ceilings::values(row));
         sheet.row(values)?;
     }
     sheet.finish()

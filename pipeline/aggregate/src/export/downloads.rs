@@ -2,7 +2,7 @@
 
 use schema::{Tables, tables::Download};
 
-use super::{csv, json, parquet};
+use super::{ceilings, csv, json, parquet};
 use crate::ExportError;
 
 /// The files that the site offers, made from the tables alone.
@@ -20,6 +20,11 @@ pub fn downloads(tables: &Tables) -> Result<Vec<Download>, ExportError> {
             "cells.csv",
             "One row a cell: configuration, outcome, speed, parity, memory, and the least bytes of a step, in fp32",
             csv::cells(tables)?,
+        ),
+        download(
+            "ceilings.csv",
+            "One row a ceiling: how fast a device multiplies matrices in a precision, in operations per second, or reads memory, in bytes per second",
+            ceilings::ceilings(tables)?,
         ),
         download(
             "comparisons.csv",

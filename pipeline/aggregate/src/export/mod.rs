@@ -1,5 +1,6 @@
 //! Tables as files to download.
 
+mod ceilings;
 mod csv;
 mod downloads;
 mod json;

@@ -46,6 +46,7 @@ fn the_same_records_give_the_same_bytes() {
         names,
         [
             "cells.csv",
+            "ceilings.csv",
             "comparisons.csv",
             "trends.csv",
             "crossovers.csv",

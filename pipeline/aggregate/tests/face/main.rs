@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod batches;
+mod ceilings;
 mod chaos;
 mod claims;
 mod downloads;

@@ -81,6 +81,12 @@ pub(super) const SENTENCES: &[Dim] = &[BATCH, dim("seq", 35, 1, 1024)];
 /// Steps of 10 ms: two seconds, and up to forty.
 pub(super) const SPEECH: &[Dim] = &[BATCH, dim("frames", 200, 1, 4000)];
 
+/// A product of matrices of 16,384 rows takes 3 GiB in fp32, and a reference in double precision 6.
+pub(super) const PRODUCT: &[Dim] = &[dim(super::ceilings::SIZE, 2048, 1, 16_384)];
+
+/// Four times as much as the largest caches of today, and little beside the memory of what has them.
+pub(super) const READING: &[Dim] = &[dim(super::ceilings::MIB, 256, 1, 4096)];
+
 /// All dimensions of the network `name`, missing ones by their defaults.
 ///
 /// # Errors

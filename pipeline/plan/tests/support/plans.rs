@@ -6,9 +6,9 @@ use schema::{
     plan::{KnownHeat, KnownState, PlannedHeat},
 };
 
-/// Jobs, without the head of their file, planned.
+/// Jobs, without the head of their file, planned, and no ceilings for them.
 pub(crate) fn planned(jobs: &str, world: &World) -> Plan {
-    let text = format!("version: 1\njobs:\n{jobs}");
+    let text = format!("version: 1\nmeasure: {{ ceilings: false }}\njobs:\n{jobs}");
     let file = ManifestFile::from_text("test.yaml", &text)
         .unwrap_or_else(|found| panic!("{}", found[0].render(false)));
     plan(&[file], world).unwrap_or_else(|found| panic!("{}", found[0].render(false)))

@@ -244,6 +244,7 @@ pub fn plan(measure: Measure, groups: Vec<(&str, Vec<PlannedCell>)>) -> Plan {
             claims: vec![],
         }],
         warnings: vec![],
+        ceilings: None,
     }
 }
 

@@ -226,6 +226,7 @@ pub fn run(heats: &[(&HeatHeader, Digest)]) -> RunRecord {
                 })
                 .collect(),
             warnings: vec![],
+            ceilings: None,
         },
         heats: heats
             .iter()

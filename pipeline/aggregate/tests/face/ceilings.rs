@@ -1,0 +1,210 @@
+//! What devices can do at most, and the share of it that cells reach.
+
+use photofinish_aggregate::{downloads, synthetic::Synthetic};
+use schema::{
+    OutcomeKind, Precision, Tables,
+    plan::Ceilings,
+    record::HeatResult,
+    tables::{Bound, CeilingKind, Roof, Share, ShareOfCeiling},
+};
+
+use crate::race::{run, set_times, tables, try_tables};
+
+/// Operations and bytes of a step.
+type Costs = (u64, u64);
+
+/// A run of two cells that take a millisecond each and cost so much; its device multiplies at
+/// 100 GFLOP/s and reads at 20 GB/s.
+fn against(costs: Costs) -> Synthetic {
+    let mut run = run(2, 6);
+    let times = [995_000, 998_000, 1_000_000, 1_001_000, 1_003_000, 1_003_000];
+    for slot in 0..4 {
+        set_times(&mut run, 0, slot, &times);
+    }
+    for slot in 0..2 {
+        set_times(&mut run, 1, slot, &times.map(|time| time * 10));
+    }
+    let plan = &mut run.record.plan;
+    for cell in &mut plan.heats[0].cells {
+        (cell.flops, cell.bytes) = costs;
+    }
+    let mut heat = plan.heats.pop().unwrap();
+    heat.job = Ceilings::JOB.to_owned();
+    for (cell, costs) in heat
+        .cells
+        .iter_mut()
+        .zip([(1_000_000_000, 2_000_000), (50_000_000, 200_000_000)])
+    {
+        (cell.flops, cell.bytes) = costs;
+    }
+    let mut job = plan.jobs[0].clone();
+    job.id = Ceilings::JOB.to_owned();
+    job.comparisons.clear();
+    job.claims.clear();
+    for comparison in &mut plan.jobs[0].comparisons {
+        comparison.pairs.retain(|pair| pair.group != heat.group);
+    }
+    plan.jobs[0].claims.clear();
+    plan.ceilings = Some(Ceilings {
+        job,
+        heats: vec![heat],
+    });
+    run
+}
+
+fn roof(tables: &Tables) -> &Roof {
+    tables.cells[0].roof.as_ref().unwrap()
+}
+
+fn share(tables: &Tables) -> &Share {
+    match &roof(tables).share {
+        ShareOfCeiling::Known(share) => share,
+        ShareOfCeiling::Unknown(reason) => panic!("{reason}"),
+    }
+}
+
+fn unknown(tables: &Tables) -> &str {
+    match &roof(tables).share {
+        ShareOfCeiling::Known(share) => panic!("{share:?}"),
+        ShareOfCeiling::Unknown(reason) => reason,
+    }
+}
+
+fn is_near(found: f64, wanted: f64) -> bool {
+    (found / wanted - 1.0).abs() < 1e-4
+}
+
+#[test]
+fn a_cell_is_held_against_the_lower_of_both_ceilings() {
+    // 50 GFLOP/s of 100, 2 GB/s of 20.
+    let computing = tables(&against((50_000_000, 2_000_000)));
+    assert_eq!(share(&computing).bound, Bound::Compute);
+    assert!(is_near(share(&computing).share.centre, 0.5));
+    assert!(is_near(share(&computing).allowed_flops_per_second, 100e9));
+    assert!(is_near(roof(&computing).intensity.unwrap(), 25.0));
+    // 1 GFLOP/s, 5 GB/s of 20.
+    let moving = tables(&against((1_000_000, 5_000_000)));
+    assert_eq!(share(&moving).bound, Bound::Memory);
+    assert!(is_near(share(&moving).share.centre, 0.25));
+    assert!(is_near(share(&moving).allowed_flops_per_second, 4e9));
+    assert!(is_near(roof(&moving).bytes_per_second.unwrap(), 5e9));
+    let told = &share(&moving).share;
+    assert!(told.low.unwrap() < 0.25 && told.high.unwrap() > 0.25);
+    assert!(is_near(told.confidence, 0.9), "{told:?}");
+    // What stays in a cache is read faster: it is told as it is.
+    let cached = tables(&against((1_000_000, 60_000_000)));
+    assert!(is_near(share(&cached).share.centre, 3.0));
+}
+
+#[test]
+fn ceilings_are_rows_of_their_own_and_in_no_job() {
+    let run = against((50_000_000, 2_000_000));
+    let tables = tables(&run);
+    let told: Vec<_> = tables
+        .ceilings
+        .iter()
+        .map(|row| (row.kind, row.rate.unwrap().centre))
+        .collect();
+    assert_eq!(told.len(), 2);
+    assert_eq!(
+        (told[0].0, told[1].0),
+        (CeilingKind::Product, CeilingKind::Reading)
+    );
+    assert!(
+        is_near(told[0].1, 100e9) && is_near(told[1].1, 20e9),
+        "{told:?}"
+    );
+    let rate = tables.ceilings[0].rate.unwrap();
+    assert!(rate.low.unwrap() < rate.centre && rate.centre < rate.high.unwrap());
+    assert_eq!(
+        (tables.jobs.len(), tables.cells.len(), tables.twins.len()),
+        (1, 2, 2)
+    );
+    assert_eq!(tables.ceilings[0].environment, Some(0));
+    // A bundle needs their heats as well.
+    assert_eq!(tables.heats.len(), 2);
+    let files = downloads(&tables).unwrap();
+    let text = |name: &str| {
+        let file = files.iter().find(|file| file.file == name).unwrap();
+        String::from_utf8(file.bytes.clone()).unwrap()
+    };
+    let lines = text("ceilings.csv");
+    assert_eq!(lines.lines().count(), 3);
+    assert!(
+        lines.contains("cpu,2,fp32,product,batch=1,measured,,"),
+        "{lines}"
+    );
+    assert!(text("cells.csv").contains(",compute,"));
+}
+
+#[test]
+fn numbers_of_two_bytes_move_half_as_much() {
+    let mut run = against((1_000_000, 5_000_000));
+    let half = |cells: &mut [schema::plan::PlannedCell]| {
+        for cell in cells {
+            cell.cell.precision = Precision::Bf16;
+        }
+    };
+    half(&mut run.record.plan.heats[0].cells);
+    let found = tables(&run);
+    assert!(unknown(&found).contains("did not measure how fast cpu multiplies matrices in bf16"));
+    assert!(is_near(roof(&found).bytes_per_second.unwrap(), 2.5e9));
+    half(&mut run.record.plan.ceilings.as_mut().unwrap().heats[0].cells);
+    let found = tables(&run);
+    // So does the pass over memory, whose numbers these are.
+    assert!(is_near(found.ceilings[1].rate.unwrap().centre, 10e9));
+    assert!(is_near(share(&found).share.centre, 0.25));
+}
+
+#[test]
+fn without_a_ceiling_there_is_a_reason_and_no_share() {
+    let costs = (50_000_000, 2_000_000);
+    let mut run = against(costs);
+    for cell in &mut run.record.plan.heats[0].cells {
+        cell.cell.precision = Precision::Int8Static;
+    }
+    let found = tables(&run);
+    assert!(unknown(&found).contains("multiplies no integers"));
+    assert_eq!(roof(&found).bytes_per_second, None);
+
+    run = against(costs);
+    for cell in &mut run.record.plan.heats[0].cells {
+        cell.cell.threads = 1;
+    }
+    assert!(unknown(&tables(&run)).ends_with("with 1 thread"));
+
+    run = against(costs);
+    run.record.heats[1].heat = HeatResult::NotReached("out of time".to_owned());
+    let found = tables(&run);
+    assert_eq!(found.ceilings[0].outcome.kind, OutcomeKind::NotReached);
+    assert_eq!(found.ceilings[0].rate, None);
+    assert!(
+        unknown(&found).ends_with("is not known: out of time"),
+        "{}",
+        unknown(&found)
+    );
+
+    run = against(costs);
+    run.record.plan.ceilings = None;
+    run.record.heats.truncate(1);
+    let found = tables(&run);
+    assert_eq!(found.ceilings, []);
+    assert!(unknown(&found).starts_with("the run did not measure"));
+
+    // What a file of the user's costs is not known.
+    run = against((0, 0));
+    assert_eq!(tables(&run).cells[0].roof, None);
+}
+
+#[test]
+fn ceilings_that_do_not_hold_together_are_refused() {
+    let refusal = |change: fn(&mut Ceilings)| {
+        let mut run = against((1, 1));
+        change(run.record.plan.ceilings.as_mut().unwrap());
+        try_tables(&run).unwrap_err().to_string()
+    };
+    assert!(refusal(|it| it.job.id = "synthetic".to_owned()).contains("is that of the ceilings"));
+    assert!(refusal(|it| it.heats[0].job = "other".to_owned()).contains("belongs to no ceiling"));
+    assert!(refusal(|it| it.heats.push(it.heats[0].clone())).contains("occurs twice"));
+    assert!(refusal(|it| it.job.measure.margin = f64::NAN).contains("margin NaN"));
+}

@@ -1,0 +1,120 @@
+//! What keeps a cell from running here, as far as can be known without trying.
+
+use models::rewrite;
+use schema::{Cell, Device, Outcome, OutcomeKind, Precision, TF32_OVERRIDE, VariantDescription};
+
+use crate::{
+    World,
+    networks::{Network, Which},
+};
+
+/// What is worth saying of a model that only engines which read ONNX run.
+pub(crate) fn outlined(model: &Which, network: &Network) -> Option<String> {
+    let unread = network.unread.as_ref()?;
+    unread.as_it_is.map(|precision| {
+        format!(
+            "`{}` is run as it is, in {precision}, by engines that read ONNX themselves, and its outputs \
+             are held against ONNX Runtime's with optimisation off; what a step costs is not known: {}",
+            model.title(),
+            unread.reason
+        )
+    })
+}
+
+/// What of a user's model the cell cannot run.
+pub(crate) fn unread(
+    variant: Option<&VariantDescription>,
+    cell: &Cell,
+    network: &Network,
+) -> Option<Outcome> {
+    let unread = network.unread.as_ref()?;
+    let reason = &unread.reason;
+    let is_unrolled = || {
+        let form = cell.factors.get(rewrite::RECURRENT);
+        form.is_some_and(|form| form == rewrite::UNROLLED)
+    };
+    let reason = match unread.as_it_is {
+        None => reason.clone(),
+        Some(_) if !variant.is_some_and(|variant| variant.reads_onnx) => {
+            format!("{reason}; {} does not read ONNX itself", cell.engine)
+        }
+        Some(precision) if precision != cell.precision => {
+            format!("{reason}; the file is run as it is, and that is in {precision}")
+        }
+        Some(_) if is_unrolled() => {
+            format!("{reason}; the file is run as it is, and nothing of it is spelt out")
+        }
+        Some(_) => return None,
+    };
+    Some(Outcome::new(OutcomeKind::Unsupported, reason))
+}
+
+/// Why a cell cannot run here, as far as can be known without trying.
+pub(crate) fn obstacle(
+    world: &World,
+    variant: &VariantDescription,
+    cell: &Cell,
+) -> Option<Outcome> {
+    unsupported(variant, cell)
+        .map(|reason| Outcome::new(OutcomeKind::Unsupported, reason))
+        .or_else(|| {
+            unavailable(world, cell).map(|reason| Outcome::new(OutcomeKind::Unavailable, reason))
+        })
+}
+
+fn unsupported(variant: &VariantDescription, cell: &Cell) -> Option<String> {
+    let engine = &cell.engine;
+    if !variant.modes.contains(&cell.mode) {
+        return Some(format!("{engine} does no {}", cell.mode));
+    }
+    if !variant
+        .devices
+        .iter()
+        .any(|kind| kind == cell.device.kind())
+    {
+        return Some(format!("{engine} does not run on {}", cell.device));
+    }
+    if cell.precision == Precision::Tf32 && cell.device.is_cpu() {
+        return Some("tf32 is an arithmetic of NVIDIA GPUs; the device is cpu".to_owned());
+    }
+    if !variant.precisions.contains(&cell.precision) {
+        return Some(format!("{engine} does not compute in {}", cell.precision));
+    }
+    if !variant.boundaries.contains(&cell.boundary) {
+        return Some(format!(
+            "{engine} cannot be timed at the boundary `{}`",
+            cell.boundary
+        ));
+    }
+    cell.factors.iter().find_map(|(factor, value)| {
+        let known = variant.factors.get(factor)?;
+        (!known.values.contains(value))
+            .then(|| format!("{engine} does not know `{factor}: {value}`"))
+    })
+}
+
+fn unavailable(world: &World, cell: &Cell) -> Option<String> {
+    let engine = &cell.engine;
+    let Some(availability) = world.availability.get(engine) else {
+        return Some(format!("nothing is known about {engine} on this machine"));
+    };
+    if let Some(reason) = &availability.missing {
+        return Some(reason.clone());
+    }
+    match cell.device {
+        Device::Cpu => None,
+        Device::Cuda(index) if (index as usize) < world.fingerprint.gpus.len() => {
+            let value = world.conditions.get(TF32_OVERRIDE);
+            (cell.precision == Precision::Tf32
+                && value.is_some_and(|value| schema::forbids_tf32(value)))
+            .then(|| format!("{TF32_OVERRIDE}=0 keeps NVIDIA's libraries from tf32: unset it"))
+        }
+        Device::Cuda(_) if world.fingerprint.gpus.is_empty() => {
+            Some("this machine has no NVIDIA GPU".to_owned())
+        }
+        Device::Cuda(index) => Some(format!(
+            "this machine has no GPU number {index}: it has {}",
+            world.fingerprint.gpus.len()
+        )),
+    }
+}
