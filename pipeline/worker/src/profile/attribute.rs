@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// An operator, as an engine knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Operator {
-    /// Its name.
+    /// Its name; may be empty.
     pub name: String,
     /// What it computes, for example `Conv`.
     pub kind: String,
@@ -58,25 +58,38 @@ const VIEWS: [&str; 6] = [
     "Unsqueeze",
 ];
 
-/// For each operator of `running`, by its place, those of `asked` that it stands for, by theirs.
+/// What an operator that runs is to those that were asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Part {
+    /// Those that it stands for, by their places.
+    pub covers: BTreeSet<usize>,
+    /// Whether it only converts, be it asked for or not.
+    pub conversion: bool,
+}
+
+/// What each operator of `running` is to those of `asked`.
 ///
-/// Both in topological order. `fed` are the values that a step is given, `named` tells by which names of operators or
-/// values an operator that runs may be known among those that were asked for, and `is_apart` that it
-/// stands for none: it moves what others compute.
+/// Both in topological order. `fed` are the values that a step is given; `named` tells, of the name of an
+/// operator that runs, by which names of operators or values it may be known among those that were
+/// asked for, the likeliest first. `conversions` are the kinds of operators that bring numbers into another
+/// layout, precision or memory: one that nobody asked for stands for none, and neither does a transposition
+/// (`Transpose`) that bears no name of what was asked for.
 #[must_use]
 pub fn attribute(
     asked: &[Operator],
     running: &[Operator],
     fed: &[&str],
-    named: impl Fn(&Operator) -> Vec<String>,
-    is_apart: impl Fn(&Operator) -> bool,
-) -> Vec<BTreeSet<usize>> {
+    conversions: &[&str],
+    named: impl Fn(&str) -> Vec<String>,
+) -> Vec<Part> {
     let network = Network::new(asked, fed);
     let data = moving(running, fed);
-    let mut kernels: Vec<Kernel> = running
-        .iter()
-        .map(|operator| Kernel {
-            is_apart: is_apart(operator),
+    let mut kernels: Vec<Kernel> = Vec::with_capacity(running.len());
+    for operator in running {
+        let names = named(&operator.name);
+        let is_apart = network.is_inserted(operator, &names, conversions);
+        kernels.push(Kernel {
+            is_apart,
             is_known: operator
                 .outputs
                 .iter()
@@ -87,12 +100,12 @@ pub fn attribute(
                     .filter(|input| data.contains(input))
                     .count(),
             },
-            covers: match is_apart(operator) {
+            covers: match is_apart {
                 true => BTreeSet::new(),
-                false => network.seeds(operator, &named(operator)),
+                false => network.seeds(operator, &names),
             },
-        })
-        .collect();
+        });
+    }
     let seeds = kernels.iter().flat_map(|kernel| &kernel.covers);
     let mut taken: BTreeSet<usize> = seeds.copied().collect();
     for kernel in &mut kernels {
@@ -105,7 +118,11 @@ pub fn attribute(
         network.climb(kernel, &mut taken, true);
     }
     inherit(running, &mut kernels);
-    kernels.into_iter().map(|kernel| kernel.covers).collect()
+    let parts = running.iter().zip(kernels).map(|(operator, kernel)| Part {
+        covers: kernel.covers,
+        conversion: kernel.is_apart || conversions.contains(&operator.kind.as_str()),
+    });
+    parts.collect()
 }
 
 /// An operator that runs.
@@ -138,7 +155,9 @@ impl<'a> Network<'a> {
             data: moving(asked, fed),
         };
         for (index, operator) in asked.iter().enumerate() {
-            network.by_name.insert(&operator.name, index);
+            if !operator.name.is_empty() {
+                network.by_name.insert(&operator.name, index);
+            }
             for output in &operator.outputs {
                 network.makers.insert(output, index);
             }
@@ -147,6 +166,15 @@ impl<'a> Network<'a> {
             }
         }
         network
+    }
+
+    /// Whether an operator moves what others compute, and nobody asked for that.
+    fn is_inserted(&self, operator: &Operator, names: &[String], conversions: &[&str]) -> bool {
+        let is_asked = |name: &str| self.by_name.contains_key(name);
+        let converts = conversions.contains(&operator.kind.as_str());
+        let transposes =
+            || operator.kind == "Transpose" && !names.iter().any(|name| is_asked(name));
+        (converts || transposes()) && !is_asked(&operator.name)
     }
 
     /// What bears one of the names, or makes what the operator makes.
@@ -309,19 +337,18 @@ mod tests {
             .iter()
             .map(|(name, inputs, output)| Operator {
                 name: (*name).to_owned(),
-                kind: String::new(),
+                kind: (*name).to_owned(),
                 inputs: inputs.split_whitespace().map(str::to_owned).collect(),
                 outputs: vec![(*output).to_owned()],
             })
             .collect();
-        let named = |operator: &Operator| vec![operator.name.trim_end_matches("_fused").to_owned()];
-        let is_apart = |operator: &Operator| operator.name.starts_with("Reorder");
-        let covers = attribute(&asked, &running, &["input"], named, is_apart);
+        let named = |name: &str| vec![name.trim_end_matches("_fused").to_owned()];
+        let parts = attribute(&asked, &running, &["input"], &["ReorderOutput"], named);
         let names = |covers: &BTreeSet<usize>| {
             let names = covers.iter().map(|index| asked[*index].name.clone());
             names.collect::<Vec<_>>().join(" ")
         };
-        covers.iter().map(names).collect()
+        parts.iter().map(|part| names(&part.covers)).collect()
     }
 
     /// A residual block as ONNX Runtime fuses it: the sum and the bend behind it go with the second
@@ -403,8 +430,9 @@ mod tests {
             "MatMul dense: input w
             Reshape heads: dense",
         );
-        let named = |operator: &Operator| vec![operator.name.clone()];
-        let covers = attribute(&asked, &running, &["input"], named, |_| false);
+        let named = |name: &str| vec![name.to_owned()];
+        let parts = attribute(&asked, &running, &["input"], &[], named);
+        let covers: Vec<_> = parts.into_iter().map(|part| part.covers).collect();
         assert_eq!(covers, [BTreeSet::from([0]), BTreeSet::from([2])]);
     }
 
