@@ -57,7 +57,7 @@ impl Kernels {
         let mut kernels = Self::default();
         for (operator, part) in running.into_iter().zip(parts) {
             let nodes = part.covers.iter().filter_map(|index| owners.get(*index));
-            // Names of a user's file need not be unique: times of equal names are told together.
+            // Where ONNX Runtime gives a name twice, times are told together.
             let kernel = if operator.name.is_empty() {
                 kernels.nameless.entry(operator.kind).or_default()
             } else {
@@ -83,7 +83,9 @@ impl Kernels {
 
 /// Whether ONNX Runtime's profile calls an operator without a name so: `MatMul_3`.
 fn is_numbered(name: &str, kind: &str) -> bool {
-    let number = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('_'));
+    let number = name
+        .strip_prefix(kind)
+        .and_then(|rest| rest.strip_prefix('_'));
     number.is_some_and(is_number)
 }
 
@@ -131,8 +133,9 @@ fn is_number(text: &str) -> bool {
 }
 
 /// For each operator of a file the nodes of the graph that it was written for, or that it was read
-/// into: the one of its name, or that makes what it makes, or whose name its own begins with. What
-/// is none of these was put together with others to a node behind it.
+/// into: the one that makes what it makes, or of its name, or whose name its own begins with. What
+/// is none of these was put together with others to a node behind it. (In a user's file names of operators
+/// and of values have nothing to do with each other, and nodes are called after values.)
 fn owners(graph: &Graph, asked: &[Operator]) -> Vec<BTreeSet<String>> {
     let nodes: BTreeSet<&str> = graph.nodes.iter().map(|node| node.name.as_str()).collect();
     let makers: BTreeMap<&str, &str> = graph
@@ -145,11 +148,9 @@ fn owners(graph: &Graph, asked: &[Operator]) -> Vec<BTreeSet<String>> {
         })
         .collect();
     let own = |operator: &Operator| {
-        let by_name = nodes.get(operator.name.as_str()).copied();
-        let made = || {
-            let mut outputs = operator.outputs.iter();
-            outputs.find_map(|output| makers.get(output.as_str()).copied())
-        };
+        let mut outputs = operator.outputs.iter();
+        let made = outputs.find_map(|output| makers.get(output.as_str()).copied());
+        let by_name = || nodes.get(operator.name.as_str()).copied();
         let part = || {
             let mut name = operator.name.as_str();
             while let Some((shorter, _)) = name.rsplit_once('.') {
@@ -160,7 +161,7 @@ fn owners(graph: &Graph, asked: &[Operator]) -> Vec<BTreeSet<String>> {
             }
             None
         };
-        by_name.or_else(made).or_else(part)
+        made.or_else(by_name).or_else(part)
     };
     let mut read: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut owners: Vec<BTreeSet<String>> = Vec::with_capacity(asked.len());

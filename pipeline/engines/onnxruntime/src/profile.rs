@@ -123,7 +123,7 @@ impl Profiler {
     }
 
     /// The operators that ONNX Runtime is asked for, and the session that it makes of them. Operators are
-    /// told apart by their names: a file in which not each has one is handed over as a copy where
+    /// told apart by their names: a file in which not each has one is handed over as a copy in which
     /// each has.
     fn session(&self, traced: &Traced) -> Result<(Vec<onnx::Call>, Inference), Outcome> {
         let configuration = &self.configuration;

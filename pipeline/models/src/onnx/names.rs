@@ -1,5 +1,5 @@
-//! A name of its own for each operator of a file, and nothing else of it changed: ONNX lets names be left
-//! out and given twice, and engines tell by them what they ran.
+//! A name for each operator of a file, and nothing else of it changed: ONNX lets names be left out, and
+//! engines tell by them what they ran.
 //!
 //! The file is copied field by field, so that what this program does not know stays in it.
 
@@ -19,8 +19,8 @@ const NODE: u64 = 1;
 /// A field of text or of a message.
 const DELIMITED: u64 = 2;
 
-/// Names the operators of a file's graph that have no name, or that of one before them, after the first
-/// value that they make. `None` where each has a name of its own.
+/// Names the operators of a file's graph that have no name after the first value that they make, so that
+/// no two have the same. `None` where each has a name.
 ///
 /// Graphs within operators, and operators that are made of others, stay as they are. Values keep their names,
 /// and large weights that lie in other files are looked for where they were.
@@ -39,14 +39,13 @@ pub fn named(model: &[u8]) -> Result<Option<Vec<u8>>, String> {
     Ok(Some(copy))
 }
 
-/// The name that each of the operators is to have, where it is another than it has.
+/// The name that each of the operators is to have, where it has none.
 fn wanted(calls: &[Call]) -> Vec<Option<String>> {
     let given = calls.iter().map(|call| call.name.as_str());
     let mut taken: BTreeSet<String> = given.map(str::to_owned).collect();
-    let mut seen = BTreeSet::new();
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut name = |call: &Call| {
-        if !call.name.is_empty() && seen.insert(call.name.clone()) {
+        if !call.name.is_empty() {
             return None;
         }
         let made = call.outputs.iter().find(|output| !output.is_empty());
@@ -162,12 +161,15 @@ mod tests {
     const UNKNOWN: [u8; 5] = [0xa2, 0x06, 2, 7, 7];
 
     #[test]
-    fn what_has_no_name_of_its_own_is_named_after_what_it_makes() {
+    fn what_has_no_name_is_named_after_what_it_makes() {
         for (names, expected) in [
             (["", "", ""], ["hidden", "relu", "logits"]),
-            (["a", "a", "a"], ["a", "relu", "logits"]),
+            (["a", "", "a"], ["a", "relu", "a"]),
             (["", "hidden", ""], ["hidden.2", "hidden", "logits"]),
-            (["", "hidden", "hidden.2"], ["hidden.3", "hidden", "hidden.2"]),
+            (
+                ["", "hidden", "hidden.2"],
+                ["hidden.3", "hidden", "hidden.2"],
+            ),
         ] {
             let (mut model, bytes) = file(names);
             let copy = named(&bytes).unwrap().unwrap();
@@ -178,7 +180,11 @@ mod tests {
                 name.clone_into(&mut node.name);
             }
             let told: fn(&NodeProto) -> &str = |node| &node.name;
-            let copies: Vec<_> = copied.graph.iter().flat_map(|it| it.node.iter().map(told)).collect();
+            let copies: Vec<_> = copied
+                .graph
+                .iter()
+                .flat_map(|it| it.node.iter().map(told))
+                .collect();
             assert_eq!(copies, expected, "of {names:?}");
             assert_eq!(copied, model);
         }

@@ -7,9 +7,11 @@
 //! 1. what comes before and is read by nothing else, as long as the kernel reads as many values as
 //!    all of that together (`Conv`, `BatchNormalization` before a `Relu`);
 //! 2. where it makes a value that nobody asked for: the operator behind that reads what the kernel reads
-//!    besides (the sum of a residual block), and a bend (`Relu`) behind, where nothing else reads the
-//!    same;
-//! 3. a bend that comes before and is read by nothing else, if no kernel before took it.
+//!    besides (the sum of a residual block), and what bends (`Relu`) and rounds (`QuantizeLinear`) behind,
+//!    where nothing else reads the same;
+//! 3. where it rounds, what brings that back (`DequantizeLinear`), which whoever reads the integers
+//!    themselves has no need of;
+//! 4. what bends, rounds or brings back, comes before and is read by nothing else, if no kernel before took it.
 //!
 //! One that only says otherwise what lies there already (a reshape) stands for what bears its name alone: it
 //! may have taken in others before it, none of which took time.
@@ -47,6 +49,10 @@ const BENDS: [&str; 12] = [
     "Swish",
     "Tanh",
 ];
+
+/// What rounds to a grid of integers, and what makes floats of those again.
+const ROUND: &str = "QuantizeLinear";
+const BACK: &str = "DequantizeLinear";
 
 /// What moves no number.
 const VIEWS: [&str; 6] = [
@@ -211,13 +217,19 @@ impl<'a> Network<'a> {
         outside.collect::<BTreeSet<_>>().len()
     }
 
-    fn is_bend(&self, index: usize) -> bool {
+    fn kind(&self, index: usize) -> &'a str {
         let operator = self.asked.get(index);
-        operator.is_some_and(|operator| BENDS.contains(&operator.kind.as_str()))
+        operator.map_or("", |operator| &operator.kind)
+    }
+
+    /// Whether it is computed along with what comes before it, if anything is.
+    fn follows(&self, index: usize) -> bool {
+        let kind = self.kind(index);
+        BENDS.contains(&kind) || kind == ROUND || kind == BACK
     }
 
     /// Takes what comes before and is read by nothing else.
-    fn climb(&self, kernel: &mut Kernel, taken: &mut BTreeSet<usize>, bends: bool) {
+    fn climb(&self, kernel: &mut Kernel, taken: &mut BTreeSet<usize>, followers: bool) {
         let mut ahead: Vec<usize> = kernel.covers.iter().copied().collect();
         while let Some(index) = ahead.pop() {
             for input in self.inputs(index) {
@@ -225,7 +237,7 @@ impl<'a> Network<'a> {
                     continue;
                 };
                 if taken.contains(&maker)
-                    || (self.is_bend(maker) && !bends)
+                    || (self.follows(maker) && !followers)
                     || !self.readers(maker).is_subset(&kernel.covers)
                 {
                     continue;
@@ -243,11 +255,28 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Takes the operator behind that reads what the kernel reads besides, and a bend behind that.
+    /// Takes the operator behind that reads what the kernel reads besides, and what follows that.
     fn descend(&self, kernel: &mut Kernel, taken: &mut BTreeSet<usize>) {
-        if kernel.is_known {
-            return;
+        if !kernel.is_known {
+            self.join(kernel, taken);
+            for index in kernel.covers.clone() {
+                self.follow(index, kernel, taken);
+            }
         }
+        for index in kernel.covers.clone() {
+            if self.kind(index) != ROUND {
+                continue;
+            }
+            for back in self.readers(index) {
+                if self.kind(back) == BACK && taken.insert(back) {
+                    kernel.covers.insert(back);
+                }
+            }
+        }
+    }
+
+    /// Takes the operator behind that reads what the kernel reads besides.
+    fn join(&self, kernel: &mut Kernel, taken: &mut BTreeSet<usize>) {
         let covers = kernel.covers.clone();
         for index in covers.iter().flat_map(|index| self.readers(*index)) {
             let reads = self.reads(&kernel.covers);
@@ -262,15 +291,25 @@ impl<'a> Network<'a> {
             }
             taken.insert(index);
         }
-        for index in kernel.covers.clone() {
+    }
+
+    /// Takes what bends and what rounds behind one of the kernel's, one after the other.
+    fn follow(&self, mut index: usize, kernel: &mut Kernel, taken: &mut BTreeSet<usize>) {
+        loop {
             let readers = self.readers(index);
-            if let Some(&bend) = readers.first()
-                && readers.len() == 1
-                && self.is_bend(bend)
-                && taken.insert(bend)
-            {
-                kernel.covers.insert(bend);
+            let Some(&reader) = readers.first() else {
+                return;
+            };
+            let kind = self.kind(reader);
+            let is_last = kind == ROUND;
+            if readers.len() > 1 || !(BENDS.contains(&kind) || is_last) || !taken.insert(reader) {
+                return;
             }
+            kernel.covers.insert(reader);
+            if is_last {
+                return;
+            }
+            index = reader;
         }
     }
 }
@@ -434,6 +473,48 @@ mod tests {
         let parts = attribute(&asked, &running, &["input"], &[], named);
         let covers: Vec<_> = parts.into_iter().map(|part| part.covers).collect();
         assert_eq!(covers, [BTreeSet::from([0]), BTreeSet::from([2])]);
+    }
+
+    /// Convolutions of integers, as ONNX Runtime makes them: where it turns them to channels last, their
+    /// values have names of its own.
+    #[test]
+    fn what_rounds_behind_a_product_belongs_to_it() {
+        let asked = "QuantizeLinear x.q: input
+            DequantizeLinear x.dq: x.q
+            Conv conv1: x.dq w
+            Relu relu1: conv1
+            QuantizeLinear relu1.q: relu1
+            DequantizeLinear relu1.dq: relu1.q
+            Conv conv2: relu1.dq w
+            QuantizeLinear conv2.q: conv2
+            DequantizeLinear conv2.dq: conv2.q
+            Add add: conv2.dq relu1.dq
+            Relu relu2: add
+            QuantizeLinear relu2.q: relu2
+            DequantizeLinear relu2.dq: relu2.q";
+        let expected = [
+            "x.q x.dq",
+            "conv1 relu1 relu1.q relu1.dq",
+            "conv2 conv2.q conv2.dq",
+            "add relu2 relu2.q",
+            "relu2.dq",
+        ];
+        let renamed = [
+            ("x.q", "input", "x.q"),
+            ("conv1", "x.q w", "t0"),
+            ("conv2", "t0 w", "t1"),
+            ("add", "t1 t0", "t2"),
+            ("relu2.dq", "t2", "relu2.dq"),
+        ];
+        assert_eq!(attributed(asked, &renamed), expected);
+        let own = [
+            ("x.q", "input", "x.q"),
+            ("conv1", "x.q w", "relu1.q"),
+            ("conv2", "relu1.q w", "conv2.q"),
+            ("add", "conv2.q relu1.q", "relu2.q"),
+            ("relu2.dq", "relu2.q", "relu2.dq"),
+        ];
+        assert_eq!(attributed(asked, &own), expected);
     }
 
     #[test]
