@@ -6,10 +6,13 @@
 //! [`worker::attribute`] tells which of our operators a kernel stands for; and each of those was written
 //! for a node of the graph, whose name it bears, or begins its own with.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter::successors,
+};
 
 use models::onnx::Call;
-use schema::Graph;
+use schema::{Graph, graph::Op};
 use worker::{Operator, attribute};
 
 /// Operators that bring numbers into another layout, precision or memory.
@@ -151,16 +154,7 @@ fn owners(graph: &Graph, asked: &[Operator]) -> Vec<BTreeSet<String>> {
         let mut outputs = operator.outputs.iter();
         let made = outputs.find_map(|output| makers.get(output.as_str()).copied());
         let by_name = || nodes.get(operator.name.as_str()).copied();
-        let part = || {
-            let mut name = operator.name.as_str();
-            while let Some((shorter, _)) = name.rsplit_once('.') {
-                if let Some(node) = nodes.get(shorter) {
-                    return Some(*node);
-                }
-                name = shorter;
-            }
-            None
-        };
+        let part = || shorter(&operator.name).find_map(|name| nodes.get(name).copied());
         made.or_else(by_name).or_else(part)
     };
     let mut read: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -180,7 +174,42 @@ fn owners(graph: &Graph, asked: &[Operator]) -> Vec<BTreeSet<String>> {
         owners.push(found);
     }
     owners.reverse();
+    own_all(graph, asked, &mut owners);
     owners
+}
+
+/// Gives the nodes that are nobody's to the operators of a file that they were read from: where one became
+/// several nodes, all but the last bear its name, or its output's if it has none, and a word behind.
+fn own_all(graph: &Graph, asked: &[Operator], owners: &mut [BTreeSet<String>]) {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, operator) in asked.iter().enumerate() {
+        let output = operator.outputs.first().unwrap_or(&operator.name);
+        places.entry(output).or_insert(at);
+    }
+    let named = asked.iter().enumerate();
+    places.extend(named.map(|(at, operator)| (operator.name.as_str(), at)));
+    let owned: BTreeSet<String> = owners.iter().flatten().cloned().collect();
+    let mut moving: BTreeSet<&str> = graph.inputs.iter().map(|it| it.name.as_str()).collect();
+    for node in &graph.nodes {
+        // What is computed once, or is nothing in inference, is nobody's.
+        let mut inputs = node.inputs.iter();
+        if !inputs.any(|input| moving.contains(input.as_str())) {
+            continue;
+        }
+        moving.extend(node.outputs.iter().map(String::as_str));
+        if owned.contains(&node.name) || matches!(node.op, Op::Dropout { .. }) {
+            continue;
+        }
+        let place = shorter(&node.name).find_map(|name| places.get(name));
+        if let Some(owners) = place.and_then(|&at| owners.get_mut(at)) {
+            owners.insert(node.name.clone());
+        }
+    }
+}
+
+/// A name without its last word, without its last two, and so on.
+fn shorter(name: &str) -> impl Iterator<Item = &str> {
+    successors(Some(name), |name| Some(name.rsplit_once('.')?.0)).skip(1)
 }
 
 #[cfg(test)]

@@ -307,6 +307,29 @@ fn operators_of_a_file_are_told_apart_without_names() {
     }
 }
 
+/// A norm is one operator of the file, and in the graph squares, their sum and a root.
+#[test]
+fn an_operator_of_a_file_that_became_several_nodes_is_told_as_all_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = ByHand::default()
+        .fed("x", FLOAT, &[4, 8])
+        .node("Exp", &["x"], "e")
+        .node("ReduceL2", &["e"], "y")
+        .made("y");
+    let (graph, files) = brought(folder.path(), &file);
+    let profile = profiled_from(&graph, Some(files), |_| ());
+    assert_eq!(untold(&graph, &profile), [""; 0]);
+    let norm = profile
+        .entries
+        .iter()
+        .find(|entry| entry.name.starts_with("ReduceL2 "));
+    let told = nodes(norm.unwrap());
+    assert!(
+        told.len() > 1 && told.iter().all(|node| node.starts_with('y')),
+        "{told:?}"
+    );
+}
+
 #[test]
 fn nodes_are_told_without_optimisation_as_well() {
     let graph = zoo::small("resnet18");
