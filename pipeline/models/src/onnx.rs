@@ -14,6 +14,7 @@
 mod calls;
 mod document;
 mod lower;
+mod names;
 mod proto;
 mod quantised;
 pub(crate) mod read;
@@ -34,6 +35,7 @@ use crate::{
 };
 pub use calls::{Call, calls};
 pub use document::{Document, OPSET, own_file};
+pub use names::named;
 pub(crate) use read::Shelf;
 pub use read::{File, Outline, ReadError, Reading, signature::operators as operators_read};
 

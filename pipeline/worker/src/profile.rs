@@ -9,7 +9,7 @@ use schema::{
     protocol::{MOST_ENTRIES, MOST_NAME_CHARS, Profile, ProfileEntry},
 };
 
-pub use attribute::{Operator, attribute};
+pub use attribute::{Operator, Part, attribute};
 
 use crate::failure::unsupported;
 

@@ -6,10 +6,13 @@
 //! [`worker::attribute`] tells which of our operators a kernel stands for; and each of those was written
 //! for a node of the graph, whose name it bears, or begins its own with.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter::successors,
+};
 
 use models::onnx::Call;
-use schema::Graph;
+use schema::{Graph, graph::Op};
 use worker::{Operator, attribute};
 
 /// Operators that bring numbers into another layout, precision or memory.
@@ -35,7 +38,12 @@ pub(crate) struct Kernel {
 
 /// All kernels of a session, by the names under which its profile speaks of them.
 #[derive(Debug, Default)]
-pub(crate) struct Kernels(BTreeMap<String, Kernel>);
+pub(crate) struct Kernels {
+    named: BTreeMap<String, Kernel>,
+    /// Those that ONNX Runtime put in without a name, by what they compute: one for all of a kind, since
+    /// by the numbers in a profile nobody outside can tell them apart.
+    nameless: BTreeMap<String, Kernel>,
+}
 
 impl Kernels {
     /// Of a session that made the operators `running` of those that it was asked for.
@@ -48,36 +56,40 @@ impl Kernels {
             .iter()
             .map(|input| input.name.as_str())
             .collect();
-        let known: BTreeSet<&str> = asked.iter().map(|asked| asked.name.as_str()).collect();
-        let is_inserted = |operator: &Operator| {
-            let converts = CONVERSIONS.contains(&operator.kind.as_str());
-            // A transposition is the network's own where it was asked for.
-            let transposes = operator.kind == "Transpose"
-                && !names(&operator.name)
-                    .iter()
-                    .any(|name| known.contains(name.as_str()));
-            (converts || transposes) && !known.contains(operator.name.as_str())
-        };
-        let covers = attribute(&asked, &running, &fed, |one| names(&one.name), is_inserted);
-        let mut kernels: BTreeMap<String, Kernel> = BTreeMap::new();
-        for (operator, covers) in running.iter().zip(covers) {
-            let nodes = covers.iter().filter_map(|index| owners.get(*index));
-            let conversion = is_inserted(operator) || CONVERSIONS.contains(&operator.kind.as_str());
-            // Names of a user's file need not be unique: times of equal names are told together.
-            let kernel = kernels.entry(operator.name.clone()).or_default();
+        let parts = attribute(&asked, &running, &fed, &CONVERSIONS, names);
+        let mut kernels = Self::default();
+        for (operator, part) in running.into_iter().zip(parts) {
+            let nodes = part.covers.iter().filter_map(|index| owners.get(*index));
+            // Where ONNX Runtime gives a name twice, times are told together.
+            let kernel = if operator.name.is_empty() {
+                kernels.nameless.entry(operator.kind).or_default()
+            } else {
+                kernels.named.entry(operator.name).or_default()
+            };
             kernel.nodes.extend(nodes.flatten().cloned());
-            kernel.conversion |= conversion;
+            kernel.conversion |= part.conversion;
         }
-        Self(kernels)
+        kernels
     }
 
-    /// The one that a profile calls so; one that no model tells of is overhead, unless it converts.
+    /// The one that a profile calls so. Where no model tells of it, it is one of those of its kind without
+    /// a name, if there are any; otherwise overhead, unless it converts.
     pub(crate) fn get(&self, name: &str, kind: &str) -> Kernel {
-        self.0.get(name).cloned().unwrap_or_else(|| Kernel {
+        let nameless = || self.nameless.get(kind).filter(|_| is_numbered(name, kind));
+        let kernel = self.named.get(name).or_else(nameless);
+        kernel.cloned().unwrap_or_else(|| Kernel {
             nodes: BTreeSet::new(),
             conversion: CONVERSIONS.contains(&kind),
         })
     }
+}
+
+/// Whether ONNX Runtime's profile calls an operator without a name so: `MatMul_3`.
+fn is_numbered(name: &str, kind: &str) -> bool {
+    let number = name
+        .strip_prefix(kind)
+        .and_then(|rest| rest.strip_prefix('_'));
+    number.is_some_and(is_number)
 }
 
 fn operator(call: &Call) -> Operator {
@@ -116,13 +128,17 @@ fn names(name: &str) -> Vec<String> {
 /// A name without what makes it unique: `_token_7`.
 fn without_token(name: &str) -> Option<&str> {
     let (rest, number) = name.rsplit_once("_token_")?;
-    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then_some(rest)
+    is_number(number).then_some(rest)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// For each operator of a file the nodes of the graph that it was written for, or that it was read
-/// into: the one of its name, or that makes what it makes, or whose name its own begins with. What
-/// is none of these was put together with others to a node behind it.
+/// into: the one that makes what it makes, or of its name, or whose name its own begins with. What
+/// is none of these was put together with others to a node behind it. (In a user's file names of operators
+/// and of values have nothing to do with each other, and nodes are called after values.)
 fn owners(graph: &Graph, asked: &[Operator]) -> Vec<BTreeSet<String>> {
     let nodes: BTreeSet<&str> = graph.nodes.iter().map(|node| node.name.as_str()).collect();
     let makers: BTreeMap<&str, &str> = graph
@@ -135,22 +151,11 @@ fn owners(graph: &Graph, asked: &[Operator]) -> Vec<BTreeSet<String>> {
         })
         .collect();
     let own = |operator: &Operator| {
-        let by_name = nodes.get(operator.name.as_str()).copied();
-        let made = || {
-            let mut outputs = operator.outputs.iter();
-            outputs.find_map(|output| makers.get(output.as_str()).copied())
-        };
-        let part = || {
-            let mut name = operator.name.as_str();
-            while let Some((shorter, _)) = name.rsplit_once('.') {
-                if let Some(node) = nodes.get(shorter) {
-                    return Some(*node);
-                }
-                name = shorter;
-            }
-            None
-        };
-        by_name.or_else(made).or_else(part)
+        let mut outputs = operator.outputs.iter();
+        let made = outputs.find_map(|output| makers.get(output.as_str()).copied());
+        let by_name = || nodes.get(operator.name.as_str()).copied();
+        let part = || shorter(&operator.name).find_map(|name| nodes.get(name).copied());
+        made.or_else(by_name).or_else(part)
     };
     let mut read: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut owners: Vec<BTreeSet<String>> = Vec::with_capacity(asked.len());
@@ -169,7 +174,42 @@ fn owners(graph: &Graph, asked: &[Operator]) -> Vec<BTreeSet<String>> {
         owners.push(found);
     }
     owners.reverse();
+    own_all(graph, asked, &mut owners);
     owners
+}
+
+/// Gives the nodes that are nobody's to the operators of a file that they were read from: where one became
+/// several nodes, all but the last bear its name, or its output's if it has none, and a word behind.
+fn own_all(graph: &Graph, asked: &[Operator], owners: &mut [BTreeSet<String>]) {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, operator) in asked.iter().enumerate() {
+        let output = operator.outputs.first().unwrap_or(&operator.name);
+        places.entry(output).or_insert(at);
+    }
+    let named = asked.iter().enumerate();
+    places.extend(named.map(|(at, operator)| (operator.name.as_str(), at)));
+    let owned: BTreeSet<String> = owners.iter().flatten().cloned().collect();
+    let mut moving: BTreeSet<&str> = graph.inputs.iter().map(|it| it.name.as_str()).collect();
+    for node in &graph.nodes {
+        // What is computed once, or is nothing in inference, is nobody's.
+        let mut inputs = node.inputs.iter();
+        if !inputs.any(|input| moving.contains(input.as_str())) {
+            continue;
+        }
+        moving.extend(node.outputs.iter().map(String::as_str));
+        if owned.contains(&node.name) || matches!(node.op, Op::Dropout { .. }) {
+            continue;
+        }
+        let place = shorter(&node.name).find_map(|name| places.get(name));
+        if let Some(owners) = place.and_then(|&at| owners.get_mut(at)) {
+            owners.insert(node.name.clone());
+        }
+    }
+}
+
+/// A name without its last word, without its last two, and so on.
+fn shorter(name: &str) -> impl Iterator<Item = &str> {
+    successors(Some(name), |name| Some(name.rsplit_once('.')?.0)).skip(1)
 }
 
 #[cfg(test)]
@@ -224,6 +264,31 @@ mod tests {
         assert_eq!(told("gemm_output_reshape"), ("output".to_owned(), false));
         assert_eq!(told("fused hidden").0, "hidden relu");
         assert_eq!(told("nobody's").0, "");
+        assert_eq!(told("Gemm_3").0, "");
         assert!(kernels.get("InsertedCast_x", "Cast").conversion);
+    }
+
+    #[test]
+    fn what_has_no_name_is_one_of_its_kind() {
+        let graph = models::sample::perceptron(1).unwrap();
+        let asked = [
+            call("Gemm", "hidden", &["input", "w"], "hidden"),
+            call("Relu", "relu", &["hidden"], "relu"),
+            call("Gemm", "output", &["relu", "v"], "logits"),
+        ];
+        let running = [
+            call("Gemm", "", &["input", "w"], "hidden"),
+            call("Relu", "", &["hidden"], "relu"),
+            call("Gemm", "", &["relu", "v"], "logits"),
+        ];
+        let kernels = Kernels::of(&graph, &asked, &running);
+        let told = |name: &str, kind: &str| {
+            let nodes: Vec<_> = kernels.get(name, kind).nodes.into_iter().collect();
+            nodes.join(" ")
+        };
+        assert_eq!(told("Gemm_0", "Gemm"), "hidden output");
+        assert_eq!(told("Relu_1", "Relu"), "relu");
+        assert_eq!(told("Relu_x", "Relu"), "");
+        assert_eq!(told("MatMul_2", "MatMul"), "");
     }
 }

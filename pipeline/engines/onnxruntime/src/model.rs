@@ -27,11 +27,14 @@ pub(crate) fn commit(
 }
 
 /// Where a session writes what it made of a model, and where its time went.
+#[derive(Debug, Clone)]
 pub(crate) struct Traced {
     /// The model after optimisation, without its large weights.
     pub(crate) model: PathBuf,
     /// What the file of times begins with.
     pub(crate) times: PathBuf,
+    /// Where weights lie that a model in memory does not hold.
+    pub(crate) weights: Option<PathBuf>,
 }
 
 impl Traced {
@@ -39,10 +42,15 @@ impl Traced {
         let set = || -> ort::Result<SessionBuilder> {
             // A message holds less than 2 GiB; what the optimiser made of weights may be more.
             let weights = "session.optimized_model_external_initializers_file_name";
-            Ok(builder
+            let builder = builder
                 .with_optimized_model_path(&self.model)?
                 .with_config_entry(weights, "optimized.data")?
-                .with_profiling(&self.times)?)
+                .with_profiling(&self.times)?;
+            let Some(folder) = &self.weights else {
+                return Ok(builder);
+            };
+            let beside = "session.model_external_initializers_file_folder_path";
+            Ok(builder.with_config_entry(beside, folder.to_string_lossy())?)
         };
         set().map_err(|error| failed("profiling options", &error))
     }

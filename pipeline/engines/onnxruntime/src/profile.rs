@@ -2,8 +2,8 @@
 //! whose steps are timed never writes anything.
 
 use std::{
-    fs,
-    path::Path,
+    fs, hint,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -26,8 +26,14 @@ use crate::{
     tensors,
 };
 
-/// Steps that are run first: the memory pattern and caches settle.
-const DISCARDED: u64 = 3;
+/// What is run first, in steps and in time: the memory pattern, caches, threads and the processor's clock
+/// settle.
+const WARM_UP_STEPS: usize = 3;
+const WARM_UP: Duration = Duration::from_millis(50);
+
+/// What then passes before the first step that counts. Times are told in whole microseconds, and by them the
+/// steps are told apart.
+const APART: Duration = Duration::from_micros(3);
 
 /// Ends the name of what a kernel took.
 const KERNEL: &str = "_kernel_time";
@@ -48,6 +54,9 @@ struct Event {
     name: String,
     #[serde(default)]
     cat: String,
+    /// When it began.
+    #[serde(default)]
+    ts: u64,
     #[serde(default)]
     dur: u64,
     #[serde(default)]
@@ -61,8 +70,11 @@ struct Arguments {
 }
 
 impl Profiler {
-    /// Profiles so many steps.
-    pub(crate) fn profile(&self, steps: u64) -> Result<Profile, Outcome> {
+    /// Where a session to be profiled writes.
+    ///
+    /// # Errors
+    /// `unsupported`: nothing would be told of this one.
+    pub(crate) fn begin(&self) -> Result<Traced, Outcome> {
         if self.configuration.provider != Provider::Cpu {
             return Err(unsupported(
                 "ONNX Runtime's profiler tells of kernels on a GPU when they are launched, not how long they run",
@@ -73,16 +85,27 @@ impl Profiler {
                 "the file holds operators that no graph can say: there are no nodes to map times to",
             ));
         }
-        let folder = self.load.scratch.join("profile");
+        let folder = self.folder();
         fs::create_dir_all(&folder).map_err(|error| unreadable(&folder, &error))?;
-        let traced = Traced {
+        Ok(Traced {
             model: folder.join("optimized.onnx"),
             times: folder.join("times"),
-        };
-        let (asked, mut session) = self.session(&traced)?;
-        for _ in 0..DISCARDED {
-            session.call()?;
-        }
+            weights: None,
+        })
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.load.scratch.join("profile")
+    }
+
+    /// Profiles so many steps, and gives the session besides, which writes no more.
+    pub(crate) fn profile(
+        &self,
+        traced: &Traced,
+        steps: u64,
+    ) -> Result<(Profile, Inference), Outcome> {
+        let (asked, mut session) = self.session(traced)?;
+        let discarded = warm_up(&mut session)?;
         let mut wall = Duration::ZERO;
         for _ in 0..steps {
             let start = Instant::now();
@@ -90,34 +113,63 @@ impl Profiler {
             wall += start.elapsed();
         }
         let times = session.end_profiling()?;
-        drop(session);
         let running = read_calls(&traced.model)?;
         let kernels = Kernels::of(&self.load.graph, &asked, &running);
         let events = read_events(Path::new(&times))?;
         // The folder is the launch's own; what stays of it is removed with that.
-        let _ = fs::remove_dir_all(&folder);
-        tell(&events, &kernels, steps, nanoseconds(wall))
+        let _ = fs::remove_dir_all(self.folder());
+        let profile = tell(&events, &kernels, discarded, steps, nanoseconds(wall))?;
+        Ok((profile, session))
     }
 
-    /// The operators that ONNX Runtime is asked for, and the session that it makes of them.
+    /// The operators that ONNX Runtime is asked for, and the session that it makes of them. Operators are
+    /// told apart by their names: a file in which not each has one is handed over as a copy in which
+    /// each has.
     fn session(&self, traced: &Traced) -> Result<(Vec<onnx::Call>, Inference), Outcome> {
         let configuration = &self.configuration;
         let extensions = Extensions {
             multi_head_attention: configuration.fuses_attention,
         };
-        let document = Document::of(&self.load, configuration.precision, extensions)?;
-        let asked = match &document {
-            Document::Bytes(bytes) => {
-                onnx::calls(bytes).map_err(|reason| broken("the model", &reason))?
+        let mut document = Document::of(&self.load, configuration.precision, extensions)?;
+        let mut traced = traced.clone();
+        let read;
+        let bytes = match &document {
+            Document::Bytes(bytes) => bytes,
+            Document::File(path) => {
+                read = fs::read(path).map_err(|error| unreadable(path, &error))?;
+                &read
             }
-            Document::File(path) => read_calls(path)?,
         };
-        let session = model::commit(&document, configuration, &self.library, Some(traced))?;
+        let named = onnx::named(bytes).map_err(|reason| broken("the model", &reason))?;
+        let asked = onnx::calls(named.as_ref().unwrap_or(bytes));
+        let asked = asked.map_err(|reason| broken("the model", &reason))?;
+        if let Some(named) = named {
+            if let Document::File(path) = &document {
+                traced.weights = path.parent().map(Path::to_owned);
+            }
+            document = Document::Bytes(named);
+        }
+        let session = model::commit(&document, configuration, &self.library, Some(&traced))?;
         drop(document);
         let inputs = tensors::inputs(&self.load.graph, &session)?;
         let session = Inference::bind(session, &self.load.graph, inputs, configuration)?;
         Ok((asked, session))
     }
+}
+
+/// Runs steps that do not count, and tells how many.
+fn warm_up(session: &mut Inference) -> Result<usize, Outcome> {
+    let start = Instant::now();
+    let mut steps = 0;
+    while steps < WARM_UP_STEPS || start.elapsed() < WARM_UP {
+        session.call()?;
+        steps += 1;
+    }
+    let end = Instant::now();
+    while end.elapsed() < APART {
+        hint::spin_loop();
+    }
+    Ok(steps)
 }
 
 fn read_calls(path: &Path) -> Result<Vec<onnx::Call>, Outcome> {
@@ -142,30 +194,35 @@ fn broken(what: &str, reason: &str) -> Outcome {
     Outcome::new(OutcomeKind::Crashed, format!("profile: {what}: {reason}"))
 }
 
-/// The last steps of the file, entry by entry.
-fn tell(events: &[Event], kernels: &Kernels, steps: u64, wall_ns: u64) -> Result<Profile, Outcome> {
-    let runs: Vec<usize> = (0..events.len())
-        .filter(|at| events.get(*at).is_some_and(|event| event.name == RUN))
-        .collect();
-    // What belongs to a run comes before its end. The steps before the first that counts end there.
+/// The steps of the file behind those that do not count, entry by entry. In which order the file tells of
+/// them, versions may differ in: what counts began with the first step that does, or later.
+fn tell(
+    events: &[Event],
+    kernels: &Kernels,
+    discarded: usize,
+    steps: u64,
+    wall_ns: u64,
+) -> Result<Profile, Outcome> {
+    let runs = events.iter().filter(|event| event.name == RUN);
+    let mut runs: Vec<u64> = runs.map(|event| event.ts).collect();
+    runs.sort_unstable();
     let counted = usize::try_from(steps).unwrap_or(usize::MAX);
-    let before = runs
-        .len()
-        .checked_sub(counted + 1)
-        .and_then(|at| runs.get(at));
-    let Some(&before) = before else {
-        let reason = format!("it has {} runs of {steps} and more", runs.len());
+    let expected = discarded.saturating_add(counted);
+    // Of a million events and more ONNX Runtime leaves out the last.
+    let first = runs.get(discarded).filter(|_| runs.len() == expected);
+    let Some(&first) = first else {
+        let reason = format!("it tells of {} steps, and {expected} were run", runs.len());
         return Err(broken("ONNX Runtime's profile", &reason));
     };
     let mut entries = ProfileEntries::default();
     let mut launched = 0;
-    for event in events.iter().skip(before + 1) {
+    let counting = events
+        .iter()
+        .filter(|event| event.cat == "Node" && event.ts >= first);
+    for event in counting {
         let Some(name) = event.name.strip_suffix(KERNEL) else {
             continue;
         };
-        if event.cat != "Node" {
-            continue;
-        }
         launched += 1;
         let kernel = kernels.get(name, &event.args.op_name);
         entries.add(ProfileEntry {
@@ -185,10 +242,10 @@ mod tests {
 
     use super::*;
 
-    fn event(name: &str, op: &str, dur: u64) -> Event {
+    fn event(name: &str, op: &str, ts: u64, dur: u64) -> Event {
         let cat = if op.is_empty() { "Session" } else { "Node" };
         let line = format!(
-            r#"{{"cat":"{cat}","pid":1,"tid":1,"dur":{dur},"ts":1,"ph":"X","name":"{name}","args":{{"op_name":"{op}","node_index":"7"}}}}"#
+            r#"{{"cat":"{cat}","pid":1,"tid":1,"dur":{dur},"ts":{ts},"ph":"X","name":"{name}","args":{{"op_name":"{op}","node_index":"7"}}}}"#
         );
         serde_json::from_str(&line).unwrap()
     }
@@ -196,19 +253,18 @@ mod tests {
     #[test]
     fn the_last_steps_count_and_those_before_do_not() {
         let graph = models::sample::perceptron(1).unwrap();
-        let step = |first, second| {
+        let step = |ts, first, second| {
             [
-                event("hidden_kernel_time", "Gemm", first),
-                event("fused output_kernel_time", "FusedGemm", second),
-                event("SequentialExecutor::Execute", "", 9),
-                event(RUN, "", 10),
+                event("hidden_kernel_time", "Gemm", ts, first),
+                event("fused output_kernel_time", "FusedGemm", ts + first, second),
+                event("SequentialExecutor::Execute", "", ts, 9),
+                event(RUN, "", ts, 10),
             ]
         };
-        let events: Vec<Event> = [event("session_initialization", "", 5)]
+        let steps = [step(10, 100, 100), step(300, 3, 4), step(310, 5, 6)];
+        let mut events: Vec<Event> = [event("session_initialization", "", 1, 5)]
             .into_iter()
-            .chain(step(100, 100))
-            .chain(step(3, 4))
-            .chain(step(5, 6))
+            .chain(steps.into_iter().flatten())
             .collect();
         let call = |name: &str, output: &str| onnx::Call {
             name: name.to_owned(),
@@ -219,7 +275,7 @@ mod tests {
         let asked = [call("hidden", "hidden"), call("output", "logits")];
         let running = [call("hidden", "hidden"), call("fused output", "logits")];
         let kernels = Kernels::of(&graph, &asked, &running);
-        let profile = tell(&events, &kernels, 2, 20_000).unwrap();
+        let profile = tell(&events, &kernels, 1, 2, 20_000).unwrap();
         assert_eq!((profile.steps, profile.kernels), (2, 4));
         let told: Vec<_> = profile
             .entries
@@ -233,6 +289,13 @@ mod tests {
         assert_eq!(told, expected);
         let nodes = BTreeSet::from(["output".to_owned()]);
         assert_eq!(profile.entries[0].nodes, nodes);
-        assert!(tell(&events, &kernels, 3, 20_000).is_err());
+        // Whatever the order of the file, and only if it tells of all steps.
+        events.reverse();
+        let reversed = tell(&events, &kernels, 1, 2, 20_000).unwrap();
+        assert_eq!(reversed.entries, profile.entries);
+        for (discarded, steps) in [(1, 3), (0, 2), (2, 0), (3, 0)] {
+            let outcome = tell(&events, &kernels, discarded, steps, 20_000).unwrap_err();
+            assert!(outcome.reason.contains("3 steps"), "{outcome:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use ort::{
     session::{IoBinding, Session as OrtSession, SessionOutputs},
     value::{DynTensorValueType, DynValue},
 };
-use schema::{Graph, Outcome, protocol::Profile};
+use schema::{Graph, Outcome, OutcomeKind, protocol::Profile};
 use worker::{ParityData, Session};
 
 use crate::{
@@ -19,14 +19,37 @@ use crate::{
 
 /// A session with everything bound.
 pub(crate) struct Inference {
-    // Dropped before the session: it refers to it.
-    binding: IoBinding,
-    session: OrtSession,
+    /// `None` where it made room for one to be profiled, which then failed.
+    bound: Option<Bound>,
     outputs: Vec<String>,
     on_host: bool,
     exchange: Option<Exchange>,
     /// What a session of its own is made from, to be profiled.
     pub(crate) profiler: Option<Profiler>,
+}
+
+struct Bound {
+    // Dropped before the session: it refers to it.
+    binding: IoBinding,
+    session: OrtSession,
+}
+
+impl Bound {
+    /// One call; the outputs stay in their bound place. `run_binding` returns when the provider's
+    /// work is done, on a device as well (`synchronize_outputs` would wait for it a second time).
+    fn call(&mut self) -> Result<SessionOutputs<'_>, Outcome> {
+        self.session
+            .run_binding(&self.binding)
+            .map_err(|error| failed("step", &error))
+    }
+}
+
+/// The session, if it is still there.
+fn there(bound: &mut Option<Bound>) -> Result<&mut Bound, Outcome> {
+    let reason = "the session made room for one to be profiled, which failed";
+    bound
+        .as_mut()
+        .ok_or_else(|| Outcome::new(OutcomeKind::Crashed, reason))
 }
 
 impl Inference {
@@ -80,8 +103,7 @@ impl Inference {
             .synchronize_inputs()
             .map_err(|error| failed("inputs", &error))?;
         Ok(Self {
-            binding,
-            session,
+            bound: Some(Bound { binding, session }),
             outputs: graph.outputs.clone(),
             on_host: device.is_none(),
             exchange,
@@ -89,19 +111,15 @@ impl Inference {
         })
     }
 
-    /// One call; the outputs stay in their bound place. `run_binding` returns when the provider's
-    /// work is done, on a device as well (`synchronize_outputs` would wait for it a second time).
+    /// One call, as [`Bound::call`].
     pub(crate) fn call(&mut self) -> Result<SessionOutputs<'_>, Outcome> {
-        self.session
-            .run_binding(&self.binding)
-            .map_err(|error| failed("step", &error))
+        there(&mut self.bound)?.call()
     }
-}
 
-impl Inference {
     /// Ends the profile that its session was made to write; gives the place of the file.
     pub(crate) fn end_profiling(&mut self) -> Result<String, Outcome> {
-        self.session
+        there(&mut self.bound)?
+            .session
             .end_profiling()
             .map_err(|error| failed("profile", &error))
     }
@@ -109,15 +127,12 @@ impl Inference {
 
 impl Session for Inference {
     fn step(&mut self) -> Result<(), Outcome> {
+        let bound = there(&mut self.bound)?;
         let Some(exchange) = &mut self.exchange else {
-            return self.call().map(drop);
+            return bound.call().map(drop);
         };
-        exchange.send(&mut self.binding)?;
-        let outputs = self
-            .session
-            .run_binding(&self.binding)
-            .map_err(|error| failed("step", &error))?;
-        exchange.receive(&self.outputs, &outputs)
+        exchange.send(&mut bound.binding)?;
+        exchange.receive(&self.outputs, &bound.call()?)
     }
 
     fn parity(&mut self, _steps: u32) -> Result<ParityData, Outcome> {
@@ -156,10 +171,21 @@ impl Session for Inference {
         })
     }
 
+    /// The session makes room for the one that is profiled, which takes its place: weights lie in
+    /// memory once, and the caches are not shared with what does not run.
     fn profile(&mut self, steps: u64) -> Result<Profile, Outcome> {
-        let profiler = self.profiler.as_ref();
+        let profiler = self.profiler.take();
         let profiler = profiler.ok_or_else(|| unsupported("there is nothing to profile"))?;
-        profiler.profile(steps)
+        let told = profiler.begin().and_then(|traced| {
+            self.bound = None;
+            profiler.profile(&traced, steps)
+        });
+        let told = told.map(|(profile, profiled)| {
+            *self = profiled;
+            profile
+        });
+        self.profiler = Some(profiler);
+        told
     }
 
     /// A call changes nothing that lasts.

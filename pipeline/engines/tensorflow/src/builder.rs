@@ -180,13 +180,23 @@ impl Builder {
     }
 }
 
-/// What names of operations begin with at this place.
+/// What names of operations begin with at this place: no two places have the same.
+///
+/// TensorFlow's names begin with a letter, a digit or a dot, and go on with those, `_`, `-` and `/`. What parts
+/// a name's own words from TensorFlow's is `/`, and `-` leads in what has no place there: a number in
+/// hexadecimal and another `-`.
 pub(crate) fn place(name: &str) -> String {
-    let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    let name: String = name.chars().map(fit).collect();
-    // A name begins with a letter.
-    name.trim_start_matches(|c: char| !c.is_ascii_alphabetic())
-        .to_owned()
+    let mut place = String::with_capacity(name.len() + 1);
+    if name.starts_with(|c: char| !c.is_ascii_alphanumeric()) {
+        place.push('.');
+    }
+    for c in name.chars() {
+        match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' => place.push(c),
+            _ => place.push_str(&format!("-{:x}-", u32::from(c))),
+        }
+    }
+    place
 }
 
 /// A size in TensorFlow's shapes.
@@ -212,4 +222,52 @@ pub(crate) fn narrow(sizes: &[u64]) -> Made<Vec<i32>> {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn places_are_as_different_as_names() {
+        assert_eq!(place("layer1.0.conv1"), "layer1.0.conv1");
+        assert_eq!(place(""), "");
+        let names = [
+            "",
+            ".",
+            "_",
+            "-",
+            "a",
+            "a.b",
+            "a_b",
+            "a-b",
+            "a/b",
+            "a b",
+            "a-2f-b",
+            "a-2f",
+            "/a",
+            "_a",
+            "._a",
+            "..a",
+            ".a",
+            "7",
+            "_7",
+            "-7",
+            "7.",
+            "\u{3bb}",
+            "\u{1f600}",
+            "3bb",
+            "-3bb-",
+        ];
+        let places: BTreeSet<String> = names.iter().map(|name| place(name)).collect();
+        assert_eq!(places.len(), names.len());
+        for place in places.iter().filter(|place| !place.is_empty()) {
+            let fit = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+            assert!(place.chars().all(fit), "{place}");
+            let begins = |c: char| c.is_ascii_alphanumeric() || c == '.';
+            assert!(place.starts_with(begins), "{place}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Inference: one run of the session a step.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use schema::{
     Graph, Outcome,
@@ -17,7 +17,7 @@ use crate::{
     form::Form,
     lower::{Pass, lower},
     network::{Ground, Network},
-    profile::{self, Asked},
+    profile::{self, Asked, Told},
     tensors::{self, Maker},
     trace,
 };
@@ -125,7 +125,8 @@ impl Inference {
     }
 
     /// One run as [`run`](Self::run) runs it, with what was asked for.
-    fn traced(&self, asked: Asked) -> Result<Vec<u8>, Outcome> {
+    fn traced(&self, asked: Asked) -> Result<Told, Outcome> {
+        let start = Instant::now();
         let mut args = SessionRunArgs::new();
         args.set_run_options(&trace::options(asked));
         args.set_request_metadata(true);
@@ -136,7 +137,9 @@ impl Inference {
         self.session
             .run(&mut args)
             .map_err(|status| failed("profiled step", &status))?;
-        Ok(args.get_metadata().unwrap_or_default().to_vec())
+        let took = start.elapsed();
+        let metadata = args.get_metadata().unwrap_or_default().to_vec();
+        Ok(Told { metadata, took })
     }
 
     /// One run. The outputs are TensorFlow's own memory, handed over and given back.

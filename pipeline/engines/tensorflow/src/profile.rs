@@ -3,7 +3,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
+    iter::successors,
+    time::Duration,
 };
 
 use prost::Message as _;
@@ -52,17 +53,25 @@ pub(crate) enum Asked {
     Times,
 }
 
-/// Profiles so many steps; `run` takes one, and gives what it was asked for, as it goes over the C
-/// interface: a `RunMetadata`. `asked` is our own graph.
+/// What a run gave.
+pub(crate) struct Told {
+    /// What it was asked for, as it goes over the C interface: a `RunMetadata`.
+    pub(crate) metadata: Vec<u8>,
+    /// How long it took. TensorFlow writes the trace before it returns; that our copy of it is made
+    /// afterwards is no part of it.
+    pub(crate) took: Duration,
+}
+
+/// Profiles so many steps, each of which `run` takes. `asked` is our own graph.
 pub(crate) fn profile(
     graph: &Graph,
     asked: &[u8],
     fed: &[String],
     steps: u64,
-    mut run: impl FnMut(Asked) -> Result<Vec<u8>, Outcome>,
+    mut run: impl FnMut(Asked) -> Result<Told, Outcome>,
 ) -> Result<Profile, Outcome> {
     let asked = GraphDef::decode(asked).map_err(|error| broken(&error))?;
-    let told = run(Asked::Graph)?;
+    let told = run(Asked::Graph)?.metadata;
     let told = RunMetadata::decode(told.as_slice()).map_err(|error| broken(&error))?;
     let running: Vec<NodeDef> = told
         .partition_graphs
@@ -74,14 +83,12 @@ pub(crate) fn profile(
     let mut entries = ProfileEntries::default();
     // The first is the tracer's own first.
     for step in 0..=steps {
-        let start = Instant::now();
-        let told = run(Asked::Times)?;
-        let took = start.elapsed();
+        let Told { metadata, took } = run(Asked::Times)?;
         if step == 0 {
             continue;
         }
         wall += took;
-        let told = RunMetadata::decode(told.as_slice()).map_err(|error| broken(&error))?;
+        let told = RunMetadata::decode(metadata.as_slice()).map_err(|error| broken(&error))?;
         let devices = told
             .step_stats
             .into_iter()
@@ -117,30 +124,19 @@ impl Kernels {
         let owners = Owners::of(graph);
         let asked: Vec<Operator> = asked.iter().map(operator).collect();
         let running = ordered(running.iter().map(operator).collect());
-        let known: BTreeSet<&str> = asked.iter().map(|it| it.name.as_str()).collect();
-        let is_inserted = |operator: &Operator| {
-            let moves = CONVERSIONS.contains(&operator.kind.as_str());
-            let transposes =
-                operator.kind == "Transpose" && own_name(&operator.name, &known).is_none();
-            (moves || transposes) && !known.contains(operator.name.as_str())
-        };
         // What is fed has another name where it is run.
         let arguments = running
             .iter()
             .filter(|it| ARGUMENTS.contains(&it.kind.as_str()));
         let arguments = arguments.map(|it| it.name.as_str());
         let fed: Vec<&str> = fed.iter().map(String::as_str).chain(arguments).collect();
-        let named = |operator: &Operator| {
-            let name = own_name(&operator.name, &known);
-            name.map(str::to_owned).into_iter().collect()
-        };
-        let covers = attribute(&asked, &running, &fed, named, is_inserted);
-        let kernels = running.into_iter().zip(covers).map(|(operator, covers)| {
-            let asked = covers.iter().filter_map(|index| asked.get(*index));
-            let nodes = asked.flat_map(|asked| owners.nodes(&asked.name));
+        let parts = attribute(&asked, &running, &fed, &CONVERSIONS, names);
+        let kernels = running.into_iter().zip(parts).map(|(operator, part)| {
+            let asked = part.covers.iter().filter_map(|index| asked.get(*index));
+            let nodes = asked.filter_map(|asked| owners.node(&asked.name));
             let kernel = Kernel {
                 nodes: nodes.map(str::to_owned).collect(),
-                conversion: is_inserted(&operator) || CONVERSIONS.contains(&operator.kind.as_str()),
+                conversion: part.conversion,
                 op: operator.kind,
             };
             (operator.name, kernel)
@@ -206,47 +202,25 @@ fn ordered(operators: Vec<Operator>) -> Vec<Operator> {
     }
 }
 
-/// The name that an operator had before Grappler: it puts its own words before or behind.
-fn own_name<'a>(name: &str, known: &BTreeSet<&'a str>) -> Option<&'a str> {
-    let find = |name: &str| known.get(name).copied();
-    if let Some(own) = find(name) {
-        return Some(own);
-    }
-    let mut shorter = name;
-    while let Some((rest, _)) = shorter.rsplit_once('-') {
-        if let Some(own) = find(rest) {
-            return Some(own);
-        }
-        shorter = rest;
-    }
-    let mut shorter = name;
-    while let Some((_, rest)) = shorter.split_once('/') {
-        if let Some(own) = find(rest) {
-            return Some(own);
-        }
-        shorter = rest;
-    }
-    None
+/// The names that an operator may have had before Grappler, the likeliest first: it puts its own words
+/// before or behind.
+fn names(name: &str) -> Vec<String> {
+    let behind = successors(Some(name), |name| Some(name.rsplit_once('-')?.0));
+    let before = successors(Some(name), |name| Some(name.split_once('/')?.1));
+    behind.chain(before.skip(1)).map(str::to_owned).collect()
 }
 
 /// The nodes of a graph by what the names of their operators begin with.
-struct Owners<'a>(BTreeMap<String, Vec<&'a str>>);
+struct Owners<'a>(BTreeMap<String, &'a str>);
 
 impl<'a> Owners<'a> {
     fn of(graph: &'a Graph) -> Self {
-        let mut owners: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        for node in &graph.nodes {
-            owners
-                .entry(place(&node.name))
-                .or_default()
-                .push(&node.name);
-        }
-        Self(owners)
+        let names = graph.nodes.iter().map(|node| node.name.as_str());
+        Self(names.map(|name| (place(name), name)).collect())
     }
 
-    fn nodes(&self, operator: &str) -> impl Iterator<Item = &'a str> {
-        let place = operator.split_once('/').map(|(place, _)| place);
-        let nodes = place.and_then(|place| self.0.get(place));
-        nodes.into_iter().flatten().copied()
+    fn node(&self, operator: &str) -> Option<&'a str> {
+        let (place, _) = operator.split_once('/')?;
+        self.0.get(place).copied()
     }
 }

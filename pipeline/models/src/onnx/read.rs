@@ -33,7 +33,7 @@
 
 mod arithmetic;
 mod attributes;
-mod census;
+pub(in crate::onnx) mod census;
 mod elements;
 mod extents;
 mod fold;

@@ -7,9 +7,11 @@
 //! 1. what comes before and is read by nothing else, as long as the kernel reads as many values as
 //!    all of that together (`Conv`, `BatchNormalization` before a `Relu`);
 //! 2. where it makes a value that nobody asked for: the operator behind that reads what the kernel reads
-//!    besides (the sum of a residual block), and a bend (`Relu`) behind, where nothing else reads the
-//!    same;
-//! 3. a bend that comes before and is read by nothing else, if no kernel before took it.
+//!    besides (the sum of a residual block), and what bends (`Relu`) and rounds (`QuantizeLinear`) behind,
+//!    where nothing else reads the same;
+//! 3. where it rounds, what brings that back (`DequantizeLinear`), which whoever reads the integers
+//!    themselves has no need of;
+//! 4. what bends, rounds or brings back, comes before and is read by nothing else, if no kernel before took it.
 //!
 //! One that only says otherwise what lies there already (a reshape) stands for what bears its name alone: it
 //! may have taken in others before it, none of which took time.
@@ -17,12 +19,16 @@
 //! One that runs and is none of this (a reshape that the engine put in between) belongs to what reads
 //! it. Constants are nobody's: they are computed once, before the first step.
 
+mod network;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+use network::{Network, distinct, moving};
 
 /// An operator, as an engine knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Operator {
-    /// Its name.
+    /// Its name; may be empty.
     pub name: String,
     /// What it computes, for example `Conv`.
     pub kind: String,
@@ -31,22 +37,6 @@ pub struct Operator {
     /// The values that it makes.
     pub outputs: Vec<String>,
 }
-
-/// What engines apply to the result of a product while it is at hand.
-const BENDS: [&str; 12] = [
-    "Clip",
-    "Elu",
-    "HardSigmoid",
-    "HardSwish",
-    "LeakyRelu",
-    "Relu",
-    "Relu6",
-    "Sigmoid",
-    "Silu",
-    "Softplus",
-    "Swish",
-    "Tanh",
-];
 
 /// What moves no number.
 const VIEWS: [&str; 6] = [
@@ -58,25 +48,38 @@ const VIEWS: [&str; 6] = [
     "Unsqueeze",
 ];
 
-/// For each operator of `running`, by its place, those of `asked` that it stands for, by theirs.
+/// What an operator that runs is to those that were asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Part {
+    /// Those that it stands for, by their places.
+    pub covers: BTreeSet<usize>,
+    /// Whether it only converts, be it asked for or not.
+    pub conversion: bool,
+}
+
+/// What each operator of `running` is to those of `asked`.
 ///
-/// Both in topological order. `fed` are the values that a step is given, `named` tells by which names of operators or
-/// values an operator that runs may be known among those that were asked for, and `is_apart` that it
-/// stands for none: it moves what others compute.
+/// Both in topological order. `fed` are the values that a step is given; `named` tells, of the name of an
+/// operator that runs, by which names of operators or values it may be known among those that were
+/// asked for, the likeliest first. `conversions` are the kinds of operators that bring numbers into another
+/// layout, precision or memory: one that nobody asked for stands for none, and neither does a transposition
+/// (`Transpose`) that bears no name of what was asked for.
 #[must_use]
 pub fn attribute(
     asked: &[Operator],
     running: &[Operator],
     fed: &[&str],
-    named: impl Fn(&Operator) -> Vec<String>,
-    is_apart: impl Fn(&Operator) -> bool,
-) -> Vec<BTreeSet<usize>> {
+    conversions: &[&str],
+    named: impl Fn(&str) -> Vec<String>,
+) -> Vec<Part> {
     let network = Network::new(asked, fed);
     let data = moving(running, fed);
-    let mut kernels: Vec<Kernel> = running
-        .iter()
-        .map(|operator| Kernel {
-            is_apart: is_apart(operator),
+    let mut kernels: Vec<Kernel> = Vec::with_capacity(running.len());
+    for operator in running {
+        let names = named(&operator.name);
+        let is_apart = network.is_inserted(operator, &names, conversions);
+        kernels.push(Kernel {
+            is_apart,
             is_known: operator
                 .outputs
                 .iter()
@@ -87,12 +90,12 @@ pub fn attribute(
                     .filter(|input| data.contains(input))
                     .count(),
             },
-            covers: match is_apart(operator) {
+            covers: match is_apart {
                 true => BTreeSet::new(),
-                false => network.seeds(operator, &named(operator)),
+                false => network.seeds(operator, &names),
             },
-        })
-        .collect();
+        });
+    }
     let seeds = kernels.iter().flat_map(|kernel| &kernel.covers);
     let mut taken: BTreeSet<usize> = seeds.copied().collect();
     for kernel in &mut kernels {
@@ -105,7 +108,11 @@ pub fn attribute(
         network.climb(kernel, &mut taken, true);
     }
     inherit(running, &mut kernels);
-    kernels.into_iter().map(|kernel| kernel.covers).collect()
+    let parts = running.iter().zip(kernels).map(|(operator, kernel)| Part {
+        covers: kernel.covers,
+        conversion: kernel.is_apart || conversions.contains(&operator.kind.as_str()),
+    });
+    parts.collect()
 }
 
 /// An operator that runs.
@@ -116,150 +123,6 @@ struct Kernel {
     /// How many values it reads that are not the same in every step, where it computes anything.
     reads: usize,
     covers: BTreeSet<usize>,
-}
-
-/// The operators that were asked for.
-struct Network<'a> {
-    asked: &'a [Operator],
-    by_name: BTreeMap<&'a str, usize>,
-    makers: BTreeMap<&'a str, usize>,
-    readers: BTreeMap<&'a str, Vec<usize>>,
-    /// The values that are not the same in every step.
-    data: BTreeSet<&'a str>,
-}
-
-impl<'a> Network<'a> {
-    fn new(asked: &'a [Operator], fed: &[&'a str]) -> Self {
-        let mut network = Self {
-            asked,
-            by_name: BTreeMap::new(),
-            makers: BTreeMap::new(),
-            readers: BTreeMap::new(),
-            data: moving(asked, fed),
-        };
-        for (index, operator) in asked.iter().enumerate() {
-            network.by_name.insert(&operator.name, index);
-            for output in &operator.outputs {
-                network.makers.insert(output, index);
-            }
-            for input in distinct(&operator.inputs) {
-                network.readers.entry(input).or_default().push(index);
-            }
-        }
-        network
-    }
-
-    /// What bears one of the names, or makes what the operator makes.
-    fn seeds(&self, operator: &Operator, names: &[String]) -> BTreeSet<usize> {
-        let makers = operator.outputs.iter();
-        let makers = makers.filter_map(|output| self.makers.get(output.as_str()));
-        let named = names.iter().find_map(|name| {
-            let by_name = self.by_name.get(name.as_str());
-            by_name.or_else(|| self.makers.get(name.as_str()))
-        });
-        makers.chain(named).copied().collect()
-    }
-
-    fn inputs(&self, index: usize) -> impl Iterator<Item = &'a str> {
-        let inputs = self.asked.get(index).map(|operator| &operator.inputs);
-        let inputs = inputs.into_iter().flat_map(|inputs| distinct(inputs));
-        inputs.filter(|input| self.data.contains(input))
-    }
-
-    fn readers(&self, index: usize) -> BTreeSet<usize> {
-        let outputs = self.asked.get(index).map(|operator| &operator.outputs);
-        let readers = outputs.into_iter().flatten();
-        let readers = readers.filter_map(|output| self.readers.get(output.as_str()));
-        readers.flatten().copied().collect()
-    }
-
-    /// How many values these operators read that none of them makes.
-    fn reads(&self, covers: &BTreeSet<usize>) -> usize {
-        let inputs = covers.iter().flat_map(|index| self.inputs(*index));
-        let outside = inputs.filter(|input| {
-            let maker = self.makers.get(input);
-            maker.is_none_or(|maker| !covers.contains(maker))
-        });
-        outside.collect::<BTreeSet<_>>().len()
-    }
-
-    fn is_bend(&self, index: usize) -> bool {
-        let operator = self.asked.get(index);
-        operator.is_some_and(|operator| BENDS.contains(&operator.kind.as_str()))
-    }
-
-    /// Takes what comes before and is read by nothing else.
-    fn climb(&self, kernel: &mut Kernel, taken: &mut BTreeSet<usize>, bends: bool) {
-        let mut ahead: Vec<usize> = kernel.covers.iter().copied().collect();
-        while let Some(index) = ahead.pop() {
-            for input in self.inputs(index) {
-                let Some(&maker) = self.makers.get(input) else {
-                    continue;
-                };
-                if taken.contains(&maker)
-                    || (self.is_bend(maker) && !bends)
-                    || !self.readers(maker).is_subset(&kernel.covers)
-                {
-                    continue;
-                }
-                kernel.covers.insert(maker);
-                if self.reads(&kernel.covers) > kernel.reads {
-                    kernel.covers.remove(&maker);
-                    continue;
-                }
-                taken.insert(maker);
-                // What it reads may have had to wait for it.
-                ahead.push(index);
-                ahead.push(maker);
-            }
-        }
-    }
-
-    /// Takes the operator behind that reads what the kernel reads besides, and a bend behind that.
-    fn descend(&self, kernel: &mut Kernel, taken: &mut BTreeSet<usize>) {
-        if kernel.is_known {
-            return;
-        }
-        let covers = kernel.covers.clone();
-        for index in covers.iter().flat_map(|index| self.readers(*index)) {
-            let reads = self.reads(&kernel.covers);
-            if reads >= kernel.reads || taken.contains(&index) {
-                continue;
-            }
-            kernel.covers.insert(index);
-            let more = self.reads(&kernel.covers);
-            if more <= reads || more > kernel.reads {
-                kernel.covers.remove(&index);
-                continue;
-            }
-            taken.insert(index);
-        }
-        for index in kernel.covers.clone() {
-            let readers = self.readers(index);
-            if let Some(&bend) = readers.first()
-                && readers.len() == 1
-                && self.is_bend(bend)
-                && taken.insert(bend)
-            {
-                kernel.covers.insert(bend);
-            }
-        }
-    }
-}
-
-/// The values that are not the same in every step: what follows from what is fed.
-fn moving<'a>(operators: &'a [Operator], fed: &[&'a str]) -> BTreeSet<&'a str> {
-    let mut data: BTreeSet<&str> = fed.iter().copied().collect();
-    for operator in operators {
-        if operator
-            .inputs
-            .iter()
-            .any(|input| data.contains(input.as_str()))
-        {
-            data.extend(operator.outputs.iter().map(String::as_str));
-        }
-    }
-    data
 }
 
 /// What is in between belongs to what reads it.
@@ -275,11 +138,6 @@ fn inherit(running: &[Operator], kernels: &mut [Kernel]) {
             read.entry(input).or_default().extend(&kernel.covers);
         }
     }
-}
-
-fn distinct(names: &[String]) -> impl Iterator<Item = &str> {
-    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-    names.into_iter()
 }
 
 #[cfg(test)]
@@ -309,19 +167,18 @@ mod tests {
             .iter()
             .map(|(name, inputs, output)| Operator {
                 name: (*name).to_owned(),
-                kind: String::new(),
+                kind: (*name).to_owned(),
                 inputs: inputs.split_whitespace().map(str::to_owned).collect(),
                 outputs: vec![(*output).to_owned()],
             })
             .collect();
-        let named = |operator: &Operator| vec![operator.name.trim_end_matches("_fused").to_owned()];
-        let is_apart = |operator: &Operator| operator.name.starts_with("Reorder");
-        let covers = attribute(&asked, &running, &["input"], named, is_apart);
+        let named = |name: &str| vec![name.trim_end_matches("_fused").to_owned()];
+        let parts = attribute(&asked, &running, &["input"], &["ReorderOutput"], named);
         let names = |covers: &BTreeSet<usize>| {
             let names = covers.iter().map(|index| asked[*index].name.clone());
             names.collect::<Vec<_>>().join(" ")
         };
-        covers.iter().map(names).collect()
+        parts.iter().map(|part| names(&part.covers)).collect()
     }
 
     /// A residual block as ONNX Runtime fuses it: the sum and the bend behind it go with the second
@@ -403,9 +260,52 @@ mod tests {
             "MatMul dense: input w
             Reshape heads: dense",
         );
-        let named = |operator: &Operator| vec![operator.name.clone()];
-        let covers = attribute(&asked, &running, &["input"], named, |_| false);
+        let named = |name: &str| vec![name.to_owned()];
+        let parts = attribute(&asked, &running, &["input"], &[], named);
+        let covers: Vec<_> = parts.into_iter().map(|part| part.covers).collect();
         assert_eq!(covers, [BTreeSet::from([0]), BTreeSet::from([2])]);
+    }
+
+    /// Convolutions of integers, as ONNX Runtime makes them: where it turns them to channels last, their
+    /// values have names of its own.
+    #[test]
+    fn what_rounds_behind_a_product_belongs_to_it() {
+        let asked = "QuantizeLinear x.q: input
+            DequantizeLinear x.dq: x.q
+            Conv conv1: x.dq w
+            Relu relu1: conv1
+            QuantizeLinear relu1.q: relu1
+            DequantizeLinear relu1.dq: relu1.q
+            Conv conv2: relu1.dq w
+            QuantizeLinear conv2.q: conv2
+            DequantizeLinear conv2.dq: conv2.q
+            Add add: conv2.dq relu1.dq
+            Relu relu2: add
+            QuantizeLinear relu2.q: relu2
+            DequantizeLinear relu2.dq: relu2.q";
+        let expected = [
+            "x.q x.dq",
+            "conv1 relu1 relu1.q relu1.dq",
+            "conv2 conv2.q conv2.dq",
+            "add relu2 relu2.q",
+            "relu2.dq",
+        ];
+        let renamed = [
+            ("x.q", "input", "x.q"),
+            ("conv1", "x.q w", "t0"),
+            ("conv2", "t0 w", "t1"),
+            ("add", "t1 t0", "t2"),
+            ("relu2.dq", "t2", "relu2.dq"),
+        ];
+        assert_eq!(attributed(asked, &renamed), expected);
+        let own = [
+            ("x.q", "input", "x.q"),
+            ("conv1", "x.q w", "relu1.q"),
+            ("conv2", "relu1.q w", "conv2.q"),
+            ("add", "conv2.q relu1.q", "relu2.q"),
+            ("relu2.dq", "relu2.q", "relu2.dq"),
+        ];
+        assert_eq!(attributed(asked, &own), expected);
     }
 
     #[test]

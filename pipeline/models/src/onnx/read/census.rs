@@ -129,7 +129,7 @@ impl Census {
 }
 
 /// A number of up to ten bytes, seven bits in each, from the front.
-pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
+pub(in crate::onnx) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64_u32).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
@@ -142,7 +142,8 @@ pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Option<&'a [u8]> {
+/// So many bytes, from the front.
+pub(in crate::onnx) fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Option<&'a [u8]> {
     let (taken, rest) = bytes.split_at_checked(usize::try_from(count).ok()?)?;
     *bytes = rest;
     Some(taken)
