@@ -13,7 +13,7 @@ const TOP: f64 = 20.0;
 const BOTTOM: f64 = 52.0;
 
 /// Rates and intensities beyond these are some mistake, and would break the arithmetic of an axis.
-const DRAWABLE: std::ops::Range<f64> = 1e-6..1e21;
+const DRAWABLE: std::ops::Range<f64> = 1e-3..1e21;
 
 /// So much room is left around what is drawn, as a factor.
 const ROOM: f64 = 1.6;

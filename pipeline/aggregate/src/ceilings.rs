@@ -1,7 +1,7 @@
 //! What devices can do at most, and how much of it cells make use of.
 
 use schema::{
-    Cell, Device, Precision,
+    Device, Precision,
     plan::PlannedCell,
     tables::{
         Bound, CeilingKind, CeilingRow, CellRow, Interval, Roof, Share, ShareOfCeiling, Speed,
@@ -16,8 +16,11 @@ use crate::{
     speed,
 };
 
-/// Confidence of a ceiling's interval, which it shares with no other.
-const CONFIDENCE: f64 = 0.95;
+/// Confidence of a ceiling's interval, so that with both ceilings' a cell's own leaves 90 % to its share.
+const CONFIDENCE: f64 = 0.975;
+
+/// The factor that has weights in one precision and operators in another.
+const MIXED: &str = "mixed_precision";
 
 /// The ceilings that these groups measured; their machines are entered among those of the cells.
 pub(crate) fn rows(groups: Vec<Group<'_>>, cells: &mut Cells) -> Vec<CeilingRow> {
@@ -105,12 +108,19 @@ fn roof(row: &CellRow, ceilings: &[CeilingRow]) -> Option<Roof> {
         return None;
     }
     if row.cell.precision.is_int8() {
-        let reason = "PyTorch eager, by which ceilings are measured, multiplies no integers";
-        return Some(Roof {
-            bytes_per_second: None,
-            intensity: None,
-            share: ShareOfCeiling::Unknown(reason.to_owned()),
-        });
+        return Some(uncounted(
+            "PyTorch eager, by which ceilings are measured, multiplies no integers",
+        ));
+    }
+    if row
+        .cell
+        .factors
+        .get(MIXED)
+        .is_some_and(|value| value == "on")
+    {
+        return Some(uncounted(
+            "a part of its numbers is in fp32 and a part is not, which the graph does not tell",
+        ));
     }
     let bytes = moved_bytes(row.bytes, row.cell.precision);
     let share = share(row, bytes, speed, ceilings);
@@ -121,6 +131,15 @@ fn roof(row: &CellRow, ceilings: &[CeilingRow]) -> Option<Roof> {
     })
 }
 
+/// Where bytes cannot be counted, for this reason.
+fn uncounted(reason: &str) -> Roof {
+    Roof {
+        bytes_per_second: None,
+        intensity: None,
+        share: ShareOfCeiling::Unknown(reason.to_owned()),
+    }
+}
+
 /// The share of the ceiling, or why it is not known.
 fn share(
     row: &CellRow,
@@ -128,31 +147,44 @@ fn share(
     speed: &Speed,
     ceilings: &[CeilingRow],
 ) -> Result<Share, String> {
-    let of = |kind| ceiling(kind, &row.cell, ceilings);
+    let of = |kind| ceiling(kind, row, ceilings);
     let product = of(CeilingKind::Product)?;
     let reading = of(CeilingKind::Reading)?;
     let flops = row.flops as f64;
-    // What takes longer at its ceiling is what no step can be faster than.
+    // What takes longer at its ceiling is the lower one here.
     let [computing, moving] = [flops / product.centre, bytes / reading.centre];
-    let (bound, work, ceiling) = if computing >= moving {
-        (Bound::Compute, flops, product)
-    } else {
-        (Bound::Memory, bytes, reading)
+    let at_ceiling_ns = |product: Option<f64>, reading: Option<f64>| {
+        Some((flops / product?).max(bytes / reading?) * 1e9)
     };
-    let achieved = rate(work, &speed.step_ns).ok_or("its costs are not known")?;
+    let step_ns = &speed.step_ns;
+    let divided = |one: Option<f64>, other: Option<f64>| Some(one? / other?);
+    // All three intervals hold together with the confidence that is left when the errors of each are
+    // taken off (Bonferroni).
+    let confidences = [step_ns, product, reading].map(|it| it.confidence);
+    let errors: f64 = confidences.iter().map(|confidence| 1.0 - confidence).sum();
     Ok(Share {
-        share: ratio(&achieved, ceiling),
-        bound,
+        share: Interval {
+            low: divided(at_ceiling_ns(product.high, reading.high), step_ns.high).map(rounded_down),
+            centre: rounded(computing.max(moving) * 1e9 / step_ns.centre),
+            high: divided(at_ceiling_ns(product.low, reading.low), step_ns.low).map(rounded_up),
+            blocks: step_ns.blocks.min(product.blocks).min(reading.blocks),
+            confidence: rounded((1.0 - errors).max(0.0)),
+        },
+        bound: match computing >= moving {
+            true => Bound::Compute,
+            false => Bound::Memory,
+        },
         allowed_flops_per_second: rounded(flops / computing.max(moving)),
     })
 }
 
-/// The largest rate that was measured for what a cell does where it does it.
+/// The largest rate that was measured for what a cell does where it does it, on the machine as it was then.
 fn ceiling<'a>(
     kind: CeilingKind,
-    cell: &Cell,
+    row: &CellRow,
     ceilings: &'a [CeilingRow],
 ) -> Result<&'a Interval, String> {
+    let (cell, environment) = (&row.cell, row.environment);
     let (device, threads) = (cell.device, cell.threads);
     let is_of = |row: &&CeilingRow| {
         let fits = kind == CeilingKind::Reading || row.precision == cell.precision;
@@ -160,11 +192,17 @@ fn ceiling<'a>(
     };
     let found = || ceilings.iter().filter(is_of);
     let usable = |rate: &&Interval| rate.centre.is_finite() && rate.centre > 0.0;
-    let rates = found().filter_map(|row| row.rate.as_ref()).filter(usable);
+    let here = found().filter(|row| row.environment == environment);
+    let rates = here.filter_map(|row| row.rate.as_ref()).filter(usable);
     if let Some(highest) = rates.max_by(|one, other| one.centre.total_cmp(&other.centre)) {
         return Ok(highest);
     }
     let what = named(kind, cell.precision, device, threads);
+    if found().any(|row| row.rate.is_some() && row.environment != environment) {
+        return Err(format!(
+            "{what} was measured on another machine, or on this one as it was set up then"
+        ));
+    }
     Err(match found().next().map(|row| &row.outcome) {
         Some(outcome) if outcome.reason.is_empty() => {
             format!("{what} is not known: {}", outcome.kind)
@@ -185,18 +223,5 @@ fn named(kind: CeilingKind, precision: Precision, device: Device, threads: u32) 
             format!("how fast {device} multiplies matrices in {precision} with {threads}")
         }
         CeilingKind::Reading => format!("how fast {device} reads memory with {threads}"),
-    }
-}
-
-/// One rate ÷ another. Both intervals hold together with the confidence that is left when the errors of
-/// both are taken off (Bonferroni).
-fn ratio(one: &Interval, other: &Interval) -> Interval {
-    let divided = |one: Option<f64>, other: Option<f64>| Some(one? / other?);
-    Interval {
-        low: divided(one.low, other.high).map(rounded_down),
-        centre: rounded(one.centre / other.centre),
-        high: divided(one.high, other.low).map(rounded_up),
-        blocks: one.blocks.min(other.blocks),
-        confidence: rounded((one.confidence + other.confidence - 1.0).max(0.0)),
     }
 }

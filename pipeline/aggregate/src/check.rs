@@ -45,9 +45,12 @@ fn plan(plan: &Plan) -> Result<(), AggregateError> {
             ));
         }
         measure(&ceilings.job)?;
-        let of_another = |heat: &&PlannedHeat| heat.job != ceilings.job.id;
-        if let Some(heat) = ceilings.heats.iter().find(of_another) {
+        let is_theirs = |heat: &PlannedHeat| heat.job == ceilings.job.id;
+        if let Some(heat) = ceilings.heats.iter().find(|heat| !is_theirs(heat)) {
             return refuse(format!("group `{}` belongs to no ceiling", heat.group));
+        }
+        if let Some(heat) = plan.heats.iter().find(|heat| is_theirs(heat)) {
+            return refuse(format!("group `{}` is a ceiling, and no job's", heat.group));
         }
     }
     let mut groups = BTreeSet::new();

@@ -32,8 +32,14 @@ const LONGEST_STEP_NS: u64 = 100_000_000;
 /// 1 GFLOP/s, where it reached 95 in fp32. There the smallest product takes long enough.
 const FP16_INSTRUCTIONS: [&str; 2] = ["avx512_fp16", "amx_fp16"];
 
-/// MiB that are read on a processor: several times what its caches hold.
+/// The same of bf16, which oneDNN widens by any AVX-512.
+const BF16_INSTRUCTIONS: [&str; 3] = ["avx512f", "avx512_bf16", "amx_bf16"];
+
+/// MiB that are read on a processor: at least so many, and one in so many parts of its memory. Caches of a
+/// gigabyte are had with memory by the hundreds of them.
 const READ_MIB: u64 = 256;
+const READ_PART_OF_MEMORY: u64 = 64;
+const MOST_READ_MIB: u64 = 4096;
 
 /// MiB that are read on a GPU, so that starting the kernel and waiting for it takes next to no part in
 /// what that comes to.
@@ -159,13 +165,14 @@ fn product(
         let found = cell(world, networks, engine, (PRODUCT, SIZE, size), place)?;
         Some((size, found))
     });
-    let features = &world.fingerprint.cpu_features;
-    let has_fp16 = || {
-        FP16_INSTRUCTIONS
-            .iter()
-            .any(|known| features.iter().any(|it| it == known))
+    let needed: &[&str] = match place.precision {
+        Precision::Fp16 => &FP16_INSTRUCTIONS,
+        Precision::Bf16 => &BF16_INSTRUCTIONS,
+        _ => &[],
     };
-    let is_slow = place.device.is_cpu() && place.precision == Precision::Fp16 && !has_fp16();
+    let features = &world.fingerprint.cpu_features;
+    let has_any = features.iter().any(|it| needed.contains(&it.as_str()));
+    let is_slow = place.device.is_cpu() && !needed.is_empty() && !has_any;
     let fits = |size: u64, cell: &PlannedCell| {
         let is_short = cell.predicted_step_ns <= LONGEST_STEP_NS && !is_slow;
         is_short || Some(&size) == SIZES.last()
@@ -181,12 +188,12 @@ fn reading(
     engine: &EngineVariant,
     place: Place,
 ) -> Option<(PlannedCell, Preparing)> {
+    let memory_mib = world.fingerprint.memory_gib.saturating_mul(1024);
     let wanted = if place.device.is_cpu() {
-        READ_MIB
+        (memory_mib / READ_PART_OF_MEMORY).clamp(READ_MIB, MOST_READ_MIB)
     } else {
         READ_MIB_OF_A_GPU
     };
-    let memory_mib = world.fingerprint.memory_gib.saturating_mul(1024);
     let mib = wanted.min(memory_mib / PART_OF_MEMORY).max(1);
     cell(world, networks, engine, (READING, MIB, mib), place)
 }

@@ -90,6 +90,26 @@ fn a_product_takes_no_longer_than_a_round_has_time_for() {
         .cpu_features
         .push("avx512_fp16".to_owned());
     assert!(steps(4, Precision::Fp16, &world).0 > 512);
+    world.fingerprint.cpu_features.clear();
+    assert_eq!(steps(4, Precision::Bf16, &world).0, 512);
+    world.fingerprint.cpu_features.push("avx512f".to_owned());
+    assert!(steps(4, Precision::Bf16, &world).0 > 512);
+}
+
+#[test]
+fn the_more_memory_a_machine_has_the_more_is_read() {
+    let mut world = support::world();
+    let mut read_mib = |memory_gib| {
+        world.fingerprint.memory_gib = memory_gib;
+        let plan = planned("", "model: bert_tiny, engine: pytorch/eager", &world);
+        let reading = cells(&plan).into_iter();
+        let mut reading = reading.filter(|it| it.cell.model.name == "ceiling_reading");
+        reading.next().map(|it| it.cell.dims["mib"])
+    };
+    assert_eq!(read_mib(2), Some(128));
+    assert_eq!(read_mib(8), Some(256));
+    assert_eq!(read_mib(128), Some(2048));
+    assert_eq!(read_mib(2048), Some(4096));
 }
 
 #[test]
@@ -104,11 +124,12 @@ fn who_wants_none_or_only_tries_something_out_gets_none() {
     assert!(!has("blocks: 0, ceilings: true"));
     // The settings that a manifest gives its own cells are none of theirs.
     let key = |measure: &str| planned(measure, job, &world).ceilings.unwrap().heats[0].key;
-    assert_ne!(key(""), key("disturbed: keep"));
     assert_eq!(
         key(""),
         key("blocks: 24, round: 50ms, target: 1%, margin: 4%")
     );
+    // But for one: who keeps what was disturbed has such a ceiling to himself.
+    assert_ne!(key(""), key("disturbed: keep"));
 }
 
 #[test]

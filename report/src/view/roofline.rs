@@ -105,7 +105,15 @@ fn of_place(
     };
     let own: Vec<_> = here.iter().map(own).collect();
     let settings = Settings::of(own.iter(), &job.axes, "");
-    let labels: Vec<String> = own.iter().map(|row| settings.label(row)).collect();
+    let label = |(row, own): (&&CellRow, _)| match row.outcome.is_measured() {
+        true => settings.label(own),
+        false => format!(
+            "{}, {}",
+            settings.label(own),
+            words::outcome(row.outcome.kind).word
+        ),
+    };
+    let labels: Vec<String> = here.iter().zip(&own).map(label).collect();
     let ceilings = here.first().map_or_else(Vec::new, |row| of(tables, row));
     let engines: Vec<String> = here.iter().map(|row| row.cell.engine.to_string()).collect();
     let legend = distinct(engines.iter().map(String::as_str)).into_iter();
@@ -134,12 +142,13 @@ fn of_place(
     }
 }
 
-/// The ceilings that a cell is held against.
+/// The ceilings that a cell is held against: those of the machine as it was then.
 fn of<'a>(tables: &'a Tables, row: &CellRow) -> Vec<&'a CeilingRow> {
-    let cell = &row.cell;
+    let (cell, environment) = (&row.cell, row.environment);
     let is_of = |row: &&CeilingRow| {
         let fits = row.kind == CeilingKind::Reading || row.precision == cell.precision;
-        fits && (row.device, row.threads) == (cell.device, cell.threads)
+        let is_here = (row.device, row.threads) == (cell.device, cell.threads);
+        fits && is_here && row.environment == environment
     };
     tables.ceilings.iter().filter(is_of).collect()
 }
@@ -198,6 +207,7 @@ fn scene(rows: &[&CellRow], labels: &[String], ceilings: &[&CeilingRow], marks: 
 fn highest<'a>(ceilings: &[&'a CeilingRow], kind: CeilingKind) -> Option<&'a CeilingRow> {
     let of_kind = ceilings.iter().filter(|row| row.kind == kind);
     let rated = of_kind.filter_map(|row| Some((*row, row.rate?.centre)));
+    let rated = rated.filter(|(_, rate)| rate.is_finite());
     let highest = rated.max_by(|(_, one), (_, other)| one.total_cmp(other));
     highest.map(|(row, _)| row)
 }
@@ -265,23 +275,27 @@ pub(crate) struct CeilingView {
 }
 
 /// Said where a cell is above its ceiling.
-const ABOVE: &str = "More than all of it is no mistake: what a step must move is counted as if every \
-    operator read its inputs from memory and wrote its output there, and here a part of that stayed in \
-    caches.";
+const ABOVE: &str = "More than all of it is possible: traffic is counted as if every operator read its \
+    inputs from memory and wrote its output there, and what stays in caches, or is never written since \
+    operators are fused, is not.";
 
 /// Said where arithmetic is above its ceiling.
 const ABOVE_PRODUCT: &str = "More than all of it is possible: operations are counted by the textbook, and \
     an engine may need fewer, or multiply faster than PyTorch does in this precision.";
 
-/// A cell's share of its ceiling; `None` where its costs are not known, or it has no speed.
+/// A cell's share of its ceiling; `None` where its costs are not known, it has no speed, or the run measured
+/// no ceiling at all.
 pub(crate) fn of_cell(tables: &Tables, row: &CellRow) -> Option<CeilingView> {
+    if tables.ceilings.is_empty() {
+        return None;
+    }
     let (roof, speed) = (row.roof.as_ref()?, row.speed.as_ref()?);
     let mut facts = vec![fact(
         "Operations",
         units::quantity(speed.flops_per_second, "FLOP/s"),
     )];
     let bytes = roof.bytes_per_second;
-    facts.extend(bytes.map(|bytes| fact("Least traffic", units::quantity(bytes, "B/s"))));
+    facts.extend(bytes.map(|bytes| fact("Traffic by the graph", units::quantity(bytes, "B/s"))));
     facts.extend(
         roof.intensity
             .map(|intensity| fact("Operations for each byte", units::plain(intensity))),
@@ -318,7 +332,8 @@ pub(crate) fn of_cell(tables: &Tables, row: &CellRow) -> Option<CeilingView> {
         }));
     }
     let above = match share.bound {
-        _ if share.share.centre <= 1.0 => "",
+        // An interval that holds all of it says nothing that would need an explanation.
+        _ if share.share.low.is_none_or(|low| low <= 1.0) => "",
         Bound::Memory => ABOVE,
         Bound::Compute => ABOVE_PRODUCT,
     };
@@ -345,7 +360,7 @@ pub(crate) fn tile(row: &CellRow) -> Option<Fact> {
     let bytes = roof.and_then(|roof| roof.bytes_per_second);
     Some(match bytes.filter(|_| share.bound == Bound::Memory) {
         Some(bytes) => fact(
-            format!("Least traffic, {of_ceiling}"),
+            format!("Traffic by the graph, {of_ceiling}"),
             units::quantity(bytes, "B/s"),
         ),
         None => fact(format!("Arithmetic, {of_ceiling}"), flops),

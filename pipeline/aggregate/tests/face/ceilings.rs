@@ -97,6 +97,44 @@ fn a_cell_is_held_against_the_lower_of_both_ceilings() {
 }
 
 #[test]
+fn next_to_the_ridge_either_ceiling_may_be_the_lower_one() {
+    let interval = |costs| share(&tables(&against(costs))).share;
+    // 0.5 ms of arithmetic, and then as much of moving beside it.
+    let alone = interval((50_000_000, 1_000));
+    let ridge = interval((50_000_000, 10_000_000));
+    assert!(is_near(ridge.centre, 0.5) && is_near(alone.centre, 0.5));
+    assert!(ridge.low.unwrap() >= alone.low.unwrap());
+    assert!(ridge.high.unwrap() >= alone.high.unwrap());
+    // With ceilings of unlike spread the wider one makes the upper end, though it is not the lower ceiling.
+    let mut run = against((50_000_000, 9_900_000));
+    let wide = [
+        9_000_000, 9_500_000, 10_000_000, 10_000_000, 10_500_000, 11_000_000,
+    ];
+    set_times(&mut run, 1, 1, &wide);
+    let told = *share(&tables(&run));
+    assert_eq!(told.bound, Bound::Compute);
+    let (low, high) = (told.share.low.unwrap(), told.share.high.unwrap());
+    assert!(high - 0.5 > 2.0 * (0.5 - low), "{told:?}");
+}
+
+#[test]
+fn a_ceiling_of_another_machine_is_none_of_the_cells() {
+    let mut run = against((50_000_000, 2_000_000));
+    let HeatResult::Sealed(digest) = run.record.heats[1].heat else {
+        panic!("{:?}", run.record.heats)
+    };
+    let heat = run.heats.get_mut(&digest).unwrap();
+    heat.header.environment.kernel = "another".to_owned();
+    let found = tables(&run);
+    assert_ne!(found.ceilings[0].environment, found.cells[0].environment);
+    assert!(
+        unknown(&found).contains("on another machine"),
+        "{}",
+        unknown(&found)
+    );
+}
+
+#[test]
 fn ceilings_are_rows_of_their_own_and_in_no_job() {
     let run = against((50_000_000, 2_000_000));
     let tables = tables(&run);
@@ -169,6 +207,15 @@ fn without_a_ceiling_there_is_a_reason_and_no_share() {
 
     run = against(costs);
     for cell in &mut run.record.plan.heats[0].cells {
+        let mixed = ("mixed_precision".to_owned(), "on".to_owned());
+        cell.cell.factors.extend([mixed]);
+    }
+    let found = tables(&run);
+    assert!(unknown(&found).contains("in fp32 and a part is not"));
+    assert_eq!(roof(&found).intensity, None);
+
+    run = against(costs);
+    for cell in &mut run.record.plan.heats[0].cells {
         cell.cell.threads = 1;
     }
     assert!(unknown(&tables(&run)).ends_with("with 1 thread"));
@@ -207,4 +254,8 @@ fn ceilings_that_do_not_hold_together_are_refused() {
     assert!(refusal(|it| it.heats[0].job = "other".to_owned()).contains("belongs to no ceiling"));
     assert!(refusal(|it| it.heats.push(it.heats[0].clone())).contains("occurs twice"));
     assert!(refusal(|it| it.job.measure.margin = f64::NAN).contains("margin NaN"));
+    let mut run = against((1, 1));
+    run.record.plan.heats[0].job = Ceilings::JOB.to_owned();
+    let refused = try_tables(&run).unwrap_err().to_string();
+    assert!(refused.contains("is a ceiling, and no job's"), "{refused}");
 }

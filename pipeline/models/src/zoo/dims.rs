@@ -84,7 +84,7 @@ pub(super) const SPEECH: &[Dim] = &[BATCH, dim("frames", 200, 1, 4000)];
 /// A product of matrices of 16,384 rows takes 3 GiB in fp32, and a reference in double precision 6.
 pub(super) const PRODUCT: &[Dim] = &[dim(super::ceilings::SIZE, 2048, 1, 16_384)];
 
-/// Four times as much as the largest caches of today, and little beside the memory of what has them.
+/// More than the caches of most machines hold; 4 GiB are more than those of any today.
 pub(super) const READING: &[Dim] = &[dim(super::ceilings::MIB, 256, 1, 4096)];
 
 /// All dimensions of the network `name`, missing ones by their defaults.
