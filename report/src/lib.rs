@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod axis;
 mod chart;
 mod embed;
 mod error;

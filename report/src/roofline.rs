@@ -3,7 +3,11 @@
 
 use serde::Serialize;
 
-use crate::{marks::Mark, units};
+use crate::{
+    axis::{decimals, log_share, tenth},
+    marks::Mark,
+    units,
+};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 380.0;
@@ -198,25 +202,15 @@ impl Axis {
     }
 
     fn place(&self, value: f64) -> f64 {
-        let share = (value / self.low).ln() / (self.high / self.low).ln();
         let [first, last] = self.ends;
-        tenth(first + (last - first) * share.clamp(0.0, 1.0))
+        tenth(first + (last - first) * log_share(value, self.low, self.high))
     }
 
     /// 1, 2 and 5 times every power of ten, or as many of these as have room.
     fn ticks(&self, print: impl Fn(f64) -> String) -> Vec<Tick> {
-        let powers = (self.low.log10().floor() as i32)..=(self.high.log10().ceil() as i32);
-        let at = |mantissas: &[f64]| -> Vec<f64> {
-            let all = powers.clone().flat_map(|power| {
-                let power = 10_f64.powi(power);
-                mantissas.iter().map(move |mantissa| mantissa * power)
-            });
-            all.filter(|tick| (self.low..=self.high).contains(tick))
-                .collect()
-        };
-        let mut ticks = at(&[1.0, 2.0, 5.0]);
+        let mut ticks = decimals(self.low, self.high, &[1.0, 2.0, 5.0]);
         if ticks.len() > MOST_TICKS {
-            ticks = at(&[1.0]);
+            ticks = decimals(self.low, self.high, &[1.0]);
         }
         let every = ticks.len().div_ceil(MOST_TICKS).max(1);
         let ticks = ticks.into_iter().step_by(every);
@@ -227,10 +221,6 @@ impl Axis {
             })
             .collect()
     }
-}
-
-fn tenth(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

@@ -6,7 +6,10 @@ use std::fmt::Write as _;
 use schema::tables::{Interval, LaunchRow};
 use serde::Serialize;
 
-use crate::units;
+use crate::{
+    axis::{decimals, log_share, tenth},
+    units,
+};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 240.0;
@@ -179,7 +182,7 @@ impl Scale {
 
     fn y(&self, value: f64) -> f64 {
         let share = if self.log {
-            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+            log_share(value, self.low, self.high)
         } else {
             (value - self.low) / (self.high - self.low)
         };
@@ -188,11 +191,7 @@ impl Scale {
 
     fn ticks(&self) -> Vec<Tick> {
         let values: Vec<f64> = if self.log {
-            let from = self.low.log10().floor() as i32;
-            (from..from.saturating_add(20))
-                .flat_map(|power| [1.0, 2.0, 5.0].map(|first| first * 10_f64.powi(power)))
-                .filter(|value| (self.low..=self.high).contains(value))
-                .collect()
+            decimals(self.low, self.high, &[1.0, 2.0, 5.0])
         } else {
             // The largest round step that makes at least three: at most eight then.
             let most = (self.high - self.low) / 3.0;
@@ -233,10 +232,6 @@ impl Scale {
             })
             .collect()
     }
-}
-
-fn tenth(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

@@ -64,6 +64,18 @@ pub struct WriteOptions {
     pub threshold: u64,
 }
 
+impl Default for WriteOptions {
+    /// One file, in single precision.
+    fn default() -> Self {
+        Self {
+            opset: OPSET,
+            precision: Precision::Fp32,
+            external: None,
+            threshold: u64::MAX,
+        }
+    }
+}
+
 /// Operators beyond ONNX's own that may be written, for a reader that has them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions {

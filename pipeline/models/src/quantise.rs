@@ -155,6 +155,26 @@ pub fn apply<'a>(
     rewrite::Rewriter::new(tidy, form, numbers, sink)?.rewrite(ranges)
 }
 
+/// The network on grids of no calibration, for who asks how long integers take and not how good they
+/// are. But where a grid starts decides whether a `Relu` is left to it, so those behind a `Relu` start
+/// at zero. What is put down is all that `out` holds.
+///
+/// # Errors
+/// As of [`apply`].
+pub fn uncalibrated(graph: &Graph, form: Form, out: &mut dyn Write) -> Result<Graph, ModelError> {
+    let is_relu = |value: &String| {
+        let mut nodes = graph.nodes.iter();
+        nodes.any(|node| node.op == Op::Relu && node.outputs.contains(value))
+    };
+    let range = |value: String| {
+        let low = if is_relu(&value) { 0.0 } else { -6.0 };
+        (value, Range { low, high: 6.0 })
+    };
+    let ranges = wanted(graph, form)?.into_iter().map(range).collect();
+    let numbers = Numbers::default();
+    apply(graph, form, &ranges, &numbers, Sink { out, bytes: 0 })
+}
+
 /// Whether an operator is a product: what is worth computing in integers.
 const fn is_product(op: &Op) -> bool {
     matches!(op, Op::Conv { .. } | Op::Linear | Op::Gemm | Op::MatMul)

@@ -143,12 +143,7 @@ pub(crate) fn mark_of(block: &Block) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const LIMITS: Disturbance = Disturbance {
-        foreign: 0.05,
-        steal: 0.02,
-        repeats: 6,
-    };
+    use crate::sample::LIMITS;
 
     fn said(busy_ms: u64, ours_ms: u64, steal_ms: u64, other_ms: u64) -> Option<String> {
         let seen = Seen {

@@ -133,12 +133,7 @@ mod tests {
     use telemetry::{GpuProcess, GpuSettings, Look};
 
     use super::*;
-
-    const LIMITS: Disturbance = Disturbance {
-        foreign: 0.05,
-        steal: 0.02,
-        repeats: 6,
-    };
+    use crate::sample::LIMITS;
 
     /// A series of looks at `cuda:0`.
     fn series(looks: impl IntoIterator<Item = GpuLook>) -> Series {

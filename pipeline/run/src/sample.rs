@@ -2,7 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Boundary, Cell, plan::Measure, plan::PlannedCell};
+use schema::{
+    Boundary, Cell,
+    plan::{Disturbance, Measure, PlannedCell},
+};
+
+/// What manifests ask for who say nothing of it.
+pub(crate) const LIMITS: Disturbance = Disturbance {
+    foreign: 0.05,
+    steal: 0.02,
+    repeats: 6,
+};
 
 /// A cell of which nothing is predicted.
 pub(crate) fn planned(cell: Cell) -> PlannedCell {

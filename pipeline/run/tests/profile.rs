@@ -45,6 +45,12 @@ fn what_becomes_of_a_profile_changes_nothing_that_was_measured() {
     assert_eq!(told(&heat), expected, "{:?}", heat.footer.profiles);
     let profile = heat.footer.profiles[0].as_ref().unwrap();
     let profile = profile.profile.as_ref().unwrap();
+    // The others end with the first that is refused.
+    let asked = |engine: &str| diary.count(&format!("Profile synthetic/{engine} "));
+    assert_eq!(
+        [asked("works"), asked("noop"), asked("long_profile")],
+        [3, 1, 1]
+    );
     assert!(profile.steps > 0 && profile.entries_ns() <= profile.wall_ns);
     // Both blocks were over before the first profile, and have each cell once.
     let last_block = diary.lines.iter().rposition(|line| line == "measured g");

@@ -13,7 +13,7 @@
     unsafe_code,
     reason = "it is called by C's conventions, and fills what pointers lead to"
 )]
-#![allow(
+#![expect(
     missing_docs,
     reason = "the functions are NVML's, and documented there"
 )]

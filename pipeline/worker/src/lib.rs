@@ -26,5 +26,5 @@ pub use command::{CACHE_VARIABLE, COMPILER_VARIABLE, CXX_VARIABLE, WorkerCommand
 pub use demands::{REQUEST, check_drive, optimizer, takes_requests, threads};
 pub use engine::{Engine, Identity, LoadReport, ParityData, Session, Tensor, Values};
 pub use library::SharedLibrary;
-pub use profile::{Operator, Part, ProfileEntries, attribute};
+pub use profile::{Operator, Part, ProfileEntries, attribute, enclosing};
 pub use serve::serve;

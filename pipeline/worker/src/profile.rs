@@ -2,7 +2,10 @@
 
 mod attribute;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter::successors,
+};
 
 use schema::{
     Outcome,
@@ -12,6 +15,12 @@ use schema::{
 pub use attribute::{Operator, Part, attribute};
 
 use crate::failure::unsupported;
+
+/// The name, the name without its last word, without its last two, and so on: nodes are named after all
+/// that they lie in.
+pub fn enclosing(name: &str) -> impl Iterator<Item = &str> {
+    successors(Some(name), |name| Some(name.rsplit_once('.')?.0))
+}
 
 /// The entries of a profile as they come in: what has the same name, nodes and purpose is one.
 #[derive(Debug, Default)]

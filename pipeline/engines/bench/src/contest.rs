@@ -8,13 +8,9 @@ use std::{
 };
 
 use catalog::Catalog;
-use models::{
-    Numbers,
-    quantise::{self, Form, Range, Sink},
-};
+use models::quantise::{self, Form};
 use schema::{
     Cell, EngineVariant, Graph, Outcome, Precision,
-    graph::Op,
     protocol::{self, ModelFiles},
 };
 use worker::{CACHE_VARIABLE, WorkerCommand};
@@ -291,32 +287,9 @@ pub(crate) fn load(cell: Cell, graph: &Graph, scratch: &Path) -> Result<protocol
 }
 
 /// The network on grids, its weights in the file at `path`.
-///
-/// No calibration: what the grids are does not change how long integers take. But where one starts
-/// decides whether a `Relu` is left to it, so those behind a `Relu` start at zero.
 fn quantised(graph: &Graph, form: Form, path: &Path) -> Result<Graph> {
-    let is_relu = |value: &String| {
-        let mut nodes = graph.nodes.iter();
-        nodes.any(|node| node.op == Op::Relu && node.outputs.contains(value))
-    };
-    let range = |value: String| {
-        let low = if is_relu(&value) { 0.0 } else { -6.0 };
-        (value, Range { low, high: 6.0 })
-    };
-    let ranges = quantise::wanted(graph, form)?.into_iter().map(range);
     let mut out = File::create(path)?;
-    let sink = Sink {
-        out: &mut out,
-        bytes: 0,
-    };
-    let numbers = Numbers::default();
-    Ok(quantise::apply(
-        graph,
-        form,
-        &ranges.collect(),
-        &numbers,
-        sink,
-    )?)
+    Ok(quantise::uncalibrated(graph, form, &mut out)?)
 }
 
 /// An outcome in words.

@@ -28,7 +28,7 @@ use std::{collections::BTreeMap, error::Error, fs, path::PathBuf};
 use catalog::{Catalog, Settings as Places};
 use clap::{Args, Parser, Subcommand, builder::RangedU64ValueParser, value_parser};
 use models::onnx::WriteOptions;
-use schema::{Graph, Precision};
+use schema::Graph;
 
 use crate::{
     contest::{CONTESTS, Contest, Files, PEERS},
@@ -183,12 +183,7 @@ fn wanted(arguments: &RaceArguments) -> Result<(Vec<u64>, Vec<&'static Contest>)
 }
 
 fn as_onnx(graph: &Graph) -> Result<Vec<u8>> {
-    let options = WriteOptions {
-        opset: models::onnx::OPSET,
-        precision: Precision::Fp32,
-        external: None,
-        threshold: u64::MAX,
-    };
+    let options = WriteOptions::default();
     Ok(models::onnx::write(graph, &options)?.model)
 }
 

@@ -6,14 +6,11 @@
 //! [`worker::attribute`] tells which of our operators a kernel stands for; and each of those was written
 //! for a node of the graph, whose name it bears, or begins its own with.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    iter::successors,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use models::onnx::Call;
 use schema::{Graph, graph::Op};
-use worker::{Operator, attribute};
+use worker::{Operator, attribute, enclosing};
 
 /// Operators that bring numbers into another layout, precision or memory.
 const CONVERSIONS: [&str; 8] = [
@@ -154,7 +151,11 @@ fn owners(graph: &Graph, asked: &[Operator]) -> Vec<BTreeSet<String>> {
         let mut outputs = operator.outputs.iter();
         let made = outputs.find_map(|output| makers.get(output.as_str()).copied());
         let by_name = || nodes.get(operator.name.as_str()).copied();
-        let part = || shorter(&operator.name).find_map(|name| nodes.get(name).copied());
+        let part = || {
+            enclosing(&operator.name)
+                .skip(1)
+                .find_map(|name| nodes.get(name).copied())
+        };
         made.or_else(by_name).or_else(part)
     };
     let mut read: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -200,16 +201,13 @@ fn own_all(graph: &Graph, asked: &[Operator], owners: &mut [BTreeSet<String>]) {
         if owned.contains(&node.name) || matches!(node.op, Op::Dropout { .. }) {
             continue;
         }
-        let place = shorter(&node.name).find_map(|name| places.get(name));
+        let place = enclosing(&node.name)
+            .skip(1)
+            .find_map(|name| places.get(name));
         if let Some(owners) = place.and_then(|&at| owners.get_mut(at)) {
             owners.insert(node.name.clone());
         }
     }
-}
-
-/// A name without its last word, without its last two, and so on.
-fn shorter(name: &str) -> impl Iterator<Item = &str> {
-    successors(Some(name), |name| Some(name.rsplit_once('.')?.0)).skip(1)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod library;
 #[path = "../../../models/tests/support/wire.rs"]
 #[expect(dead_code, reason = "these tests use a part of it")]
 mod wire;
-#[allow(
+#[expect(
     unused_macros,
     unused_imports,
     reason = "the zoo's tests of agreement are others'"
@@ -27,9 +27,8 @@ use std::{
 use by_hand::{ByHand, FLOAT};
 use library::library;
 use models::{
-    Numbers,
     onnx::File,
-    quantise::{self, Form, Range, Sink},
+    quantise::{self, Form},
 };
 use photofinish_worker_onnxruntime::OnnxRuntime;
 use schema::{
@@ -182,27 +181,9 @@ fn casts_are_conversions() {
 
 /// The network on grids of integers, its weights in the folder.
 fn quantised(graph: &Graph, folder: &Path) -> (Graph, ModelFiles) {
-    let form = Form::Asymmetric;
-    let is_relu = |value: &String| {
-        let mut nodes = graph.nodes.iter();
-        nodes.any(|node| node.op == Op::Relu && node.outputs.contains(value))
-    };
-    let range = |value: String| {
-        let low = if is_relu(&value) { 0.0 } else { -6.0 };
-        (value, Range { low, high: 6.0 })
-    };
-    let ranges = quantise::wanted(graph, form)
-        .unwrap()
-        .into_iter()
-        .map(range);
     let weights = folder.join("weights");
     let mut out = fs::File::create(&weights).unwrap();
-    let sink = Sink {
-        out: &mut out,
-        bytes: 0,
-    };
-    let numbers = Numbers::default();
-    let graph = quantise::apply(graph, form, &ranges.collect(), &numbers, sink).unwrap();
+    let graph = quantise::uncalibrated(graph, Form::Asymmetric, &mut out).unwrap();
     let files = ModelFiles {
         weights,
         onnx: None,

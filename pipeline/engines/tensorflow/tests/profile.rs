@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-#[allow(
+#[expect(
     unused_macros,
     unused_imports,
     reason = "the zoo's tests of agreement are others'"

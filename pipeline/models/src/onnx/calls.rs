@@ -61,19 +61,12 @@ struct Node {
 
 #[cfg(test)]
 mod tests {
-    use schema::Precision;
-
     use super::*;
     use crate::{onnx, sample};
 
     #[test]
     fn a_file_tells_its_operators_and_not_its_weights() {
-        let options = onnx::WriteOptions {
-            opset: onnx::OPSET,
-            precision: Precision::Fp32,
-            external: None,
-            threshold: u64::MAX,
-        };
+        let options = onnx::WriteOptions::default();
         let written = onnx::write(&sample::perceptron(1).unwrap(), &options).unwrap();
         let calls = calls(&written.model).unwrap();
         let told: Vec<_> = calls

@@ -127,8 +127,6 @@ struct Name {
 
 #[cfg(test)]
 mod tests {
-    use schema::Precision;
-
     use super::*;
     use crate::{
         onnx::{
@@ -140,12 +138,7 @@ mod tests {
 
     /// A perceptron whose operators have these names, with a field that ONNX does not have.
     fn file(names: [&str; 3]) -> (ModelProto, Vec<u8>) {
-        let options = onnx::WriteOptions {
-            opset: onnx::OPSET,
-            precision: Precision::Fp32,
-            external: None,
-            threshold: u64::MAX,
-        };
+        let options = onnx::WriteOptions::default();
         let written = onnx::write(&sample::perceptron(1).unwrap(), &options).unwrap();
         let mut model = ModelProto::decode(written.model.as_slice()).unwrap();
         let nodes = &mut model.graph.as_mut().unwrap().node;
