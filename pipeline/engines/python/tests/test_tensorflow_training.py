@@ -63,6 +63,23 @@ class Variants(unittest.TestCase):
                 session.step()
                 self.assertEqual(session.parity(3), expected, f"{variant} {optimizer}")
 
+    def test_every_step_reads_what_is_sent(self) -> None:
+        session = built(NETWORK, replace(asked(Variant.EAGER, None), requests=True))
+        before = session.parity(1)
+        for array in session._exchange._sent:
+            array[...] = 0
+        self.assertNotEqual(session.parity(1), before)
+
+    def test_what_is_sent_has_memory_of_its_own(self) -> None:
+        exchange = Exchange([tf.constant([1.0, 2.0])])
+        (sent,) = exchange.send()
+        exchange._sent[0][...] = 3.0
+        np.testing.assert_array_equal(sent, [1.0, 2.0])
+        output = tf.Variable([1.0, 2.0])
+        (received,) = exchange.receive([output.read_value()])
+        output.assign([5.0, 6.0])
+        np.testing.assert_array_equal(received, [1.0, 2.0])
+
     def test_results_are_copied_to_one_place(self) -> None:
         exchange = Exchange([tf.constant([1.0, 2.0])])
         (first,) = exchange.receive(exchange.send())
