@@ -146,7 +146,9 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         parity_log: slot.parity_log,
         roof: None,
         memory: slot.memory,
-        frontier: slot.frontier.map(frontier::frontier),
+        frontier: slot
+            .frontier
+            .map(|sought| frontier::frontier(sought, planned.cell.device)),
         loaded: slot.loaded,
         start_ns: slot.start_ns,
         flops: planned.flops,

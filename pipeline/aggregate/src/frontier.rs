@@ -1,15 +1,15 @@
 //! The largest batch of a cell that fits into memory, out of what was tried.
 
 use schema::{
-    OutcomeKind,
-    protocol::Memory,
-    record,
+    Device, OutcomeKind,
+    record::{self, Try},
     tables::{Frontier, FrontierEnd},
 };
 use statistics::number::rounded;
 
-/// What tries come to. Nothing is believed of their order.
-pub(crate) fn frontier(sought: record::Frontier) -> Frontier {
+/// What tries on a device come to. Nothing is believed of their order.
+pub(crate) fn frontier(sought: record::Frontier, device: Device) -> Frontier {
+    let peak_bytes = |tried: &Try| tried.memory.as_ref()?.peak_bytes(device);
     let tries = &sought.tries;
     let fitting = tries.iter().filter(|it| it.outcome.is_measured());
     let largest = fitting.clone().max_by_key(|it| it.batch);
@@ -20,14 +20,14 @@ pub(crate) fn frontier(sought: record::Frontier) -> Frontier {
     // Another reason than memory says more: the search ended there.
     let end = beyond.min_by_key(|it| (it.outcome.kind == OutcomeKind::OutOfMemory, it.batch));
     let sample_bytes = largest.zip(smallest).and_then(|(largest, smallest)| {
-        let [more, less] = [largest, smallest].map(|it| it.memory.as_ref().map(peak_bytes));
+        let [more, less] = [largest, smallest].map(peak_bytes);
         let samples = largest.batch.checked_sub(smallest.batch)?;
         let bytes = more?.checked_sub(less?)?;
         (samples > 0).then(|| rounded(bytes as f64 / samples as f64))
     });
     Frontier {
         fits,
-        peak_bytes: largest.and_then(|it| it.memory.as_ref().map(peak_bytes)),
+        peak_bytes: largest.and_then(peak_bytes),
         sample_bytes,
         end: end.map(|it| FrontierEnd {
             batch: it.batch,
@@ -37,16 +37,9 @@ pub(crate) fn frontier(sought: record::Frontier) -> Frontier {
     }
 }
 
-/// Memory of the device where it ran on one, else of the host.
-fn peak_bytes(memory: &Memory) -> u64 {
-    memory
-        .peak_device_bytes
-        .unwrap_or(memory.peak_resident_bytes)
-}
-
 #[cfg(test)]
 mod tests {
-    use schema::{Outcome, record::Try};
+    use schema::{Outcome, protocol::Memory};
 
     use super::*;
 
@@ -68,7 +61,7 @@ mod tests {
     fn the_largest_that_fits_stands_beside_the_smallest_that_does_not() {
         use OutcomeKind::{Measured, OutOfMemory, TimedOut};
 
-        let of = |tries: Vec<Try>| frontier(record::Frontier { tries });
+        let of = |tries: Vec<Try>| frontier(record::Frontier { tries }, Device::Cpu);
         let found = of(vec![
             tried(1, Measured, 1000),
             tried(2, Measured, 1100),
@@ -78,6 +71,18 @@ mod tests {
         assert_eq!((found.fits, found.peak_bytes), (Some(3), Some(1300)));
         assert_eq!(found.sample_bytes, Some(150.0));
         assert_eq!(found.end.map(|end| end.batch), Some(4));
+
+        // What is told of the host is not the memory of a GPU.
+        let mut on_gpu = tried(2, Measured, 1000);
+        let tries = vec![tried(1, Measured, 900), on_gpu.clone()];
+        let found = frontier(record::Frontier { tries }, Device::Cuda(0));
+        assert_eq!((found.peak_bytes, found.sample_bytes), (None, None));
+        if let Some(memory) = &mut on_gpu.memory {
+            memory.peak_device_bytes = Some(77);
+        }
+        let tries = vec![on_gpu];
+        let found = frontier(record::Frontier { tries }, Device::Cuda(0));
+        assert_eq!(found.peak_bytes, Some(77));
 
         let ended = of(vec![
             tried(1, Measured, 1000),

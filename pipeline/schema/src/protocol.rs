@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cell, Digest, Graph, Outcome, OutcomeKind, Precision};
+use crate::{Cell, Device, Digest, Graph, Outcome, OutcomeKind, Precision};
 
 mod profile;
 
@@ -306,6 +306,18 @@ pub struct Memory {
     pub device_bytes: Option<u64>,
     /// Largest device memory in use.
     pub peak_device_bytes: Option<u64>,
+}
+
+impl Memory {
+    /// The most memory that was taken where a cell of this device computes; `None` on a GPU whose engine
+    /// does not tell.
+    #[must_use]
+    pub const fn peak_bytes(&self, device: Device) -> Option<u64> {
+        match device.is_cpu() {
+            true => Some(self.peak_resident_bytes),
+            false => self.peak_device_bytes,
+        }
+    }
 }
 
 impl Reply {

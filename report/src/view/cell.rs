@@ -230,8 +230,8 @@ fn tiles(row: &CellRow) -> Vec<Fact> {
         }
         tiles.extend(roofline::tile(row));
     }
-    if let Some(memory) = &row.memory {
-        tiles.push(fact("Peak memory", units::bytes(cells::peak_bytes(memory))));
+    if let Some(peak_bytes) = cells::peak_bytes(row) {
+        tiles.push(fact("Peak memory", units::bytes(peak_bytes)));
     }
     if let Some(parity) = &row.parity {
         tiles.push(fact("Parity error", units::error(parity.error)));

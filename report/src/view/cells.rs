@@ -46,7 +46,7 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
     let p95 = speed.and_then(|speed| percentile(&speed.percentiles_ns, 95));
     let top1 = row.parity.as_ref().and_then(|parity| parity.top1);
     let parity = row.parity.as_ref().map(|parity| parity.error);
-    let memory = row.memory.as_ref().map(peak_bytes);
+    let memory = peak_bytes(row);
     let or_nothing = |text: Option<String>| text.unwrap_or_else(|| units::NOTHING.to_owned());
     Line {
         id: row.id.0.clone(),
@@ -88,11 +88,9 @@ fn computed(loaded: &Loaded) -> Option<String> {
     told.starts_with(STORED).then(|| told.clone())
 }
 
-/// Memory of the device where the cell ran on one, else of the host.
-pub(crate) fn peak_bytes(memory: &schema::protocol::Memory) -> u64 {
-    memory
-        .peak_device_bytes
-        .unwrap_or(memory.peak_resident_bytes)
+/// Peak memory where the cell ran, as far as it is told.
+pub(crate) fn peak_bytes(row: &CellRow) -> Option<u64> {
+    row.memory.as_ref()?.peak_bytes(row.cell.device)
 }
 
 /// A percentile, by whichever name it goes: `p95` or `95`.
