@@ -135,7 +135,7 @@ fn together(
     }
     for lane in lanes {
         lane.resume(context)?;
-        lane.energy(context, meter)?;
+        lane.energy(context, setting, meter)?;
         lane.leave(context, setting)?;
     }
     Ok(())
@@ -162,7 +162,7 @@ fn one_at_a_time(
             lane.round(context, setting, sequence, meter)?;
             sequence += 1;
         }
-        lane.energy(context, meter)?;
+        lane.energy(context, setting, meter)?;
         lane.leave(context, setting)?;
     }
     Ok(())

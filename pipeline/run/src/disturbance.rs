@@ -81,8 +81,7 @@ impl Seen {
         let share = |ns: u64| ns as f64 / elapsed_ns / f64::from(self.processors);
         let foreign_ns = self.busy_ns.saturating_sub(self.ours_ns);
         let told = |who: &str, ns: u64, most: f64| {
-            let rounded = (share(ns) * 1e3).round() / 1e3;
-            let (share, most) = (percent(rounded), percent(most));
+            let (share, most) = (rounded_percent(share(ns)), percent(most));
             format!("{who} took {share} of the processors' time, more than {most}")
         };
         if share(foreign_ns) > limits.foreign {
@@ -131,6 +130,11 @@ pub(crate) fn mark(block: &mut Block, reason: &str) {
             launch.outcome = Outcome::new(OutcomeKind::Unstable, reason);
         }
     }
+}
+
+/// A share in per cent, to a tenth of one.
+pub(crate) fn rounded_percent(share: f64) -> String {
+    percent((share * 1e3).round() / 1e3)
 }
 
 /// Why a block is marked; `None` where it is not.

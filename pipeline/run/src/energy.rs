@@ -65,6 +65,7 @@ impl Meters {
         let end = |begun: Result<(Begun, EnergyMeter), String>| {
             let (idle, meter) = begun?;
             let idle_watts = meter.end(idle)?.watts();
+            let idle_watts = idle_watts.ok_or("idle power was measured for no time at all")?;
             Ok(Ready { meter, idle_watts })
         };
         let of = begun.into_iter();

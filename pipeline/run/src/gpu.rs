@@ -8,6 +8,8 @@ use schema::{Device, plan::Disturbance, printed::percent, telemetry::Limit};
 use statistics::percentile;
 use telemetry::{GpuLook, GpuSeries, Series, foreign, limited};
 
+use crate::disturbance::rounded_percent;
+
 /// Share of looks that may find a GPU slowed down: it is so for a moment whenever it changes its clocks.
 const SLOWED: f64 = 0.05;
 /// Looks that may, however few there are.
@@ -86,20 +88,21 @@ fn slowed(device: Device, looks: &[&GpuLook]) -> Option<String> {
         .into_iter()
         .max_by(|one, other| share(one).total_cmp(&share(other)))?;
     let share = share(&limit);
-    let told = looks.iter().filter(|look| look.limits.is_some()).count();
+    let told = |look: &&&GpuLook| !look.is_idle && look.limits.is_some();
+    let told = looks.iter().filter(told).count();
     let is_much = share > SLOWED && share * told as f64 > SLOWED_LOOKS;
     is_much.then(|| {
         let (share, most) = (rounded_percent(share), percent(SLOWED));
         let what = limit.words();
-        format!("{device} was slowed down by {what} in {share} of all looks, more than {most}")
+        format!("{device} was slowed down by {what} in {share} of the looks at its work, more than {most}")
     })
 }
 
 /// Clocks that are set came or went meanwhile, and kept it down.
 fn locked(device: Device, looks: &[&GpuLook]) -> Option<String> {
+    let working = || looks.iter().filter(|look| !look.is_idle);
     let clocks = |is_set: bool| {
-        let looks = looks.iter().filter(|look| !look.is_idle);
-        let clocks = looks.filter_map(move |look| {
+        let clocks = working().filter_map(move |look| {
             let limits = look.limits.as_ref()?;
             // What else keeps it down may come and go.
             let others = limits.iter().any(|limit| *limit != Limit::ClockSetting);
@@ -109,7 +112,7 @@ fn locked(device: Device, looks: &[&GpuLook]) -> Option<String> {
         clocks.collect::<Vec<f64>>()
     };
     let (set, free) = (clocks(true), clocks(false));
-    let seldom = (looks.len() as f64 * SLOWED).max(SLOWED_LOOKS);
+    let seldom = (working().count() as f64 * SLOWED).max(SLOWED_LOOKS);
     if set.len() as f64 <= seldom || free.len() as f64 <= seldom {
         return None;
     }
@@ -120,10 +123,6 @@ fn locked(device: Device, looks: &[&GpuLook]) -> Option<String> {
              runs at {free:.0}"
         )
     })
-}
-
-fn rounded_percent(share: f64) -> String {
-    percent((share * 1e3).round() / 1e3)
 }
 
 #[cfg(test)]
@@ -203,12 +202,16 @@ mod tests {
         assert_eq!(said([at(900.0, &[Limit::HardwareSlowdown])]), None);
         let twice = [(); 2].map(|()| at(900.0, &[Limit::HardwareSlowdown]));
         assert!(said(twice).is_some());
-        // Of an idle GPU nothing is slowed down.
-        let idle = (0..9).map(|_| GpuLook {
-            is_idle: true,
-            ..at(300.0, &[Limit::HardwareSlowdown])
-        });
-        assert_eq!(said(idle), None);
+        // Of an idle GPU nothing is slowed down, and looks at one make no others few.
+        let idle = || {
+            (0..9).map(|_| GpuLook {
+                is_idle: true,
+                ..at(300.0, &[Limit::HardwareSlowdown])
+            })
+        };
+        assert_eq!(said(idle()), None);
+        let once = [at(900.0, &[Limit::HardwareSlowdown])];
+        assert_eq!(said(once.into_iter().chain(idle())), None);
     }
 
     #[test]

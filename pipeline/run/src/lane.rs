@@ -227,6 +227,7 @@ impl<'a> Lane<'a> {
     pub(crate) fn energy(
         &mut self,
         context: &mut Context<'_>,
+        setting: &Setting<'_>,
         meter: &mut Meter,
     ) -> Result<(), Stop> {
         let Some(meters) = meter.energy.as_ref().filter(|_| self.is_running()) else {
@@ -253,17 +254,22 @@ impl<'a> Lane<'a> {
                 min_ns: nanoseconds(left),
                 max_steps: ENERGY_STEPS,
             };
-            let sampler = &mut meter.sampler;
-            let told = self.attempt(context, |worker| {
-                // Others on a GPU count here, too; what its sensors tell is of no round.
-                sampler.begin(None, device);
-                let told = worker.measure(request);
-                sampler.rest();
-                told
-            });
-            match told? {
-                Some(samples) => stretch.count(samples.samples_ns.len()),
-                None => return Ok(()),
+            let Some(worker) = &mut self.worker else {
+                return Ok(());
+            };
+            // Others on a GPU count here, too; what its sensors tell is of no round.
+            meter.sampler.begin(None, device);
+            let told = worker.measure(request);
+            meter.sampler.rest();
+            match told {
+                Ok(samples) => stretch.count(samples.samples_ns.len()),
+                Err(outcome) => {
+                    // What was measured before stands, as where no sensor tells.
+                    let reason = format!("{}: {}", outcome.kind, outcome.reason);
+                    self.launch.energy = Some(Energy::Unavailable(reason));
+                    self.part(setting, None);
+                    return context.check_interrupt();
+                }
             }
         }
         self.launch.energy = Some(stretch.end());
@@ -292,10 +298,16 @@ impl<'a> Lane<'a> {
         setting: &Setting<'_>,
     ) -> Result<(), Stop> {
         let told = self.attempt(context, Worker::memory)?.flatten();
+        self.part(setting, told.as_ref());
+        context.check_interrupt()
+    }
+
+    /// Has the worker leave, if there still is one.
+    fn part(&mut self, setting: &Setting<'_>, told: Option<&Memory>) {
         if let Some(worker) = self.worker.take() {
             let ended = worker.leave();
             let device_bytes = device_bytes(setting.header, &self.planned.cell);
-            self.launch.memory = memory(told.as_ref(), &ended, device_bytes);
+            self.launch.memory = memory(told, &ended, device_bytes);
             self.launch.cpu_ns = ended.cpu_ns;
             self.launch.log = ended.log;
             if let Some(outcome) = ended.outcome {
@@ -306,7 +318,6 @@ impl<'a> Lane<'a> {
                 self.launch.log.push_str(&note);
             }
         }
-        context.check_interrupt()
     }
 
     pub(crate) fn cell(&self) -> &'a Cell {

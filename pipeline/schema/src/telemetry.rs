@@ -164,11 +164,17 @@ pub struct EnergyStretch {
     pub idle_watts: f64,
 }
 
+/// Mean power in watts of so many microjoules in so many nanoseconds; `None` in no time.
+#[must_use]
+pub fn mean_watts(energy_uj: u64, time_ns: u64) -> Option<f64> {
+    (time_ns > 0).then(|| energy_uj as f64 * 1e3 / time_ns as f64)
+}
+
 impl EnergyStretch {
     /// Mean power in watts, idle power included; `None` for a stretch without length.
     #[must_use]
     pub fn watts(&self) -> Option<f64> {
-        (self.time_ns > 0).then(|| self.energy_uj as f64 * 1e3 / self.time_ns as f64)
+        mean_watts(self.energy_uj, self.time_ns)
     }
 
     /// Energy of a step in joules, what the device takes when it is idle subtracted: may be 0 or less

@@ -85,6 +85,8 @@ impl Watched {
             card: None,
             lost: None,
             unavailable: BTreeMap::new(),
+            told: BTreeSet::new(),
+            silent: BTreeSet::new(),
             next_processes: Instant::now(),
             used_until_us: microseconds(),
         };
@@ -102,6 +104,9 @@ pub(crate) struct GpuEyes<'a> {
     card: Option<Card<'a>>,
     lost: Option<String>,
     unavailable: BTreeMap<&'static str, String>,
+    /// Sensors that have told something, and such as will not any more.
+    told: BTreeSet<&'static str>,
+    silent: BTreeSet<&'static str>,
     next_processes: Instant,
     /// Until when is known who used it, in NVML's microseconds.
     used_until_us: u64,
@@ -221,17 +226,22 @@ impl<'a> GpuEyes<'a> {
         )
     }
 
-    /// Asks a sensor that has not failed before.
+    /// Asks a sensor that has not failed for good.
     fn ask<T>(
         &mut self,
         sensor: &'static str,
         ask: impl FnOnce(&Card<'a>) -> Result<T, NvmlError>,
     ) -> Option<T> {
-        if self.lost.is_some() || self.unavailable.contains_key(sensor) {
+        if self.lost.is_some() || self.silent.contains(sensor) {
             return None;
         }
         match ask(self.card.as_ref()?) {
-            Ok(value) => Some(value),
+            Ok(value) => {
+                if self.told.insert(sensor) {
+                    self.unavailable.remove(sensor);
+                }
+                Some(value)
+            }
             Err(error) => {
                 self.fails(sensor, &error);
                 None
@@ -243,8 +253,22 @@ impl<'a> GpuEyes<'a> {
         if gpu::is_lost(error) {
             self.lost = Some(gpu::lost(self.watched.cuda, error));
         }
+        if !is_passing(error) {
+            self.silent.insert(sensor);
+        } else if self.told.contains(sensor) {
+            return;
+        }
         self.unavailable.insert(sensor, error.to_string());
     }
+}
+
+/// Whether a sensor that failed so may tell at the next look. (Who used a GPU is asked in two calls, between
+/// which another may come.)
+const fn is_passing(error: &NvmlError) -> bool {
+    matches!(
+        error,
+        NvmlError::Timeout | NvmlError::Unknown | NvmlError::InUse | NvmlError::InsufficientSize(_)
+    )
 }
 
 /// What keeps clocks down; see NVML's API reference, "Clocks Event Reasons".

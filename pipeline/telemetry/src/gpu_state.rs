@@ -36,7 +36,7 @@ impl Sensors {
     #[must_use]
     pub fn gpus(&self) -> Vec<GpuState> {
         let count = self.nvml().ok().and_then(|nvml| nvml.device_count().ok());
-        let states = (0..count.unwrap_or(0)).map_while(|cuda| self.state(cuda));
+        let states = (0..count.unwrap_or(0)).filter_map(|cuda| self.state(cuda));
         states.collect()
     }
 

@@ -12,7 +12,7 @@ use statistics::{number::rounded, percentile};
 use crate::load::{Times, mean};
 
 /// Most looks that are kept: of a longer series every second, then every fourth, and so on.
-const MOST_LOOKS: usize = 2048;
+const MOST_LOOKS: usize = 16_384;
 
 /// Looks at the sensors while rounds ran.
 #[derive(Debug, Clone, Default)]
@@ -139,6 +139,17 @@ impl Series {
             unavailable.insert((*sensor).to_owned(), reason.clone());
         }
         let spans = Spans::of(&own);
+        let mut lacks = |sensor: &str, told: bool, has_span: bool| {
+            if told && !has_span {
+                let reason = "no round of it was looked at twice";
+                unavailable.insert(sensor.to_owned(), reason.to_owned());
+            }
+        };
+        let told = |is_told: fn(&Look) -> bool| own.iter().any(|look| is_told(look));
+        let times = told(|look| look.times.is_some());
+        lacks("processor time", times, spans.busy_ns.is_some());
+        let powers = told(|look| look.package_uj.is_some());
+        lacks("power of processors", powers, spans.package_uj.is_some());
         let share = |ns: u64| {
             let all = spans.time_ns as f64 * f64::from(self.processors);
             (all > 0.0).then(|| rounded(ns as f64 / all))
@@ -250,22 +261,24 @@ pub fn limited<'a>(looks: impl Iterator<Item = &'a GpuLook>) -> BTreeMap<Limit, 
 }
 
 /// Others on a GPU, by name, each with the share of its multiprocessors that they used together where that
-/// is told: the mean over the looks that asked.
+/// is told: the mean over the looks that were told.
 pub fn foreign<'a>(looks: impl Iterator<Item = &'a GpuLook>) -> BTreeMap<String, Option<f64>> {
     let mut found: BTreeMap<String, Option<u64>> = BTreeMap::new();
-    let mut asked = 0_u32;
+    let mut told = 0_u32;
     for processes in looks.filter_map(|look| look.processes.as_ref()) {
-        asked += 1;
+        let is_told = processes.iter().all(|it| it.sm_percent.is_some());
+        told += u32::from(is_told);
         for process in processes {
             let Some(name) = &process.foreign else {
                 continue;
             };
-            let sum = found.entry(name.clone()).or_insert(Some(0));
-            let percent = process.sm_percent.map(u64::from);
-            *sum = sum.zip(percent).map(|(sum, percent)| sum + percent);
+            let sum = found.entry(name.clone()).or_default();
+            if let Some(percent) = process.sm_percent.filter(|_| is_told) {
+                *sum = Some(sum.unwrap_or(0) + u64::from(percent));
+            }
         }
     }
-    let share = |sum: u64| sum as f64 / 100.0 / f64::from(asked.max(1));
+    let share = |sum: u64| sum as f64 / 100.0 / f64::from(told.max(1));
     let found = found.into_iter();
     found.map(|(name, sum)| (name, sum.map(share))).collect()
 }

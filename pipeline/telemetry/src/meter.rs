@@ -10,7 +10,10 @@ use std::{
 };
 
 use nvml_wrapper::{Nvml, error::NvmlError};
-use schema::{Device, telemetry::EnergySensor};
+use schema::{
+    Device,
+    telemetry::{EnergySensor, mean_watts},
+};
 
 use crate::{
     rapl::{Counters, Rapl},
@@ -59,15 +62,11 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Mean power in watts; 0 for a stretch without length.
+    /// Mean power in watts; `None` for a stretch without length.
     #[must_use]
-    pub fn watts(&self) -> f64 {
-        let seconds = self.time.as_secs_f64();
-        if seconds > 0.0 {
-            self.energy_uj as f64 / 1e6 / seconds
-        } else {
-            0.0
-        }
+    pub fn watts(&self) -> Option<f64> {
+        let time_ns = u64::try_from(self.time.as_nanos()).ok()?;
+        mean_watts(self.energy_uj, time_ns)
     }
 }
 
@@ -109,7 +108,14 @@ impl EnergyMeter {
             Source::Power(nvml, index) => {
                 let (nvml, index) = (Arc::clone(nvml), *index);
                 let (end, ended) = channel();
-                let add = move || add_up(&nvml, index, || ended.recv_timeout(TICK));
+                let add = move || {
+                    let gpu = nvml.device_by_index(index)?;
+                    let watts = || Ok(f64::from(gpu.power_usage()?) / 1e3);
+                    let began = Instant::now();
+                    let wait =
+                        || matches!(ended.recv_timeout(TICK), Err(RecvTimeoutError::Timeout));
+                    add_up(watts, || began.elapsed(), wait)
+                };
                 let thread = thread::Builder::new().name("power".to_owned()).spawn(add);
                 let thread = thread.map_err(|error| format!("cannot add up power: {error}"))?;
                 Reading::Adding(end, thread)
@@ -159,19 +165,17 @@ fn millijoules(nvml: &Nvml, index: u32) -> Result<u64, NvmlError> {
     nvml.device_by_index(index)?.total_energy_consumption()
 }
 
-/// The area below the power, by trapezoids, in joules, until somebody ends it.
+/// The area below the power, by trapezoids, in joules, for as long as waiting for the next look says so.
 fn add_up(
-    nvml: &Nvml,
-    index: u32,
-    wait: impl Fn() -> Result<(), RecvTimeoutError>,
+    watts: impl Fn() -> Result<f64, NvmlError>,
+    clock: impl Fn() -> Duration,
+    wait: impl Fn() -> bool,
 ) -> Result<f64, NvmlError> {
-    let gpu = nvml.device_by_index(index)?;
-    let watts = || Ok::<_, NvmlError>(f64::from(gpu.power_usage()?) / 1e3);
-    let (mut at, mut power, mut joules) = (Instant::now(), watts()?, 0.0);
+    let (mut at, mut power, mut joules) = (clock(), watts()?, 0.0);
     loop {
-        let goes_on = matches!(wait(), Err(RecvTimeoutError::Timeout));
-        let (now, next) = (Instant::now(), watts()?);
-        joules += (power + next) / 2.0 * now.duration_since(at).as_secs_f64();
+        let goes_on = wait();
+        let (now, next) = (clock(), watts()?);
+        joules += f64::midpoint(power, next) * now.saturating_sub(at).as_secs_f64();
         (at, power) = (now, next);
         if !goes_on {
             return Ok(joules);
@@ -181,4 +185,39 @@ fn add_up(
 
 fn told(error: &NvmlError) -> String {
     format!("the GPU does not tell its energy: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn power_is_added_up_by_trapezoids_to_the_end() {
+        // Seconds and watts of each look; the third is the last.
+        let looks = [(0_u64, 10.0), (1, 20.0), (3, 40.0), (9, 1000.0)];
+        let (looked, waited) = (Cell::new(0), Cell::new(0));
+        let watts = || {
+            looked.set(looked.get() + 1);
+            Ok(looks[looked.get() - 1].1)
+        };
+        let clock = || Duration::from_secs(looks[looked.get()].0);
+        let wait = || {
+            waited.set(waited.get() + 1);
+            waited.get() < 2
+        };
+        let joules = add_up(watts, clock, wait).unwrap();
+        assert!((joules - 75.0).abs() < 1e-9, "{joules}");
+    }
+
+    #[test]
+    fn no_time_has_no_power() {
+        let taken = |millis| Taken {
+            sensor: EnergySensor::GpuPower,
+            energy_uj: 6_000_000,
+            time: Duration::from_millis(millis),
+        };
+        assert_eq!((taken(0).watts(), taken(2000).watts()), (None, Some(3.0)));
+    }
 }

@@ -1,12 +1,14 @@
 //! Looking at the sensors while rounds run, in a thread of its own.
 //!
 //! It takes as little as it can: files of the kernel are opened once, handles of NVML are kept, nothing is
-//! looked at between rounds, and whatever a look costs, the thread sleeps so much longer that it uses at
-//! most [`SHARE`] of a processor.
+//! looked at between rounds, and the dearer a look is, the longer the thread sleeps after it, so that it
+//! uses at most [`SHARE`] of a processor; where a look is so dear that one in [`LONGEST`] is more than
+//! that, it is one in [`LONGEST`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
+    io,
     os::unix::fs::FileExt as _,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
@@ -219,7 +221,7 @@ fn watch(shared: &Shared, mut eyes: Eyes, watched: &[Watched], whose: &Whose) {
         let gpu = gpus.get_mut(&turn.device);
         look.gpu = gpu.and_then(|gpu| gpu.look(whose));
         let cost = own_time().saturating_sub(before);
-        due = Instant::now() + INTERVAL.max(cost.div_f64(SHARE)).min(LONGEST);
+        due = Instant::now() + pause(cost);
         let mut state = shared.lock();
         for (device, gpu) in &gpus {
             note(&mut state.series.gpus, *device, gpu);
@@ -243,10 +245,15 @@ fn watch(shared: &Shared, mut eyes: Eyes, watched: &[Watched], whose: &Whose) {
 fn note(gpus: &mut BTreeMap<Device, GpuSeries>, device: Device, eyes: &GpuEyes<'_>) {
     if let Some(series) = gpus.get_mut(&device) {
         series.lost = eyes.lost();
-        if series.unavailable.len() != eyes.unavailable().len() {
+        if series.unavailable != *eyes.unavailable() {
             series.unavailable.clone_from(eyes.unavailable());
         }
     }
+}
+
+/// How long to sleep after a look that took so much of a processor.
+fn pause(cost: Duration) -> Duration {
+    INTERVAL.max(cost.div_f64(SHARE)).min(LONGEST)
 }
 
 /// Processor time of this thread.
@@ -360,13 +367,56 @@ impl Clocks {
     }
 }
 
+/// As much of `buffer` as reading fills: the kernel gives a page at a time of most of its files.
+fn filled(
+    buffer: &mut [u8],
+    read_at: impl Fn(&mut [u8], u64) -> io::Result<usize>,
+) -> Option<&[u8]> {
+    let mut count = 0;
+    while let Some(room) = buffer.get_mut(count..).filter(|room| !room.is_empty()) {
+        match read_at(room, count as u64).ok()? {
+            0 => break,
+            more => count += more,
+        }
+    }
+    buffer.get(..count)
+}
+
 /// The text of a file of the kernel, from its beginning, as far as it fits.
 fn read<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a str> {
-    let count = file.read_at(buffer, 0).ok()?;
-    let bytes = buffer.get(..count)?;
+    let bytes = filled(buffer, |room, at| file.read_at(room, at))?;
     match str::from_utf8(bytes) {
         Ok(text) => Some(text),
         // Cut within a character.
         Err(error) => str::from_utf8(bytes.get(..error.valid_up_to())?).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dearer_a_look_is_the_longer_is_waited() {
+        let millis = |cost| pause(Duration::from_millis(cost)).as_millis();
+        assert_eq!([millis(0), millis(1), millis(20)], [100, 250, 5000]);
+        assert_eq!(millis(1000), 5000);
+    }
+
+    #[test]
+    fn a_file_is_read_to_its_end_however_little_comes_at_a_time() {
+        let text = "cpu MHz : 2000\n".repeat(9);
+        let page = |room: &mut [u8], at: u64| {
+            let rest = text.as_bytes().get(at as usize..).unwrap_or_default();
+            let count = rest.len().min(room.len()).min(40);
+            room[..count].copy_from_slice(&rest[..count]);
+            Ok(count)
+        };
+        let mut buffer = [0; 1000];
+        assert_eq!(filled(&mut buffer, page), Some(text.as_bytes()));
+        let mut small = [0; 50];
+        assert_eq!(filled(&mut small, page), text.as_bytes().get(..50));
+        let fails = |_: &mut [u8], _| Err(io::ErrorKind::Other.into());
+        assert_eq!(filled(&mut buffer, fails), None);
     }
 }

@@ -56,7 +56,7 @@ fn measured(figures: &EnergyFigures) -> EnergyView {
             .as_ref()
             .map(|reason| fact("Blocks without it", format!("among the reasons: {reason}"))),
     );
-    let none = "it takes no more than idling does";
+    let none = "in a block it took no more than idling does";
     EnergyView {
         joules: figures.joules.as_ref().map(interval::energy),
         joules_value: figures.joules.map(|joules| joules.centre),
@@ -131,7 +131,7 @@ fn of_gpu(gpu: &GpuTelemetry) -> Vec<Fact> {
         let share = units::percent(*share);
         fact(
             "Its clocks kept down",
-            format!("by {}, at {share} of all looks", limit.words()),
+            format!("by {}, at {share} of the looks at its work", limit.words()),
         )
     });
     let foreign = gpu.foreign.iter().map(|(name, share)| {
