@@ -47,13 +47,24 @@ fn used_by_others(device: Device, looks: &[&GpuLook], limits: &Disturbance) -> O
         let used = |share: &Option<f64>| share.unwrap_or(f64::INFINITY);
         used(other).total_cmp(&used(one))
     });
+    let all: f64 = others.iter().filter_map(|(_, share)| *share).sum();
+    let several = others
+        .iter()
+        .filter(|(_, share)| *share > Some(0.0))
+        .count()
+        > 1;
     match others.into_iter().next()? {
         (name, None) => Some(format!(
             "{name} was on {device}, and the driver does not tell what it used"
         )),
-        (name, Some(share)) if share > limits.foreign => {
-            let (share, most) = (rounded_percent(share), percent(limits.foreign));
-            Some(format!("{name} used {share} of {device}, more than {most}"))
+        (name, Some(_)) if all > limits.foreign => {
+            let (share, most) = (rounded_percent(all), percent(limits.foreign));
+            let who = if several {
+                format!("{name} and others")
+            } else {
+                name
+            };
+            Some(format!("{who} used {share} of {device}, more than {most}"))
         }
         _ => None,
     }
@@ -229,19 +240,23 @@ mod tests {
 
     #[test]
     fn others_are_named() {
-        let with = |sm_percent| {
-            let other = GpuProcess {
-                foreign: Some("`game`".to_owned()),
-                bytes: None,
-                sm_percent,
-            };
-            GpuLook {
-                processes: Some(vec![other]),
-                ..at(1980.0, &[])
-            }
+        let other = |name: &str, sm_percent| GpuProcess {
+            foreign: Some(format!("`{name}`")),
+            bytes: None,
+            sm_percent,
         };
+        let of = |processes: &[GpuProcess]| GpuLook {
+            processes: Some(processes.to_vec()),
+            ..at(1980.0, &[])
+        };
+        let with = |sm_percent| of(&[other("game", sm_percent)]);
         let used = "`game` used 30 % of cuda:0, more than 5 %";
         assert_eq!(said([with(Some(30))]).as_deref(), Some(used));
+        // What none of them does alone, they may do together.
+        let two = of(&[other("film", Some(3)), other("game", Some(4))]);
+        let used = "`game` and others used 7 % of cuda:0, more than 5 %";
+        assert_eq!(said([two]).as_deref(), Some(used));
+        assert_eq!(said([with(Some(4))]), None);
         // It holds memory, and computes nothing.
         assert_eq!(said([with(Some(0))]), None);
         let unknown = said([with(None)]).unwrap_or_default();
