@@ -108,6 +108,34 @@ fn student_half_width(values: &[f64], mean: f64, confidence: f64) -> Option<f64>
     half.is_finite().then_some(half)
 }
 
+/// Fewest blocks, at least two, of which Student's interval reaches no further than `half` to either side,
+/// where the logarithms of blocks have this standard deviation. `None` where 131,072 are not enough, and
+/// where `half` or the confidence is nothing that an interval can have.
+#[must_use]
+pub fn blocks_for(deviation: f64, half: f64, confidence: f64) -> Option<u32> {
+    let is_enough = |blocks: u32| {
+        let n = f64::from(blocks);
+        student_quantile(confidence, n - 1.0).is_some_and(|t| t * deviation / n.sqrt() <= half)
+    };
+    let (mut few, mut enough) = (1, 2);
+    while !is_enough(enough) {
+        (few, enough) = (
+            enough,
+            enough.checked_mul(2).filter(|most| *most <= 131_072)?,
+        );
+    }
+    // The width falls with the number of blocks.
+    while enough - few > 1 {
+        let middle = few.midpoint(enough);
+        if is_enough(middle) {
+            enough = middle;
+        } else {
+            few = middle;
+        }
+    }
+    (half > 0.0).then_some(enough)
+}
+
 /// The t that a variable of this freedom exceeds in absolute value with probability
 /// 1 − `confidence`.
 fn student_quantile(confidence: f64, freedom: f64) -> Option<f64> {
@@ -178,6 +206,24 @@ mod tests {
                 "{freedom} {confidence}: {quantile}"
             );
         }
+    }
+
+    #[test]
+    fn as_many_blocks_as_an_interval_takes() {
+        // t of 5 and 4 degrees of freedom at 95 %: 2.571 / √6 = 1.05, 2.776 / √5 = 1.24.
+        assert_eq!(blocks_for(0.01, 0.0106, 0.95), Some(6));
+        assert_eq!(blocks_for(0.01, 0.0104, 0.95), Some(7));
+        assert_eq!(blocks_for(0.0, 0.01, 0.95), Some(2));
+        // Of many the normal distribution's: (1.96 · 10)².
+        let many = blocks_for(0.1, 0.01, 0.95).unwrap();
+        assert!((384..390).contains(&many), "{many}");
+        let none = [
+            blocks_for(1.0, 0.0, 0.95),
+            blocks_for(1.0, 1e-9, 0.95),
+            blocks_for(1.0, 0.1, 1.0),
+        ];
+        assert_eq!(none, [None; 3]);
+        assert_eq!(blocks_for(f64::NAN, 0.1, 0.95), None);
     }
 
     /// Families of thousands of pairs reach far into the tail, where five degrees of freedom

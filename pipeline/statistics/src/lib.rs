@@ -30,5 +30,6 @@ pub mod pair;
 pub mod payback;
 pub mod percentile;
 pub mod samples;
+pub mod trace;
 pub mod trend;
 pub mod verdict;
