@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     Device,
-    telemetry::{GpuTelemetry, Limit, Telemetry},
+    telemetry::{GpuTelemetry, Limit, PROCESSOR_POWER, PROCESSOR_TIME, Telemetry},
 };
 
 use statistics::{number::rounded, percentile};
@@ -147,9 +147,9 @@ impl Series {
         };
         let told = |is_told: fn(&Look) -> bool| own.iter().any(|look| is_told(look));
         let times = told(|look| look.times.is_some());
-        lacks("processor time", times, spans.busy_ns.is_some());
+        lacks(PROCESSOR_TIME, times, spans.busy_ns.is_some());
         let powers = told(|look| look.package_uj.is_some());
-        lacks("power of processors", powers, spans.package_uj.is_some());
+        lacks(PROCESSOR_POWER, powers, spans.package_uj.is_some());
         let share = |ns: u64| {
             let all = spans.time_ns as f64 * f64::from(self.processors);
             (all > 0.0).then(|| rounded(ns as f64 / all))
@@ -261,30 +261,39 @@ pub fn limited<'a>(looks: impl Iterator<Item = &'a GpuLook>) -> BTreeMap<Limit, 
 }
 
 /// Others on a GPU, by name, each with the share of its multiprocessors that they used together where that
-/// is told: the mean over the looks that were told.
+/// is told: the mean over the looks that were told of it, as were those that found others and not it.
 pub fn foreign<'a>(looks: impl Iterator<Item = &'a GpuLook>) -> BTreeMap<String, Option<f64>> {
-    let mut found: BTreeMap<String, Option<u64>> = BTreeMap::new();
+    /// What looks told of one name.
+    #[derive(Default)]
+    struct Told {
+        percent: Option<u64>,
+        /// Looks that were told of others, and not of it, though it was there.
+        without: u32,
+    }
+    let mut found: BTreeMap<String, Told> = BTreeMap::new();
     let mut told = 0_u32;
     for processes in looks.filter_map(|look| look.processes.as_ref()) {
-        let is_told = processes.iter().all(|it| it.sm_percent.is_some());
+        let is_told = processes.is_empty() || processes.iter().any(|it| it.sm_percent.is_some());
         told += u32::from(is_told);
-        for process in processes {
-            let Some(name) = &process.foreign else {
-                continue;
-            };
-            let sum = found.entry(name.clone()).or_default();
-            if let Some(percent) = process.sm_percent.filter(|_| is_told) {
-                *sum = Some(sum.unwrap_or(0) + u64::from(percent));
+        let others = processes
+            .iter()
+            .filter_map(|it| Some((it.foreign.clone()?, it.sm_percent)));
+        for (name, percent) in others {
+            let it = found.entry(name).or_default();
+            match percent {
+                Some(percent) => it.percent = Some(it.percent.unwrap_or(0) + u64::from(percent)),
+                None => it.without += u32::from(is_told),
             }
         }
     }
-    let share = |sum: u64| sum as f64 / 100.0 / f64::from(told.max(1));
-    let found = found.into_iter();
-    found.map(|(name, sum)| (name, sum.map(share))).collect()
-}
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    percentile::middle(values).map(rounded)
+    let share = |it: Told| {
+        let looks = f64::from(told.saturating_sub(it.without).max(1));
+        it.percent.map(|sum| sum as f64 / 100.0 / looks)
+    };
+    found
+        .into_iter()
+        .map(|(name, it)| (name, share(it)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -399,6 +408,8 @@ mod tests {
                 process(Some("`a`"), Some(10)),
                 process(Some("`b`"), None),
             ]),
+            // Told of none, though `a` was there: it counts for nothing.
+            at(vec![process(None, None), process(Some("`a`"), None)]),
             GpuLook::default(),
         ];
         let found = foreign(looks.iter());
