@@ -25,6 +25,8 @@ const ENGINE_BYTES: u64 = 300 << 20;
 
 /// Steps of a warm-up: allocations settle and caches fill.
 const WARM_UP_STEPS: u64 = 10;
+/// Nothing is called steady sooner, or before half of the time limit where that is less.
+const LEAST_WARM_UP_NS: u64 = 1_000_000_000;
 
 /// Steps of a try of a batch, the first among them.
 const FRONTIER_STEPS: u64 = 4;
@@ -188,7 +190,7 @@ pub(crate) fn heat_ns(
         let load_ns = preparing.launch_ns.saturating_add(step_ns);
         let warm_up_ns = step_ns
             .saturating_mul(WARM_UP_STEPS)
-            .max(200_000_000)
+            .max(LEAST_WARM_UP_NS.min(measure.warm_up_ns / 2))
             .min(measure.warm_up_ns.max(step_ns));
         let round_ns = measure
             .round_ns

@@ -18,6 +18,9 @@ WINDOW_NS = 50_000_000
 SLOW_WINDOW_STEPS = 3
 SLOW_WINDOW_NS = 250_000_000
 WINDOW_MAX_STEPS = 4096
+# What drifts by a percent or two in a window drifts by much more in a second: nothing is called steady
+# before windows have covered so long, or half of the time limit where that is less.
+LEAST_NS = 1_000_000_000
 # Two windows are tried whatever the time limit says, up to this many times the limit: otherwise no
 # slow step could ever be found steady.
 PATIENCE = 3
@@ -72,15 +75,16 @@ def measure(session: Session, limits: Measure, cancelled: Cancelled) -> Samples:
 
 
 def warm_up(session: Session, limits: WarmUp, cancelled: Cancelled) -> WarmUpDone:
-    """Runs steps until the medians of the last two windows differ by at most the tolerance."""
+    """Runs steps until the medians of the last two windows differ by at most the tolerance, and those of
+    the last third of all windows and the third before it by half of it: so a slow drift is seen."""
     start = time.perf_counter_ns()
-    windows = Windows(limits.tolerance)
+    windows = Windows(limits.tolerance, limits.max_ns)
     steps = 0
     while True:
         total_ns = max(1, time.perf_counter_ns() - start)
         enough = steps >= limits.min_steps
         patient = total_ns // PATIENCE < limits.max_ns
-        over = total_ns >= limits.max_ns and (windows.closed >= 2 or not patient)
+        over = total_ns >= limits.max_ns and (len(windows.medians_ns) >= 2 or not patient)
         if cancelled() or (enough and (windows.steady or over)):
             return WarmUpDone(steps, total_ns, windows.steady)
         windows.push(time_step(session))
@@ -90,14 +94,15 @@ def warm_up(session: Session, limits: WarmUp, cancelled: Cancelled) -> WarmUpDon
 class Windows:
     """Medians of successive windows of steps."""
 
-    def __init__(self, tolerance: float) -> None:
+    def __init__(self, tolerance: float, max_ns: int) -> None:
         self.steady = False
-        """Whether the newest two windows agree."""
-        self.closed = 0
+        """Whether the newest windows agree, and those some way back with them."""
+        self.medians_ns: list[int] = []
         self._tolerance = tolerance
+        self._least_ns = min(LEAST_NS, max_ns // 2)
         self._current_ns: list[int] = []
         self._total_ns = 0
-        self._last_ns: int | None = None
+        self._covered_ns = 0
 
     def push(self, sample_ns: int) -> None:
         """Takes the time of a step."""
@@ -112,12 +117,24 @@ class Windows:
             self._close()
 
     def _close(self) -> None:
-        median_ns = sorted(self._current_ns)[len(self._current_ns) // 2]
-        last_ns = self._last_ns
-        self.steady = last_ns is not None and (
-            abs(median_ns - last_ns) <= self._tolerance * min(median_ns, last_ns)
-        )
-        self._last_ns = median_ns
-        self.closed += 1
+        self.medians_ns.append(_median(self._current_ns))
+        self._covered_ns += self._total_ns
         self._current_ns.clear()
         self._total_ns = 0
+        third = max(1, len(self.medians_ns) // 3)
+        covered = self._covered_ns >= self._least_ns
+        far = self._tolerance / 2 if third > 1 else self._tolerance
+        self.steady = covered and self._agree(1, self._tolerance) and self._agree(third, far)
+
+    def _agree(self, windows: int, tolerance: float) -> bool:
+        """Whether the last windows, so many of them, agree with as many before them."""
+        if len(self.medians_ns) < 2 * windows:
+            return False
+        before = _median(self.medians_ns[-2 * windows : -windows])
+        last = _median(self.medians_ns[-windows:])
+        return abs(before - last) <= tolerance * min(before, last)
+
+
+def _median(values: list[int]) -> int:
+    """The upper of the two middle ones where their number is even."""
+    return sorted(values)[len(values) // 2]

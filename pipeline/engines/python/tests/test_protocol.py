@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import tempfile
 import threading
@@ -296,7 +297,7 @@ class Timing(unittest.TestCase):
         self.assertEqual((done.steps, counter.steps), (0, 12))
 
     def test_steady_is_what_the_last_two_windows_agree_on(self) -> None:
-        windows = timing.Windows(0.1)
+        windows = timing.Windows(0.1, 0)
 
         def window(sample_ns: int) -> bool:
             for _ in range(timing.WINDOW_STEPS):
@@ -306,6 +307,17 @@ class Timing(unittest.TestCase):
         slow = 10_000_000
         story = [window(ns) for ns in (slow, slow * 11 // 10, slow * 2, slow * 2, slow)]
         self.assertEqual(story, [False, True, False, True, False])
+
+    def test_a_slow_drift_is_no_steady_step(self) -> None:
+        windows = timing.Windows(0.02, 10_000_000_000)
+        now_ns, left = 0.0, 1.0
+        while now_ns < 1e10 and not windows.steady:
+            left = 0.2 * math.exp(-now_ns / 1e9)
+            now_ns += 5e6 * (1 + left)
+            windows.push(round(5e6 * (1 + left)))
+        self.assertTrue(windows.steady)
+        self.assertLess(left, 0.01)
+        self.assertGreater(now_ns, timing.LEAST_NS)
 
 
 class Files(unittest.TestCase):

@@ -20,6 +20,9 @@ const WINDOW_TIME: Duration = Duration::from_millis(50);
 /// Slow steps need fewer: a window of so many steps suffices once it has lasted so long.
 const SLOW_WINDOW_STEPS: usize = 3;
 const SLOW_WINDOW_TIME: Duration = Duration::from_millis(250);
+/// What drifts by a percent or two in a window drifts by much more in a second: nothing is called steady
+/// before windows have covered so long, or half of the time limit where that is less.
+const LEAST_TIME: Duration = Duration::from_secs(1);
 /// Two windows are tried whatever the time limit says, up to this many times the limit: otherwise
 /// no slow step could ever be found steady.
 const PATIENCE: u64 = 3;
@@ -76,14 +79,16 @@ pub(super) fn measure(
 }
 
 /// Runs steps until their time is steady: the medians of the last two windows differ by at most
-/// the tolerance, relative to the smaller.
+/// the tolerance, relative to the smaller, and those of the last third of all windows and of the third
+/// before it by at most half of it. That looks back the farther the longer it takes, so that a slow drift is
+/// seen.
 pub(super) fn warm_up(
     session: &mut dyn Session,
     limits: &WarmUp,
     cancelled: impl Fn() -> bool,
 ) -> Result<WarmUpDone, Outcome> {
     let start = Instant::now();
-    let mut windows = Windows::new(limits.tolerance);
+    let mut windows = Windows::new(limits.tolerance, limits.max_ns);
     let mut steps = 0_u64;
     loop {
         let total_ns = nanoseconds(start.elapsed());
@@ -105,34 +110,37 @@ pub(super) fn warm_up(
 /// Medians of successive windows of steps.
 struct Windows {
     tolerance: f64,
+    /// How long windows must have covered.
+    least_ns: u64,
     current_ns: Vec<u64>,
+    /// Time of the current window, and of those before it.
     total_ns: u64,
-    last_ns: Option<u64>,
-    closed: u64,
+    covered_ns: u64,
+    medians_ns: Vec<u64>,
     steady: bool,
 }
 
 impl Windows {
-    fn new(tolerance: f64) -> Self {
-        let current_ns = Vec::with_capacity(WINDOW_MAX_STEPS);
+    fn new(tolerance: f64, max_ns: u64) -> Self {
         Self {
             tolerance,
-            current_ns,
+            least_ns: nanoseconds(LEAST_TIME).min(max_ns / 2),
+            current_ns: Vec::with_capacity(WINDOW_MAX_STEPS),
             total_ns: 0,
-            last_ns: None,
-            closed: 0,
+            covered_ns: 0,
+            medians_ns: Vec::new(),
             steady: false,
         }
     }
 
-    /// Whether the newest two windows agree.
+    /// Whether the newest windows agree, and those some way back with them.
     fn steady(&self) -> bool {
         self.steady
     }
 
     /// Whether there were two windows to compare.
     fn two(&self) -> bool {
-        self.closed >= 2
+        self.medians_ns.len() >= 2
     }
 
     fn push(&mut self, sample_ns: u64) {
@@ -149,17 +157,46 @@ impl Windows {
     }
 
     fn close(&mut self) {
-        let middle = self.current_ns.len() / 2;
-        let median_ns = *self.current_ns.select_nth_unstable(middle).1;
-        self.steady = self.last_ns.is_some_and(|last_ns| {
-            let difference = median_ns.abs_diff(last_ns) as f64;
-            difference <= self.tolerance * median_ns.min(last_ns) as f64
-        });
-        self.last_ns = Some(median_ns);
-        self.closed += 1;
+        self.medians_ns.extend(median(&mut self.current_ns));
+        self.covered_ns = self.covered_ns.saturating_add(self.total_ns);
         self.current_ns.clear();
         self.total_ns = 0;
+        let third = (self.medians_ns.len() / 3).max(1);
+        self.steady = self.covered_ns >= self.least_ns
+            && self.agree(1, self.tolerance)
+            && self.agree(
+                third,
+                if third > 1 {
+                    self.tolerance / 2.0
+                } else {
+                    self.tolerance
+                },
+            );
     }
+
+    /// Whether the last windows, so many of them, agree with as many before them.
+    fn agree(&self, windows: usize, tolerance: f64) -> bool {
+        let Some((before, last)) = self
+            .medians_ns
+            .split_at_checked(self.medians_ns.len() - windows)
+        else {
+            return false;
+        };
+        let Some((_, before)) = before.split_at_checked(before.len().wrapping_sub(windows)) else {
+            return false;
+        };
+        let [before, last] = [before, last].map(|windows| median(&mut windows.to_vec()));
+        before.zip(last).is_some_and(|(before, last)| {
+            let difference = before.abs_diff(last) as f64;
+            difference <= tolerance * before.min(last) as f64
+        })
+    }
+}
+
+/// The upper of the two middle ones where their number is even; `None` of nothing.
+fn median(values: &mut [u64]) -> Option<u64> {
+    let middle = values.len() / 2;
+    (!values.is_empty()).then(|| *values.select_nth_unstable(middle).1)
 }
 
 #[cfg(test)]
@@ -280,7 +317,7 @@ mod tests {
     #[test]
     fn steady_is_what_the_last_two_windows_agree_on() {
         const SLOW_NS: u64 = 10_000_000;
-        let mut windows = Windows::new(0.1);
+        let mut windows = Windows::new(0.1, 0);
         let mut window = |sample_ns: u64| {
             (0..WINDOW_STEPS).for_each(|_| windows.push(sample_ns));
             windows.steady()
@@ -292,15 +329,68 @@ mod tests {
         assert!(!window(SLOW_NS), "faster is as unsteady as slower");
     }
 
+    /// After so many nanoseconds of steps that fall from `1 + excess` times their length to it, with this time
+    /// constant, what is still too much; `None` where they never are steady in ten seconds.
+    fn excess_when_steady(base_ns: f64, excess: f64, constant_ns: f64) -> Option<f64> {
+        let mut windows = Windows::new(0.02, 10_000_000_000);
+        let mut now_ns = 0.0;
+        while now_ns < 1e10 {
+            let left = excess * (-now_ns / constant_ns).exp();
+            let sample_ns = base_ns * (1.0 + left);
+            now_ns += sample_ns;
+            windows.push(sample_ns as u64);
+            if windows.steady() {
+                return Some(left);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_slow_drift_is_no_steady_step() {
+        // Two windows that follow each other differ by a hundredth or two from the beginning.
+        let drifts = [
+            (5e6, 0.5, 2e9),
+            (5e6, 0.2, 1e9),
+            (1e6, 0.5, 1e9),
+            (20e6, 0.3, 5e9),
+        ];
+        for (base_ns, excess, constant_ns) in drifts {
+            let left = excess_when_steady(base_ns, excess, constant_ns);
+            assert!(
+                left.is_none_or(|left| left < 0.01),
+                "{base_ns} {excess} {constant_ns}: {left:?}"
+            );
+        }
+        // What falls at once is steady at once, and what never falls too.
+        assert!(excess_when_steady(5e6, 2.0, 5e7).is_some_and(|left| left < 1e-6));
+        assert_eq!(excess_when_steady(5e6, 0.0, 1e9), Some(0.0));
+    }
+
+    #[test]
+    fn a_moment_is_not_called_steady() {
+        let mut windows = Windows::new(0.1, 4_000_000_000);
+        (0..99).for_each(|_| windows.push(10_000_000));
+        assert!(!windows.steady() && windows.two());
+        windows.push(10_000_000);
+        assert!(windows.steady(), "a second was covered");
+        // Half of the limit, where that is less.
+        let mut windows = Windows::new(0.1, 400_000_000);
+        (0..19).for_each(|_| windows.push(10_000_000));
+        assert!(!windows.steady());
+        windows.push(10_000_000);
+        assert!(windows.steady());
+    }
+
     #[test]
     fn a_window_is_neither_a_moment_nor_an_age() {
-        let mut windows = Windows::new(0.1);
+        let mut windows = Windows::new(0.1, 0);
         (0..2 * WINDOW_MAX_STEPS - 1).for_each(|_| windows.push(20));
         assert!(!windows.steady());
         windows.push(20);
         assert!(windows.steady());
         // No tolerance makes sense of what is not a number: nothing is steady then.
-        let mut windows = Windows::new(f64::NAN);
+        let mut windows = Windows::new(f64::NAN, 0);
         (0..2 * WINDOW_MAX_STEPS).for_each(|_| windows.push(20));
         assert!(!windows.steady());
     }
