@@ -18,7 +18,7 @@ use crate::{
     frontier,
     graphs::Graphs,
     home,
-    jury::Jury,
+    jury::{Answer, Jury, Noise},
     order, profile, reference,
     tally::Tally,
 };
@@ -63,6 +63,8 @@ pub(crate) enum Next {
     Block,
     /// So many blocks until the next look, if there is time for them.
     More(u32),
+    /// To wait: whether it is enough is known once other heats under way have told their noise.
+    Wait,
     /// Nothing, for this reason.
     Nothing(String),
 }
@@ -134,8 +136,8 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// Whether it has said enough.
-    pub(crate) fn next(&self) -> Next {
+    /// Whether it has said enough, by what the twins of its job have said.
+    pub(crate) fn next(&self, noise: &Noise) -> Next {
         let header = self.journal.header();
         let (done, most) = (self.done(), header.measure.blocks);
         if most == 0 {
@@ -163,15 +165,36 @@ impl<'a> Running<'a> {
         let Assignment {
             heat, job, family, ..
         } = self.assignment;
-        match Jury::new(header, heat, job, family).enough(self.journal.blocks()) {
-            Some(reason) => Next::Nothing(format!("{reason}, {}", self.after())),
-            None => Next::More(self.goal() - done),
+        match Jury::new(header, heat, job, family).enough(self.journal.blocks(), noise) {
+            Answer::Enough(reason) => Next::Nothing(format!("{reason}, {}", self.after())),
+            Answer::More => Next::More(self.goal() - done),
+            Answer::Wait => Next::Wait,
         }
+    }
+
+    /// What its twins have said so far, and who of them will before its first look.
+    pub(crate) fn noise(&self) -> Noise {
+        let header = self.journal.header();
+        let mut noise = Noise::default();
+        noise.add(&header.cells, self.journal.blocks());
+        if !self.is_sound() {
+            let twins = self.tally.launchable().into_iter();
+            let twins = twins.filter_map(|slot| header.cells.get(slot as usize));
+            for twin in twins.filter(|cell| cell.twin_of.is_some()) {
+                noise.expect(twin);
+            }
+        }
+        noise
     }
 
     /// Its blocks that nothing disturbed.
     fn done(&self) -> u32 {
         sound(&self.journal)
+    }
+
+    /// Whether it has blocks for its first look.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.done() >= self.journal.header().measure.first_look()
     }
 
     /// In how many blocks it was disturbed, and by what the last time.
@@ -260,7 +283,7 @@ impl<'a> Running<'a> {
     /// Ends it, for this reason. What is to be profiled is profiled first: an interruption loses no block,
     /// and the heat is sealed when it is gone on with.
     pub(crate) fn seal(self, context: &mut Context<'a>, reason: String) -> Result<Sealed, Stop> {
-        let is_unstable = self.done() < self.journal.header().measure.first_look();
+        let is_unstable = !self.is_sound();
         let disturbed = self.disturbed();
         let outcomes = self.tally.outcomes(&disturbed, is_unstable);
         let mut profiles = match self.assignment.job.profile {

@@ -7,9 +7,10 @@
 //! and not the other pairs of the job: a heat that is there is not measured again for a matrix that has
 //! grown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
+    Device, EngineVariant,
     plan::{Measure, PlannedCell, PlannedHeat, PlannedJob},
     printed::{Bounds, percent},
     record::{Block, HeatHeader, Launch},
@@ -83,13 +84,35 @@ impl<'a> Jury<'a> {
         }
     }
 
-    /// Why these blocks are enough; `None` while more would tell more.
-    pub(crate) fn enough(&self, blocks: &[Block]) -> Option<String> {
+    /// Whether these blocks are enough, by what the job's twins have said so far.
+    pub(crate) fn enough(&self, blocks: &[Block], noise: &Noise) -> Answer {
         let steps: Vec<Option<Steps>> = (0..self.cells.len())
             .map(|slot| steps(slot, blocks))
             .collect();
         let of = |slot: usize| steps.get(slot)?.as_ref();
-        let floors = self.floors(&of);
+        let sound = self.pairs.iter();
+        let mut sides = sound
+            .filter(|pair| of(pair.baseline).is_some() && of(pair.contender).is_some())
+            .flat_map(|pair| [pair.baseline, pair.contender]);
+        if sides.any(|slot| {
+            self.cells
+                .get(slot)
+                .is_some_and(|cell| noise.is_coming(cell))
+        }) {
+            return Answer::Wait;
+        }
+        match self.reason(&of, noise) {
+            Some(reason) => Answer::Enough(reason),
+            None => Answer::More,
+        }
+    }
+
+    /// Why it is enough; `None` while more would tell more.
+    fn reason<'s>(
+        &self,
+        of: &impl Fn(usize) -> Option<&'s Steps>,
+        noise: &Noise,
+    ) -> Option<String> {
         let target = percent(self.measure.target);
         let (mut settled, mut narrow, mut open) = (0, 0, 0);
         for pair in &self.pairs {
@@ -102,7 +125,7 @@ impl<'a> Jury<'a> {
             let logs: Vec<f64> = shared.logs.iter().map(|log| log - times).collect();
             let ratio = interval::of_logs(&logs, self.of_pair, shared.resolution);
             let known = ratio.map_or(Known::Open, |ratio| {
-                enough::known(&ratio, self.bounds(pair, &floors), self.measure.target)
+                enough::known(&ratio, self.bounds(pair, noise), self.measure.target)
             });
             match known {
                 Known::Settled => settled += 1,
@@ -111,7 +134,7 @@ impl<'a> Jury<'a> {
             }
         }
         match (settled, narrow, open) {
-            (0, 0, 0) => self.enough_of_cells(&of, &target),
+            (0, 0, 0) => self.enough_of_cells(of, &target),
             (_, _, 1..) => None,
             (_, 0, 0) => Some("every verdict is settled".to_owned()),
             (0, _, 0) => Some(format!("every interval is within {target}")),
@@ -145,41 +168,80 @@ impl<'a> Jury<'a> {
             .then(|| format!("every step time is known within {target}"))
     }
 
-    /// What a pair is held against. Twins of other heats may tell of more noise: what is not known here
-    /// keeps nothing going.
-    fn bounds(&self, pair: &Pair, floors: &Floors<'_>) -> Bounds {
+    /// What a pair is held against. Of what no twin of the job has told, none will: it keeps nothing going.
+    fn bounds(&self, pair: &Pair, noise: &Noise) -> Bounds {
         let sides = [pair.baseline, pair.contender].into_iter();
-        let floors = sides.filter_map(|slot| floors.get(&owner(self.cells.get(slot)?)).copied());
+        let floors = sides.filter_map(|slot| noise.floor(self.cells.get(slot)?, self.of_cell));
         Bounds {
             margin: self.measure.margin,
             floor: Some(floors.fold(0.0, f64::max)),
         }
     }
+}
 
-    /// The noise between the twins of this heat.
-    fn floors<'s>(&self, of: &impl Fn(usize) -> Option<&'s Steps>) -> Floors<'a> {
-        let mut twins: BTreeMap<Owner<'a>, Twins> = BTreeMap::new();
-        for (slot, cell) in self.cells.iter().enumerate() {
-            let original = cell.twin_of.and_then(|original| of(original as usize));
-            if let Some((original, twin)) = original.zip(of(slot)) {
-                let shared = pair::shared(original, twin);
-                twins.entry(owner(cell)).or_default().add(&shared);
-            }
-        }
-        let floors = twins.into_iter();
-        floors
-            .filter_map(|(owner, twins)| Some((owner, twins.noise(self.of_cell).floor?)))
-            .collect()
-    }
+/// What a jury says at a look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// More blocks would tell nothing more, for this reason.
+    Enough(String),
+    /// They would.
+    More,
+    /// That is known once twins in other heats under way have told their noise.
+    Wait,
+}
+
+/// What twins of a job's heats have said so far: verdicts are drawn against the noise of all of them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Noise {
+    twins: BTreeMap<Owner, Twins>,
+    /// Whose twins are being measured, and have too few blocks yet to tell.
+    coming: BTreeSet<Owner>,
 }
 
 /// Whose twins: an engine's and variant's, on a device.
-type Owner<'a> = (&'a schema::EngineVariant, schema::Device);
+pub(crate) type Owner = (EngineVariant, Device);
 
-type Floors<'a> = BTreeMap<Owner<'a>, f64>;
+impl Noise {
+    /// Takes in the twins of a heat, by its blocks so far.
+    pub(crate) fn add(&mut self, cells: &[PlannedCell], blocks: &[Block]) {
+        for (slot, cell) in cells.iter().enumerate() {
+            let original = cell
+                .twin_of
+                .and_then(|original| steps(original as usize, blocks));
+            if let Some((original, twin)) = original.zip(steps(slot, blocks)) {
+                let shared = pair::shared(&original, &twin);
+                self.twins.entry(owner(cell)).or_default().add(&shared);
+            }
+        }
+    }
 
-const fn owner(planned: &PlannedCell) -> Owner<'_> {
-    (&planned.cell.engine, planned.cell.device)
+    /// Takes in what others have said.
+    pub(crate) fn join(&mut self, other: &Self) {
+        for (owner, twins) in &other.twins {
+            self.twins.entry(owner.clone()).or_default().join(twins);
+        }
+        self.coming.extend(other.coming.iter().cloned());
+    }
+
+    /// Twins of this cell's will have enough blocks before long.
+    pub(crate) fn expect(&mut self, cell: &PlannedCell) {
+        self.coming.insert(owner(cell));
+    }
+
+    fn floor(&self, cell: &PlannedCell, confidence: f64) -> Option<f64> {
+        self.twins.get(&owner(cell))?.noise(confidence).floor
+    }
+
+    /// Whether it is only a matter of blocks under way that the noise of such a cell is not known.
+    fn is_coming(&self, cell: &PlannedCell) -> bool {
+        let owner = owner(cell);
+        let is_known = self.twins.get(&owner).is_some_and(Twins::are_enough);
+        self.coming.contains(&owner) && !is_known
+    }
+}
+
+pub(crate) fn owner(planned: &PlannedCell) -> Owner {
+    (planned.cell.engine.clone(), planned.cell.device)
 }
 
 /// A cell's step times in the blocks that nothing disturbed; `None` where it has none, or has failed once,
@@ -286,7 +348,13 @@ mod tests {
         };
         let blocks = (0..).zip(blocks).map(|(index, times)| block(index, times));
         let blocks: Vec<Block> = blocks.collect();
-        Jury::new(header, &heat, &job, 2).enough(&blocks)
+        let mut noise = Noise::default();
+        noise.add(&header.cells, &blocks);
+        match Jury::new(header, &heat, &job, 2).enough(&blocks, &noise) {
+            Answer::Enough(reason) => Some(reason),
+            Answer::More => None,
+            Answer::Wait => panic!("nobody is waited for"),
+        }
     }
 
     fn block(index: u32, times: &[u64]) -> Block {

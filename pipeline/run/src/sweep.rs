@@ -19,7 +19,12 @@ use crate::{
     error::Stop,
     estimate::Estimate,
     heat::{Assignment, Next, Running},
+    jury::Noise,
 };
+
+mod noise;
+
+use noise::in_order;
 
 /// Measures the heats of a plan that the store lacks, and says for every heat of the plan which
 /// artifact answers it, or why there is none.
@@ -93,10 +98,13 @@ struct Sweep<'a> {
     /// Predicted for the first blocks of the heats that every job has ahead, in nanoseconds.
     ahead_ns: BTreeMap<&'a str, u64>,
     estimate: Estimate,
-    /// The heats that have not had their turn, with their places.
+    /// The heats that have not had their turn, with their places: those of a job that have the first twins
+    /// of an engine go first, since the verdicts of all are drawn against their noise.
     ahead: VecDeque<(usize, &'a PlannedHeat)>,
     /// Those under way; their blocks take turns.
     open: Vec<Running<'a>>,
+    /// What the twins of every job's sealed heats say.
+    noise: BTreeMap<&'a str, Noise>,
     /// The keys of which an event told that they are in the store.
     told: BTreeSet<Digest>,
     /// What became of each heat, by its place.
@@ -131,8 +139,9 @@ impl<'a> Sweep<'a> {
             wanting: Vec::new(),
             ahead_ns: BTreeMap::new(),
             estimate: Estimate::default(),
-            ahead: plan.all_heats().enumerate().collect(),
+            ahead: VecDeque::new(),
             open: Vec::new(),
+            noise: BTreeMap::new(),
             told: BTreeSet::new(),
             results: BTreeMap::new(),
         };
@@ -148,6 +157,7 @@ impl<'a> Sweep<'a> {
             *ahead_ns = ahead_ns.saturating_add(heat.predicted_ns);
         }
         sweep.estimate = Estimate::new(wanted.map(|(heat, _)| heat.predicted_ns));
+        sweep.ahead = in_order(plan).into();
         sweep
     }
 
@@ -289,10 +299,15 @@ impl<'a> Sweep<'a> {
         let begun = Running::begin(context, assignment, left);
         self.spend(assignment, began.elapsed());
         match begun {
-            Ok(heat) => match heat.next() {
-                Next::Nothing(reason) => self.seal(context, heat, reason)?,
-                Next::Block | Next::More(_) => self.open.push(heat),
-            },
+            Ok(heat) => {
+                self.hear(context, assignment);
+                let mut noise = self.noise_of(assignment);
+                noise.join(&heat.noise());
+                match heat.next(&noise) {
+                    Next::Nothing(reason) => self.seal(context, heat, reason)?,
+                    Next::Block | Next::More(_) | Next::Wait => self.open.push(heat),
+                }
+            }
             Err(stop) => self.stop(context, assignment, stop)?,
         }
         Ok(())
@@ -300,11 +315,20 @@ impl<'a> Sweep<'a> {
 
     /// The next block of a heat under way, where there is time for it; tells whether it still is.
     fn go_on(&mut self, context: &mut Context<'a>, at: usize) -> Result<bool, RunError> {
-        if let Some(heat) = self.open.get(at)
-            && let Next::More(blocks) = heat.next()
-            && !self.affords(heat, at, blocks)
-        {
-            let reason = format!("its job's budget leaves no time to go on, {}", heat.after());
+        let Some(heat) = self.open.get(at) else {
+            return Ok(false);
+        };
+        let reason = match heat.next(&self.noise_of(heat.assignment)) {
+            Next::Block => None,
+            Next::More(blocks) if self.affords(heat, at, blocks) => None,
+            Next::More(_) => Some(format!(
+                "its job's budget leaves no time to go on, {}",
+                heat.after()
+            )),
+            Next::Wait => return Ok(true),
+            Next::Nothing(reason) => Some(reason),
+        };
+        if let Some(reason) = reason {
             let heat = self.open.remove(at);
             self.seal(context, heat, reason)?;
             return Ok(false);
@@ -322,13 +346,14 @@ impl<'a> Sweep<'a> {
                 return Ok(false);
             }
         };
-        let next = heat.next();
         self.spend(assignment, took);
+        let noise = self.noise_of(assignment);
+        let next = self.open.get(at).map(|heat| heat.next(&noise));
         match next {
-            Next::Block | Next::More(_) => Ok(true),
+            None | Some(Next::Block | Next::More(_) | Next::Wait) => Ok(true),
             // At once: from then on no interruption loses it. (One that comes while its cells are
             // profiled leaves its blocks in the journal, and the next run profiles and seals.)
-            Next::Nothing(reason) => {
+            Some(Next::Nothing(reason)) => {
                 let heat = self.open.remove(at);
                 self.seal(context, heat, reason)?;
                 Ok(false)
@@ -379,6 +404,8 @@ impl<'a> Sweep<'a> {
         reason: String,
     ) -> Result<(), RunError> {
         let (assignment, took) = (heat.assignment, heat.spent());
+        // Twins of a heat that stayed disturbed say what disturbed it.
+        let noise = Some(heat.noise()).filter(|_| heat.is_sound());
         let began = Instant::now();
         let sealed = heat.seal(context, reason);
         // Profiles take time, and were predicted to.
@@ -397,6 +424,9 @@ impl<'a> Sweep<'a> {
             self.estimate.learn(predicted_ns, took);
         }
         let Assignment { heat, index, .. } = assignment;
+        if let Some((all, noise)) = self.noise.get_mut(assignment.job.id.as_str()).zip(noise) {
+            all.join(&noise);
+        }
         self.sealed.insert(heat.key, sealed.digest);
         self.told.insert(heat.key);
         context.tell(&Event::HeatFinished {

@@ -40,6 +40,19 @@ impl Twins {
         self.logs.extend_from_slice(&shared.logs);
     }
 
+    /// Takes in what other pairs say.
+    pub fn join(&mut self, other: &Self) {
+        self.resolution = self.resolution.max(other.resolution);
+        self.centres.extend_from_slice(&other.centres);
+        self.logs.extend_from_slice(&other.logs);
+    }
+
+    /// Whether there are blocks enough for a floor.
+    #[must_use]
+    pub fn are_enough(&self) -> bool {
+        self.logs.len() >= VERDICT_BLOCKS as usize
+    }
+
     /// The larger of
     /// * what twins differ by as a rule: the logarithms of twin ÷ original of all blocks of all pairs
     ///   make one interval, blocks being independent; of its ends the one farther from 1;
