@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     tables::{CellEnergy, EnergyFigures, Interval},
-    telemetry::{Energy, EnergyStretch, GpuTelemetry, Telemetry},
+    telemetry::{Energy, EnergyStretch, GpuTelemetry, PROCESSOR_POWER, PROCESSOR_TIME, Telemetry},
 };
 use statistics::{interval, number::rounded, percentile};
 
@@ -82,6 +82,12 @@ pub(crate) fn telemetry(launches: &[Telemetry]) -> Option<Telemetry> {
         let gpus: Vec<&GpuTelemetry> = all().filter_map(|told| told.gpu.as_ref()).collect();
         let looks = all().fold(0_u32, |sum, told| sum.saturating_add(told.looks));
         let unavailable = all().flat_map(|told| &told.unavailable);
+        // What a sensor told in another launch is told.
+        let is_told = |sensor: &str| match sensor {
+            PROCESSOR_TIME => all().any(|told| told.busy.is_some()),
+            PROCESSOR_POWER => all().any(|told| told.package_watts.is_some()),
+            _ => false,
+        };
         Telemetry {
             looks,
             cpu_mhz: middle(|told| told.cpu_mhz),
@@ -91,6 +97,7 @@ pub(crate) fn telemetry(launches: &[Telemetry]) -> Option<Telemetry> {
             package_watts: middle(|told| told.package_watts),
             gpu: gpu(&gpus),
             unavailable: unavailable
+                .filter(|(sensor, _)| !is_told(sensor))
                 .map(|(sensor, reason)| (sensor.clone(), reason.clone()))
                 .collect(),
         }

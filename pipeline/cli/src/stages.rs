@@ -172,21 +172,32 @@ pub(crate) struct Measured {
 /// How long it is looked at what else runs before measuring begins.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Names what else keeps this machine busy, where that would spoil what is to be measured.
+/// Names what else keeps this machine busy, where something is to be timed.
 fn look_around(session: &Session, plan: &Plan) {
     let is_watched = |heat: &PlannedHeat| {
         let job = plan.job(&heat.job);
         job.is_some_and(|job| job.measure.disturbance.is_some())
     };
-    if !plan.heats_to_measure().any(is_watched) {
+    let timed = plan.heats_to_measure().filter(|heat| {
+        let job = plan.job(&heat.job);
+        job.is_some_and(|job| job.measure.blocks > 0)
+    });
+    let mut timed = timed.peekable();
+    if timed.peek().is_none() {
         return;
     }
-    if let Some(reason) = run::look_around(LOOK) {
-        session.printer.note(&format!(
-            "warning: this machine is busy: {reason}; blocks that are disturbed are measured again, and a group \
-             that stays disturbed ends unstable"
-        ));
-    }
+    let Some(reason) = run::look_around(LOOK) else {
+        return;
+    };
+    let then = match timed.any(is_watched) {
+        true => {
+            "blocks that are disturbed are measured again, and a group that stays disturbed ends unstable"
+        }
+        false => "nothing of this is measured again for it: trust no time of it",
+    };
+    session
+        .printer
+        .note(&format!("warning: this machine is busy: {reason}; {then}"));
 }
 
 /// Plan to run record: measures what the store lacks, and keeps the record.

@@ -1,6 +1,7 @@
 //! What came from outside while a block was measured.
 
 use std::{
+    collections::BTreeMap,
     thread,
     time::{Duration, Instant},
 };
@@ -27,10 +28,15 @@ use crate::clock::own_cpu_ns;
 /// counts in hundredths of a second, and the look is short.
 const BUSY: f64 = 0.1;
 
+/// Shares are of so many processors where there are more: on a machine of many, one program that keeps a
+/// whole processor busy is next to nothing of all their time, and may be in the way of every step.
+const MOST_PROCESSORS: u32 = 8;
+
 /// Keeps watch over a block.
 pub(crate) struct Watch {
     began: Instant,
     census: Census,
+    clocks: BTreeMap<&'static str, String>,
     /// Processor time of ours by then, and of workers that have left.
     ours_ns: u64,
 }
@@ -52,6 +58,7 @@ impl Watch {
     pub(crate) fn begin() -> Self {
         Self {
             census: Census::take(),
+            clocks: telemetry::clock_settings(),
             began: Instant::now(),
             ours_ns: ours_ns(),
         }
@@ -67,6 +74,7 @@ impl Watch {
             processors: telemetry::processors().max(1),
         };
         seen.too_much(limits, || Census::take().others_since(&self.census))
+            .or_else(|| changed(&self.clocks, &telemetry::clock_settings()))
     }
 }
 
@@ -78,11 +86,15 @@ impl Seen {
         others: impl FnOnce() -> Vec<census::Other>,
     ) -> Option<String> {
         let elapsed_ns = (nanoseconds(self.elapsed) as f64).max(1.0);
-        let share = |ns: u64| ns as f64 / elapsed_ns / f64::from(self.processors);
+        let (processors, whose) = match self.processors {
+            few @ ..=MOST_PROCESSORS => (few, "the processors'".to_owned()),
+            _ => (MOST_PROCESSORS, format!("{MOST_PROCESSORS} processors'")),
+        };
+        let share = |ns: u64| ns as f64 / elapsed_ns / f64::from(processors);
         let foreign_ns = self.busy_ns.saturating_sub(self.ours_ns);
         let told = |who: &str, ns: u64, most: f64| {
             let (share, most) = (rounded_percent(share(ns)), percent(most));
-            format!("{who} took {share} of the processors' time, more than {most}")
+            format!("{who} took {share} of {whose} time, more than {most}")
         };
         if share(foreign_ns) > limits.foreign {
             let mostly = census::mostly(&others(), foreign_ns);
@@ -92,6 +104,19 @@ impl Seen {
         (share(self.steal_ns) > limits.steal)
             .then(|| told("the hypervisor", self.steal_ns, limits.steal))
     }
+}
+
+/// What somebody has set otherwise meanwhile, of what decides the processors' clock.
+fn changed(
+    before: &BTreeMap<&'static str, String>,
+    after: &BTreeMap<&'static str, String>,
+) -> Option<String> {
+    before.iter().find_map(|(name, before)| {
+        let after = after.get(name).filter(|after| *after != before)?;
+        Some(format!(
+            "somebody set the processors' {name} from {before} to {after}"
+        ))
+    })
 }
 
 /// What keeps the machine busy right now, looked at for so long; `None` where nothing does. It is asked
@@ -150,12 +175,22 @@ mod tests {
     use crate::sample::LIMITS;
 
     fn said(busy_ms: u64, ours_ms: u64, steal_ms: u64, other_ms: u64) -> Option<String> {
+        said_of(2, busy_ms, ours_ms, steal_ms, other_ms)
+    }
+
+    fn said_of(
+        processors: u32,
+        busy_ms: u64,
+        ours_ms: u64,
+        steal_ms: u64,
+        other_ms: u64,
+    ) -> Option<String> {
         let seen = Seen {
             elapsed: Duration::from_secs(10),
             busy_ns: busy_ms * 1_000_000,
             ours_ns: ours_ms * 1_000_000,
             steal_ns: steal_ms * 1_000_000,
-            processors: 2,
+            processors,
         };
         let other = census::Other {
             name: "`cc1plus`".to_owned(),
@@ -175,6 +210,26 @@ mod tests {
         assert_eq!(said(18_500, 14_000, 0, 4_000), Some(named));
         let taken = "the hypervisor took 3.5 % of the processors' time, more than 2 %";
         assert_eq!(said(17_000, 17_000, 700, 0).as_deref(), Some(taken));
+    }
+
+    #[test]
+    fn one_busy_processor_of_many_is_much() {
+        let others = "other processes took 12.5 % of 8 processors' time, more than 5 %";
+        assert_eq!(said_of(64, 600_000, 590_000, 0, 0).as_deref(), Some(others));
+        assert_eq!(said_of(64, 594_000, 590_000, 0, 0), None);
+        let others = "other processes took 12.5 % of the processors' time, more than 5 %";
+        assert_eq!(said_of(8, 60_000, 50_000, 0, 0).as_deref(), Some(others));
+    }
+
+    #[test]
+    fn clocks_are_not_to_be_set_meanwhile() {
+        let set = |governor: &str| BTreeMap::from([("frequency governor", governor.to_owned())]);
+        let before = set("performance");
+        assert_eq!(changed(&before, &before), None);
+        let said = "somebody set the processors' frequency governor from performance to powersave";
+        assert_eq!(changed(&before, &set("powersave")).as_deref(), Some(said));
+        // What the kernel does not tell has not changed.
+        assert_eq!(changed(&before, &BTreeMap::new()), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What came from outside to a GPU while a block was measured.
 //!
 //! A power limit that an engine runs into, and the heat that it makes, are the engine's own and no
-//! disturbance; they are kept with its launches. Clocks that are set lower all the time hit all cells
+//! disturbance, also where the hardware itself acts on them; they are kept with its launches. Clocks that are set lower all the time hit all cells
 //! alike, and are none either.
 
 use schema::{Device, plan::Disturbance, printed::percent, telemetry::Limit};
@@ -17,13 +17,9 @@ const SLOWED_LOOKS: f64 = 1.0;
 /// Clocks that are set keep it down by this much at least, or they do not matter.
 const LOWER: f64 = 0.05;
 
-/// What is no engine's own doing.
-const EXTERNAL: [Limit; 4] = [
-    Limit::PowerBrake,
-    Limit::HardwareHeat,
-    Limit::HardwareSlowdown,
-    Limit::SyncBoost,
-];
+/// What is no engine's own doing. Heat is, whether the driver or the hardware acts on it; and a slowdown by
+/// the hardware that is neither of heat nor of the power supply is of a power that rose too fast.
+const EXTERNAL: [Limit; 2] = [Limit::PowerBrake, Limit::SyncBoost];
 
 /// Why a block cannot be believed in which GPUs were looked at so; `None` where it can.
 pub(crate) fn disturbed(series: &Series, limits: &Disturbance) -> Option<String> {
@@ -172,7 +168,12 @@ mod tests {
 
     #[test]
     fn what_an_engine_does_is_no_disturbance() {
-        let own = [Limit::PowerCap, Limit::Heat];
+        let own = [
+            Limit::PowerCap,
+            Limit::Heat,
+            Limit::HardwareHeat,
+            Limit::HardwareSlowdown,
+        ];
         assert_eq!(said((0..50).map(|_| at(1400.0, &own))), None);
         // Clocks that are set from the beginning to the end.
         let set = [Limit::ClockSetting];
@@ -210,18 +211,18 @@ mod tests {
             assert!(told.contains(words) && told.contains("6 %"), "{told}");
         }
         // One look of few is a moment.
-        assert_eq!(said([at(900.0, &[Limit::HardwareSlowdown])]), None);
-        let twice = [(); 2].map(|()| at(900.0, &[Limit::HardwareSlowdown]));
+        assert_eq!(said([at(900.0, &[Limit::PowerBrake])]), None);
+        let twice = [(); 2].map(|()| at(900.0, &[Limit::PowerBrake]));
         assert!(said(twice).is_some());
         // Of an idle GPU nothing is slowed down, and looks at one make no others few.
         let idle = || {
             (0..9).map(|_| GpuLook {
                 is_idle: true,
-                ..at(300.0, &[Limit::HardwareSlowdown])
+                ..at(300.0, &[Limit::PowerBrake])
             })
         };
         assert_eq!(said(idle()), None);
-        let once = [at(900.0, &[Limit::HardwareSlowdown])];
+        let once = [at(900.0, &[Limit::PowerBrake])];
         assert_eq!(said(once.into_iter().chain(idle())), None);
     }
 

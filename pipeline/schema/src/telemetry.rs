@@ -164,6 +164,12 @@ pub struct EnergyStretch {
     pub idle_watts: f64,
 }
 
+/// The sensor of the time that processors spend, by the name under which it is unavailable.
+pub const PROCESSOR_TIME: &str = "processor time";
+
+/// That of the power that processors take, likewise.
+pub const PROCESSOR_POWER: &str = "power of processors";
+
 /// Mean power in watts of so many microjoules in so many nanoseconds; `None` in no time.
 #[must_use]
 pub fn mean_watts(energy_uj: u64, time_ns: u64) -> Option<f64> {

@@ -61,6 +61,28 @@ impl Probe {
         told.chain(environment.variables).collect()
     }
 
+    /// What decides the clock of the processors and somebody may set while they work, by name: the frequency
+    /// governor, whether they may exceed their base frequency, and the highest that is allowed, in kHz.
+    #[must_use]
+    pub fn clock_settings(&self) -> BTreeMap<&'static str, String> {
+        let frequency =
+            |file: &str| self.read(&format!("sys/devices/system/cpu/cpu0/cpufreq/{file}"));
+        let turbo = self
+            .turbo()
+            .map(|on| if on { "on" } else { "off" }.to_owned());
+        let told = [
+            ("frequency governor", frequency("scaling_governor")),
+            ("turbo", turbo),
+            (
+                "highest frequency",
+                frequency("scaling_max_freq").map(|khz| format!("{khz} kHz")),
+            ),
+        ];
+        let told = told.into_iter();
+        told.filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
+
     /// The state that the machine is in.
     #[must_use]
     pub fn environment(&self) -> Environment {

@@ -50,6 +50,12 @@ pub fn conditions() -> BTreeMap<String, String> {
     Probe::system().conditions()
 }
 
+/// What decides the clock of this machine's processors and may be set while they work, by name.
+#[must_use]
+pub fn clock_settings() -> BTreeMap<&'static str, String> {
+    Probe::system().clock_settings()
+}
+
 /// The state that this machine is in.
 #[must_use]
 pub fn environment() -> Environment {

@@ -17,7 +17,10 @@ use std::{
 
 use nix::time::{ClockId, clock_gettime};
 use nvml_wrapper::Nvml;
-use schema::Device;
+use schema::{
+    Device,
+    telemetry::{PROCESSOR_POWER, PROCESSOR_TIME},
+};
 
 use crate::{
     gpu_eyes::{GpuEyes, Watched},
@@ -288,14 +291,14 @@ impl Eyes {
             file.map_err(|error| unavailable.insert(sensor, format!("/{path}: {error}")))
                 .ok()
         };
-        let stat = file("processor time", "proc/stat");
+        let stat = file(PROCESSOR_TIME, "proc/stat");
         let scaled = Clocks::files(probe);
         let clocks = match scaled.is_empty() {
             false => Clocks::Files(scaled),
             true => file("clock", "proc/cpuinfo").map_or(Clocks::None, Clocks::All),
         };
         let rapl = Rapl::open(probe);
-        let rapl = rapl.map_err(|reason| unavailable.insert("power of processors", reason));
+        let rapl = rapl.map_err(|reason| unavailable.insert(PROCESSOR_POWER, reason));
         Self {
             stat,
             clocks,
@@ -348,7 +351,7 @@ impl Eyes {
         });
         sum.map_err(|reason| {
             self.rapl = None;
-            self.unavailable.insert("power of processors", reason);
+            self.unavailable.insert(PROCESSOR_POWER, reason);
         })
         .ok()
     }
