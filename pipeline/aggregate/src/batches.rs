@@ -95,6 +95,8 @@ fn row(cells: &Cells<'_>, confidence: f64, bounds: Bounds) -> TrendRow {
         knee: trend.as_ref().map(|trend| trend.knee),
         blocks: trend.as_ref().map_or(0, |trend| trend.blocks),
         confidence,
+        ends: trend.as_ref().map(|trend| trend.ends),
+        floor: bounds.floor,
         sizes: measured
             .into_iter()
             .map(|(batch, entry)| TrendSize {
@@ -108,26 +110,39 @@ fn row(cells: &Cells<'_>, confidence: f64, bounds: Bounds) -> TrendRow {
 
 fn reason(trend: Option<&Trend>, sizes: usize, bounds: Bounds) -> String {
     match trend.map(|trend| trend.direction) {
-        Some(Direction::Falls) => {
-            "on the whole a sample takes less time the larger the batch".to_owned()
+        Some(Direction::Falls) => format!(
+            "on the whole a sample takes less time the larger the batch, from the smallest to the largest by \
+             more than {}",
+            held(trend, bounds)
+        ),
+        Some(Direction::Rises) => format!(
+            "on the whole a sample takes more time the larger the batch, from the smallest to the largest by \
+             more than {}",
+            held(trend, bounds)
+        ),
+        Some(Direction::Unclear) if bounds.floor.is_none() => {
+            "the noise floor is not known".to_owned()
         }
-        Some(Direction::Rises) => {
-            "on the whole a sample takes more time the larger the batch".to_owned()
-        }
-        Some(Direction::Unclear) => match bounds.floor {
-            None => "the noise floor is not known".to_owned(),
-            Some(floor) => format!(
-                "the largest batch does not differ from the smallest beyond the {} margin and the {} floor",
-                percent(bounds.margin),
-                printed::floor(floor)
-            ),
-        },
+        Some(Direction::Unclear) => format!(
+            "the largest batch does not differ from the smallest beyond {}",
+            held(trend, bounds)
+        ),
         Some(_) => "on the whole a sample takes neither less nor more time".to_owned(),
         None if sizes < LEAST_SIZES => {
             format!("{sizes} batches were measured, fewer than {LEAST_SIZES}")
         }
         None => format!("fewer than {VERDICT_BLOCKS} blocks measured all of its batches"),
     }
+}
+
+/// What a trend is held against, in words: the floor with as many digits as it takes beside the ratio.
+fn held(trend: Option<&Trend>, bounds: Bounds) -> String {
+    let floor = trend.and_then(|trend| printed::held(&trend.ends, bounds).floor);
+    format!(
+        "the {} margin and the {} floor",
+        percent(bounds.margin),
+        floor.unwrap_or_default()
+    )
 }
 
 /// By batch, the ratio as seen and its verdict.

@@ -1,7 +1,7 @@
 //! What devices can do at most, and how much of it cells make use of.
 
 use schema::{
-    Device, Precision,
+    Boundary, Device, Precision,
     plan::PlannedCell,
     tables::{
         Bound, CeilingKind, CeilingRow, CellRow, Interval, Roof, Share, ShareOfCeiling, Speed,
@@ -110,6 +110,11 @@ fn roof(row: &CellRow, ceilings: &[CeilingRow]) -> Option<Roof> {
     if row.cell.precision.is_int8() {
         return Some(uncounted(
             "PyTorch eager, by which ceilings are measured, multiplies no integers",
+        ));
+    }
+    if row.cell.boundary != Boundary::Step {
+        return Some(uncounted(
+            "its time holds copies to the host and from it, and ceilings are of steps without",
         ));
     }
     if row

@@ -33,8 +33,9 @@ pub(crate) struct Slot {
     pub(crate) launches: Vec<LaunchRow>,
     /// Per block, the median step of the cell in it, in nanoseconds ([`samples::step_ns`]).
     pub(crate) blocks: BTreeMap<u32, f64>,
-    /// Per block that counts, the time from the start of its worker until its first step was done, in
-    /// nanoseconds, without the making of weights and inputs, which is ours.
+    /// Per block that counts, what getting ready took, in nanoseconds: the start of its worker, building and
+    /// compiling, and what the first step and those of the warm-up took beyond as many usual ones. Making
+    /// weights and inputs, which is ours, is left out.
     pub(crate) ready: BTreeMap<u32, f64>,
     pub(crate) memory: Option<Memory>,
     pub(crate) frontier: Option<record::Frontier>,
@@ -161,8 +162,10 @@ fn slot(
         .collect();
     slot.ready = launches
         .iter()
-        .filter(|(block, _, _)| slot.blocks.contains_key(block))
-        .filter_map(|(block, _, launch)| Some((*block, ready_ns(launch)?)))
+        .filter_map(|(block, _, launch)| {
+            let step_ns = *slot.blocks.get(block)?;
+            Some((*block, ready_ns(launch, step_ns)?))
+        })
         .collect();
     let counted = launches.iter().filter(|(block, _, launch)| {
         slot.blocks.contains_key(block) && counts(launch.outcome.kind)
@@ -243,15 +246,14 @@ fn verify(parity: Option<Parity>) -> (Option<Parity>, Outcome) {
     (Some(parity), outcome)
 }
 
-fn ready_ns(launch: &Launch) -> Option<f64> {
+fn ready_ns(launch: &Launch, step_ns: f64) -> Option<f64> {
     let loaded = launch.loaded.as_ref()?;
-    let phases = [
-        launch.start_ns?,
-        loaded.build_ns,
-        loaded.compile_ns,
-        loaded.first_step_ns,
-    ];
-    Some(phases.map(|ns| ns as f64).iter().sum())
+    let phases = [launch.start_ns?, loaded.build_ns, loaded.compile_ns];
+    let beyond = |total_ns: u64, steps: u64| (total_ns as f64 - steps as f64 * step_ns).max(0.0);
+    let warming = launch.warm_up.as_ref();
+    let warming = warming.map_or(0.0, |warm_up| beyond(warm_up.total_ns, warm_up.steps));
+    let phases: f64 = phases.map(|ns| ns as f64).iter().sum();
+    Some(phases + beyond(loaded.first_step_ns, 1) + warming)
 }
 
 fn row(block: u32, canaries: Canaries, launch: Launch, outcome: Outcome) -> LaunchRow {

@@ -70,8 +70,9 @@ fn between_rounds(slot: &Slot) -> Option<f64> {
     (freedom > 0).then(|| (squares / freedom as f64).sqrt())
 }
 
-/// The centre of block medians, in logarithms like that of ratios: where both cells were measured
-/// in the same blocks, the ratio of their centres is the centre of their ratio.
+/// The centre of block medians, in logarithms like that of ratios: where both cells were measured in the same
+/// blocks, fewer than twenty, the ratio of their centres is the centre of their ratio. From twenty on centres
+/// are medians, and the median of differences need not be the difference of the medians.
 fn centre(blocks: &BTreeMap<u32, f64>, confidence: f64) -> Option<Interval> {
     let shortest = blocks.values().copied().reduce(f64::min)?;
     let logs: Vec<f64> = blocks.values().map(|&time| libm::log(time)).collect();

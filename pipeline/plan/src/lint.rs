@@ -115,11 +115,18 @@ fn too_short(job: &PlannedJob) -> Option<String> {
         return None;
     }
     let rounds_ns = measure.round_ns.saturating_mul(u64::from(measure.rounds));
-    (rounds_ns >= measure.timeout_ns).then(|| {
+    let energy_ns = measure.energy_ns.unwrap_or(0);
+    let least_ns = rounds_ns.saturating_add(energy_ns);
+    (least_ns >= measure.timeout_ns).then(|| {
         format!(
-            "no launch can end within its limit of {}: its rounds alone take {}",
+            "no launch can end within its limit of {}: its rounds{} alone take {}",
             explain::time(measure.timeout_ns),
-            explain::time(rounds_ns)
+            if energy_ns > 0 {
+                ", and its stretch for energy,"
+            } else {
+                ""
+            },
+            explain::time(least_ns)
         )
     })
 }

@@ -23,7 +23,7 @@ pub use profile::{CellProfile, Compared, Layer, Lineup, ProfileRow, ToldProfile}
 pub use sensors::{CellEnergy, EnergyFigures};
 
 /// Version of the tables document.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// Everything that a site shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -150,6 +150,8 @@ pub enum Payback {
     Until(Interval),
     /// It is neither ready first nor faster.
     Never,
+    /// Blocks disagree about which is ready first, or ahead.
+    Unclear,
 }
 
 /// Where a pair stands among a job's comparisons.
@@ -170,6 +172,11 @@ pub struct TrendRow {
     pub coordinates: BTreeMap<String, String>,
     /// Those that were measured, in the order of their batches.
     pub sizes: Vec<TrendSize>,
+    /// Time of a sample at the largest batch ÷ that at the smallest, which the direction rests on; `None`
+    /// with fewer than three batches or six blocks.
+    pub ends: Option<Interval>,
+    /// The noise floor that it is held against, with the job's margin; `None` where it is not known.
+    pub floor: Option<f64>,
     /// Whether it falls or rises.
     pub direction: Direction,
     /// Why, in one sentence without a full stop.
@@ -194,7 +201,8 @@ pub struct TrendSize {
     pub batch: u64,
     /// The cell that has it.
     pub cell: CellId,
-    /// Time of a sample ÷ that at the smallest batch; `None` there, and where there is no trend to tell.
+    /// Time of a sample ÷ that at the smallest batch, at the confidence at which all pairs of batches hold
+    /// together; `None` there, and where there is no trend to tell.
     pub ratio: Option<Interval>,
 }
 

@@ -7,7 +7,8 @@ use crate::interval;
 /// What a cell takes in a block, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// From the start of its worker until the first step is done, without what is the harness's.
+    /// What getting ready takes, without what is the harness's: so much later it is, after any number of
+    /// steps, than if it had run them all from the start.
     pub ready: f64,
     /// A step.
     pub step: f64,
@@ -15,8 +16,8 @@ pub struct Cost {
 
 /// The payback of a contender that this verdict speaks of, from the costs of baseline and contender in
 /// the blocks that measured both, at this confidence. `None` where the verdict leaves open which of
-/// them is faster, where there is no block, and where a single one disagrees about that, or about which
-/// is ready first.
+/// them is faster, and where there is no block; unclear where a single one disagrees about that, or about
+/// which is ready first.
 ///
 /// With readiness R and step time s, contender c and baseline b are even after
 /// n = (R_c − R_b) ÷ (s_b − s_c) steps; each block gives one n, and its interval is that of their
@@ -30,9 +31,12 @@ pub fn payback(verdict: Verdict, blocks: &[[Cost; 2]], confidence: f64) -> Optio
         Verdict::Slower => false,
         Verdict::Same | Verdict::Unclear | Verdict::NotMeasured => return None,
     };
-    let all = |holds: &dyn Fn(&[Cost; 2]) -> bool| !blocks.is_empty() && blocks.iter().all(holds);
-    if !all(&|block| (gained(block) > 0.0) == is_faster && gained(block) != 0.0) {
+    if blocks.is_empty() {
         return None;
+    }
+    let all = |holds: &dyn Fn(&[Cost; 2]) -> bool| blocks.iter().all(holds);
+    if !all(&|block| (gained(block) > 0.0) == is_faster && gained(block) != 0.0) {
+        return Some(Payback::Unclear);
     }
     if all(&|block| (later(block) < 0.0) == is_faster && later(block) != 0.0) {
         return Some(match is_faster {
@@ -41,7 +45,7 @@ pub fn payback(verdict: Verdict, blocks: &[[Cost; 2]], confidence: f64) -> Optio
         });
     }
     if !all(&|block| (later(block) > 0.0) == is_faster && later(block) != 0.0) {
-        return None;
+        return Some(Payback::Unclear);
     }
     let logs: Vec<f64> = blocks
         .iter()
@@ -90,18 +94,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_where_blocks_disagree() {
+    fn it_is_unclear_where_blocks_disagree() {
+        let unclear = Some(Payback::Unclear);
         let baseline = cost(1000.0, 10.0);
         assert_eq!(of(Verdict::Unclear, baseline, cost(1500.0, 5.0)), None);
         assert_eq!(payback(Verdict::Faster, &[], 0.95), None);
         let blocks = [[baseline, cost(900.0, 5.0)], [baseline, cost(1100.0, 5.0)]];
-        assert_eq!(payback(Verdict::Faster, &blocks, 0.95), None);
+        assert_eq!(payback(Verdict::Faster, &blocks, 0.95), unclear);
         // However many agree.
         for odd in [cost(900.0, 5.0), cost(1500.0, 12.0), cost(900.0, 12.0)] {
             let mut blocks = [[baseline, cost(1500.0, 5.0)]; 24];
             blocks[7][1] = odd;
-            assert_eq!(payback(Verdict::Faster, &blocks, 0.95), None);
+            assert_eq!(payback(Verdict::Faster, &blocks, 0.95), unclear);
         }
-        assert_eq!(of(Verdict::Faster, baseline, cost(1000.0, 5.0)), None);
+        assert_eq!(of(Verdict::Faster, baseline, cost(1000.0, 5.0)), unclear);
     }
 }

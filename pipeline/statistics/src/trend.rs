@@ -55,7 +55,9 @@ pub struct Trend {
     pub p: f64,
     /// From where on nothing more is gained.
     pub knee: Knee,
-    /// Time per sample ÷ that at the smallest size, for every size but that.
+    /// Time per sample at the largest size ÷ that at the smallest: what the direction rests on.
+    pub ends: Interval,
+    /// Time per sample ÷ that at the smallest size, for every size but that: what the knee rests on.
     pub ratios: Vec<Interval>,
     /// Blocks that measured all sizes.
     pub blocks: u32,
@@ -99,17 +101,20 @@ impl Line {
         let (p, falls) = self.page()?;
         let pairs = u32::try_from(self.sizes.len() * (self.sizes.len() - 1) / 2).ok()?;
         let of_each = confidence_each(confidence, 2, pairs);
-        let level = 1.0 - confidence_each(confidence, 2, 1);
+        let of_test = confidence_each(confidence, 2, 1);
+        let level = 1.0 - of_test;
         let others = 1..self.sizes.len();
         let ratios = others.map(|size| self.ratio(size, 0, of_each));
         let ratios: Vec<Interval> = ratios.collect::<Option<_>>()?;
         let far = bounds.floor.map(|floor| 1.0 + floor.max(bounds.margin));
-        let largest = ratios.last()?;
+        // What is told falsely lies within the bounds or on their other side: this interval alone leaves
+        // the truth out then, and the test only makes it rarer.
+        let ends = self.ratio(self.sizes.len() - 1, 0, of_test)?;
         let is_far = far.is_some_and(|far| {
             if falls {
-                largest.high.is_some_and(|high| high < 1.0 / far)
+                ends.high.is_some_and(|high| high < 1.0 / far)
             } else {
-                largest.low.is_some_and(|low| low > far)
+                ends.low.is_some_and(|low| low > far)
             }
         });
         Some(Trend {
@@ -121,6 +126,7 @@ impl Line {
             },
             p,
             knee: self.knee(of_each, bounds.floor)?,
+            ends,
             ratios,
             blocks: u32::try_from(self.blocks.len()).ok()?,
         })
@@ -364,6 +370,12 @@ mod tests {
             panic!("every size but the first has a ratio")
         };
         assert!(half.low.unwrap() < 0.5 && half.high.unwrap() > 0.5);
+        // One interval need not be as wide as ten that hold together.
+        assert_eq!(
+            (trend.ends.centre, trend.ends.confidence),
+            (half.centre, 0.975)
+        );
+        assert!(trend.ends.low > half.low && trend.ends.high < half.high);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What batches say on a job's page: trends, and where the lead changes.
 
 use schema::{
-    printed,
+    printed::{self, Bounds},
     tables::{Crossover, CrossoverRow, JobTable, Knee, TrendRow},
 };
 use serde::Serialize;
@@ -68,7 +68,9 @@ impl Batches {
         Some(Self {
             shared: settings.shared(),
             confidence: confidence(job),
-            trends: trends.map(|row| trend(row, &settings)).collect(),
+            trends: trends
+                .map(|row| trend(row, &settings, job.measure.margin))
+                .collect(),
             crossovers: crossovers.map(|row| crossing(row, job)).collect(),
         })
     }
@@ -90,18 +92,21 @@ fn confidence(job: &JobTable) -> String {
     )
 }
 
-fn trend(row: &TrendRow, settings: &Settings<'_>) -> Trend {
+fn trend(row: &TrendRow, settings: &Settings<'_>, margin: f64) -> Trend {
     let batches = match row.sizes.as_slice() {
         [first, .., last] => format!("{} to {}", first.batch, last.batch),
         [only] => only.batch.to_string(),
         [] => units::NOTHING.to_owned(),
     };
-    let largest = row.sizes.last().and_then(|size| size.ratio.as_ref());
+    let bounds = Bounds {
+        margin,
+        floor: row.floor,
+    };
     Trend {
         setting: settings.label(&row.coordinates),
         badge: words::direction(row.direction),
         batches,
-        ratio: largest.map(|ratio| interval::ratio(ratio, &printed::limits(None))),
+        ratio: row.ends.map(|ends| interval::held(&ends, bounds).0),
         knee: row.knee.map(|knee| of_knee(knee, row)),
         reason: row.reason.clone(),
         p: row.p.map(probability),

@@ -198,6 +198,7 @@ fn payback(payback: &Payback) -> String {
     match payback {
         Payback::AtOnce => "ahead at once".to_owned(),
         Payback::Never => "never ahead".to_owned(),
+        Payback::Unclear => "too close to call".to_owned(),
         Payback::After(after) => format!("ahead after {}", steps(after)),
         Payback::Until(until) => format!("ahead for {}", steps(until)),
     }

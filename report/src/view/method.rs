@@ -38,6 +38,7 @@ struct Covered {
     six: String,
     looks: String,
     blocks: String,
+    own: String,
     plain_t: String,
     bootstrap: String,
 }
@@ -49,6 +50,7 @@ impl From<&Coverage> for Covered {
             six: tenths(row.six),
             looks: tenths(row.looks),
             blocks: tenths(row.blocks),
+            own: tenths(row.own),
             plain_t: tenths(row.plain_t),
             bootstrap: tenths(row.bootstrap),
         }

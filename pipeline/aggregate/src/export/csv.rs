@@ -324,6 +324,7 @@ fn payback(payback: Option<&Payback>) -> [String; 4] {
         Some(Payback::After(steps)) => ("after", Some(steps)),
         Some(Payback::Until(steps)) => ("until", Some(steps)),
         Some(Payback::Never) => ("never", None),
+        Some(Payback::Unclear) => ("unclear", None),
     };
     let [centre, low, high, ..] = interval(steps);
     [text(word), centre, low, high]

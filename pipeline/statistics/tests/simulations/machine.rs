@@ -60,6 +60,22 @@ impl Law {
     }
 }
 
+impl Law {
+    /// What the logarithm of the baseline's step time is in the long run.
+    pub(crate) fn level(self) -> f64 {
+        match self {
+            Self::Drifting => SLOWDOWN,
+            Self::Bimodal => HUMP / 2.0,
+            Self::Moods => libm::log(MOOD[0]) / 2.0,
+            Self::Independent | Self::HeavyTailed | Self::Autocorrelated => 0.0,
+        }
+    }
+}
+
+/// By how much a machine is slower once it is warm, and a launch in the slow hump.
+const SLOWDOWN: f64 = 0.15;
+const HUMP: f64 = 0.06;
+
 /// Mean time that a mood lasts, in seconds.
 const MOOD_S: f64 = 30.0;
 
@@ -134,7 +150,7 @@ impl Machine {
     fn launched(&mut self, cell: usize) -> f64 {
         match self.law {
             Law::HeavyTailed | Law::Moods => 0.01 * normal(&mut self.random),
-            Law::Bimodal if self.random.random::<bool>() => 0.06,
+            Law::Bimodal if self.random.random::<bool>() => HUMP,
             Law::Autocorrelated => {
                 self.last[cell] = normal(&mut self.random);
                 0.0
@@ -147,7 +163,7 @@ impl Machine {
         let noise = normal(&mut self.random);
         let own = match self.law {
             Law::Independent => 0.02 * noise,
-            Law::Drifting => 0.02 * noise + 0.15 * -libm::expm1(-self.now_s / 43.0),
+            Law::Drifting => 0.02 * noise + SLOWDOWN * -libm::expm1(-self.now_s / 43.0),
             Law::HeavyTailed => 0.02 * heavy(&mut self.random),
             Law::Autocorrelated => {
                 let fresh = (1.0 - 0.98_f64.powi(2)).sqrt();

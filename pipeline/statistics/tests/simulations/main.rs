@@ -92,6 +92,7 @@ fn bootstrap_holds(logs: &[f64], truth: f64, random: &mut ChaCha8Rng) -> bool {
 #[derive(Default)]
 struct Heat {
     six: bool,
+    own: bool,
     plain_t: bool,
     bootstrap: bool,
     looks: bool,
@@ -107,16 +108,20 @@ fn heat(law: Law, between_s: f64, seed: u64) -> Heat {
     };
     let truth = libm::log(RATIO) + law.bias();
     let mut machine = Machine::new(law, between_s, seed);
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    // Another stream than the machine's.
+    let mut random = ChaCha8Rng::seed_from_u64(!seed);
     let mut heat = Heat::default();
-    let (mut blocks, mut logs) = (Vec::new(), Vec::new());
+    let (mut blocks, mut logs, mut own) = (Vec::new(), Vec::new(), Vec::new());
     for count in 1..=open.blocks {
         let steps = machine.block(RATIO);
         logs.push(median(&steps[1]) - median(&steps[0]));
+        own.push(median(&steps[0]));
         blocks.push(steps);
         if count == fixed.blocks {
             let ratio = interval::of_logs(&logs, confidence_of_one(&fixed), 0.0).unwrap();
             heat.six = holds(&ratio, truth);
+            let step = interval::of_logs(&own, confidence_of_one(&fixed), 0.0).unwrap();
+            heat.own = holds(&step, law.level());
             heat.plain_t = plain_t_holds(&blocks, truth);
             heat.bootstrap = bootstrap_holds(&logs, truth, &mut random);
         }
@@ -146,6 +151,7 @@ fn simulated(law: Law, between_s: f64) -> Coverage {
         six: percent(|heat| heat.six),
         looks: percent(|heat| heat.looks),
         blocks: tenths(f64::from(blocks) / HEATS as f64),
+        own: percent(|heat| heat.own),
         plain_t: percent(|heat| heat.plain_t),
         bootstrap: percent(|heat| heat.bootstrap),
     }

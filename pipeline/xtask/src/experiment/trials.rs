@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{folder, place, results};
 use crate::{
     bench::synthetic_engine,
-    command::{cargo, output, photofinish, program, read, root, run, target, write},
+    command::{cargo, output, photofinish, program, read, root, run, write},
 };
 
 /// What is tried again and again.

@@ -5,7 +5,7 @@ use schema::{Tables, tables::Crossover};
 use super::{Sheet, decimal, interval, number, pairs, text};
 use crate::ExportError;
 
-const TRENDS: [&str; 16] = [
+const TRENDS: [&str; 20] = [
     "job",
     "coordinates",
     "direction",
@@ -15,6 +15,10 @@ const TRENDS: [&str; 16] = [
     "knee_low",
     "knee_high",
     "line_confidence",
+    "largest_over_smallest",
+    "largest_over_smallest_low",
+    "largest_over_smallest_high",
+    "floor",
     "batch",
     "cell",
     "ratio",
@@ -38,6 +42,10 @@ pub(in crate::export) fn trends(tables: &Tables) -> Result<Vec<u8>, ExportError>
                 number(row.knee.map(|knee| knee.low)),
                 number(row.knee.map(|knee| knee.high)),
                 decimal(Some(row.confidence)),
+                decimal(row.ends.map(|ends| ends.centre)),
+                decimal(row.ends.and_then(|ends| ends.low)),
+                decimal(row.ends.and_then(|ends| ends.high)),
+                decimal(row.floor),
             ];
             if row.sizes.is_empty() {
                 let nothing = TRENDS.iter().skip(line.len()).map(|_| String::new());
