@@ -296,6 +296,10 @@ pub fn foreign<'a>(looks: impl Iterator<Item = &'a GpuLook>) -> BTreeMap<String,
         .collect()
 }
 
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    percentile::middle(values).map(rounded)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
