@@ -45,9 +45,9 @@ def apply(low: Lowering, op: Op, operands: list[Value]) -> Value:
             reason = "TensorFlow has no such kernel for processors; give `recurrent: unrolled`"
             raise low.refuse(reason)
         case ops.Softmax(axis):
-            return low.made(low.emit.call("tf.nn.softmax", low.plain(x), axis))
+            return pointwise.shares("tf.nn.softmax", low, x, axis)
         case ops.LogSoftmax(axis):
-            return low.made(low.emit.call("tf.nn.log_softmax", low.plain(x), axis))
+            return pointwise.shares("tf.nn.log_softmax", low, x, axis)
         case ops.Relu():
             return pointwise.same("tf.nn.relu", low, x)
         case ops.LeakyRelu(alpha):

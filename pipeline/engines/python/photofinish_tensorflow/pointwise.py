@@ -10,6 +10,10 @@ from photofinish_worker.graph import Approximation, Clip, Dropout, Gelu
 _SEED = 1
 """Seed of dropout."""
 
+_MOST_AXES_OF_SOFTMAX = 5
+"""Most axes that oneDNN's softmax takes, which TensorFlow calls on a CPU; with more the step
+fails."""
+
 
 def same(function: str, low: Lowering, x: Value) -> Value:
     """An operator of one operand, whatever its order."""
@@ -89,6 +93,22 @@ def dropout(low: Lowering, op: Dropout, x: Value) -> Value:
     if low.purpose is not Pass.TRAINING or op.ratio <= 0.0:
         return x
     return Value(low.emit.call("tf.nn.dropout", x.traced, op.ratio, seed=_SEED), x.form)
+
+
+def shares(function: str, low: Lowering, x: Value, axis: int) -> Value:
+    """Softmax along an axis, or its logarithm; where there are more axes than the kernel takes, of
+    rows."""
+    plain, rank = low.plain(x), len(x.shape)
+    if rank <= _MOST_AXES_OF_SOFTMAX:
+        return low.made(low.emit.call(function, plain, axis))
+    places = list(range(rank))
+    places[axis], places[-1] = places[-1], places[axis]
+    # A swap undoes itself.
+    swap = tuple(places)
+    moved = low.transposed(plain, swap)
+    *leading, size = moved.dims
+    rows = low.emit.call(function, low.reshaped(moved, (math.prod(leading), size)))
+    return low.made(low.transposed(low.reshaped(rows, moved.dims), swap))
 
 
 def binary(function: str, low: Lowering, a: Value, b: Value) -> Value:

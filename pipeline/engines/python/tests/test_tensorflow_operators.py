@@ -15,7 +15,7 @@ from photofinish_tensorflow.inference import Inference
 from photofinish_worker.graph import Graph, Integers
 from photofinish_worker.outcome import Failure, Kind
 from tests.sketch import graph, node, value, weight
-from tests.with_tensorflow import Array, asked, ground, number, outputs, softmax
+from tests.with_tensorflow import Array, asked, built, ground, number, outputs, softmax
 
 
 def slid(x: Array, kernel: list[int], strides: list[int], dilations: list[int]) -> Array:
@@ -201,6 +201,22 @@ class Operators(unittest.TestCase):
             node("Div", ["x", "r"], "y"),
         ]
         self.same(graph([value("x", [2, 3, 2, 2])], [], nodes), x * np.sqrt(1.0 + np.exp(-x)))
+
+    def test_shares_among_more_axes_than_a_kernel_takes(self) -> None:
+        """The kernel is one of single precision."""
+        shape = [2, 1, 3, 2, 2, 4]
+        x = number("x", shape)
+        for axis, (op, of) in itertools.product(
+            [0, 2, -1], [("Softmax", softmax), ("LogSoftmax", lambda x: np.log(softmax(x)))]
+        ):
+            expected = of(x.swapaxes(axis, -1)).swapaxes(axis, -1)
+            network = graph([value("x", shape)], [], [node({op: {"axis": axis}}, ["x"], "y")])
+            for variant in (Variant.EAGER, Variant.FUNCTION):
+                session = built(network, asked(variant, element=tf.float32))
+                (told,) = session.parity(0).tensors
+                found = np.frombuffer(told.data, np.float32).reshape(tuple(told.shape))
+                np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+            self.same(network, expected)
 
     def test_transposed_convolutions_spread_what_they_are_given(self) -> None:
         x = number("x", [2, 4, 3, 5])

@@ -248,6 +248,16 @@ fn pointwise_operators() {
     }
 }
 
+/// oneDNN's softmax takes five axes.
+#[test]
+fn shares_among_more_axes_than_a_kernel_takes() {
+    let x = [fed("x", &[2, 1, 3, 2, 2, 4])];
+    for axis in [0, 2, -1] {
+        check(Op::Softmax { axis }, &x);
+        check(Op::LogSoftmax { axis }, &x);
+    }
+}
+
 #[test]
 fn sums_and_products_broadcast() {
     for (x, y) in [

@@ -8,8 +8,11 @@ use crate::{
     builder::Made,
     builder::narrow,
     failure::Fault,
-    form::{Form, Order},
+    form::{Form, Order, pick},
 };
+
+/// Most axes that oneDNN's softmax takes, which TensorFlow calls on a CPU; with more the step fails.
+const MOST_AXES_OF_SOFTMAX: usize = 5;
 
 /// Seed of dropout; with the number of the operation it is a stream of its own.
 const SEED: i64 = 1;
@@ -188,7 +191,8 @@ impl Lowering<'_> {
     /// Softmax along any axis, or its logarithm; TensorFlow's are along the last.
     pub(super) fn softmax(&mut self, node: &Node, kind: &str, axis: i64) -> Result<Value, Fault> {
         let x = self.plain_operand(node, 0)?;
-        let rank = self.output_shape(node)?.len();
+        let shape = self.output_shape(node)?;
+        let rank = shape.len();
         let axis = if axis < 0 {
             rank.checked_add_signed(isize::try_from(axis).unwrap_or(isize::MIN))
         } else {
@@ -201,8 +205,22 @@ impl Lowering<'_> {
         axes.swap(axis, rank - 1);
         // A swap undoes itself.
         let moved = self.builder.transpose(&x, &axes)?;
-        let shares = self.builder.op(kind, &[&moved])?;
+        let shares = self.along_last(kind, &moved, &pick(&shape, &axes))?;
         let output = self.builder.transpose(&shares, &axes)?;
         self.made(node, output)
+    }
+
+    /// Softmax or its logarithm along the last axis of `x`, which has this shape; where that has more axes
+    /// than the kernel takes, of its rows.
+    fn along_last(&mut self, kind: &str, x: &Output, shape: &[u64]) -> Made<Output> {
+        let builder = &mut self.builder;
+        match shape {
+            [leading @ .., size] if shape.len() > MOST_AXES_OF_SOFTMAX => {
+                let rows = builder.reshape(x, &[leading.iter().product(), *size])?;
+                let shares = builder.op(kind, &[&rows])?;
+                builder.reshape(&shares, shape)
+            }
+            _ => builder.op(kind, &[x]),
+        }
     }
 }
