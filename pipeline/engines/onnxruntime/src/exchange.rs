@@ -10,7 +10,10 @@ use ort::{
 };
 use schema::Outcome;
 
-use crate::failure::{failed, unsupported};
+use crate::{
+    failure::{failed, unsupported},
+    tensors,
+};
 
 /// The caller's memory, on the host, in the session's element types.
 pub(crate) struct Exchange {
@@ -84,8 +87,7 @@ impl Exchange {
             let output = outputs
                 .get(name.as_str())
                 .ok_or_else(|| unsupported(format!("the session has no output `{name}`")))?;
-            let output = output.view().downcast::<DynTensorValueType>();
-            let output = output.map_err(|error| failed(name, &error))?;
+            let output = tensors::tensor(name, output)?;
             let fits = |room: &DynTensor| {
                 room.shape() == output.shape() && room.data_type() == output.data_type()
             };

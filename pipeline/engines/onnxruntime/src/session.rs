@@ -4,7 +4,7 @@ use models::infer;
 use ort::{
     memory::AllocationDevice,
     session::{IoBinding, Session as OrtSession, SessionOutputs},
-    value::{DynTensorValueType, DynValue},
+    value::DynValue,
 };
 use schema::{Graph, Outcome, OutcomeKind, protocol::Profile};
 use worker::{ParityData, Session};
@@ -154,15 +154,12 @@ impl Session for Inference {
             let value = outputs
                 .get(name.as_str())
                 .ok_or_else(|| unsupported(format!("the session has no output `{name}`")))?;
+            let tensor = tensors::tensor(&name, value)?;
             if on_host {
-                return tensors::output(&name, value);
+                return tensors::read(&name, &tensor);
             }
-            let copied = value
-                .view()
-                .downcast::<DynTensorValueType>()
-                .and_then(|tensor| tensor.to(AllocationDevice::CPU, 0))
-                .map_err(|error| failed(&name, &error))?;
-            tensors::output(&name, &copied.into_dyn())
+            let copied = tensor.to(AllocationDevice::CPU, 0);
+            tensors::read(&name, &copied.map_err(|error| failed(&name, &error))?)
         };
         let tensors = names.into_iter().map(read).collect::<Result<_, _>>()?;
         Ok(ParityData {

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use models::fill;
 use ort::value::{
     DynTensor, DynTensorValueType, DynValue, Outlet, PrimitiveTensorElementType, Tensor,
-    TensorElementType,
+    TensorElementType, ValueRef,
 };
 use schema::{
     Graph, Outcome,
@@ -131,10 +131,18 @@ pub(crate) fn room(
     DynTensor::new(session.allocator(), element, sizes).map_err(|error| failed(name, &error))
 }
 
-/// [`read`], of a value that is a tensor.
-pub(crate) fn output(name: &str, value: &DynValue) -> Result<worker::Tensor, Outcome> {
+/// An output as a tensor; a user's own file may have a sequence or a map there, which nothing reads.
+pub(crate) fn tensor<'a>(
+    name: &str,
+    value: &'a DynValue,
+) -> Result<ValueRef<'a, DynTensorValueType>, Outcome> {
     let tensor = value.view().downcast::<DynTensorValueType>();
-    read(name, &*tensor.map_err(|error| failed(name, &error))?)
+    tensor.map_err(|_| {
+        unsupported(format!(
+            "the output `{name}` is {}, no tensor",
+            value.dtype()
+        ))
+    })
 }
 
 /// Reads a tensor on the host: fp64 as it is, narrower floats widened to binary32, integers and truth
@@ -162,7 +170,11 @@ pub(crate) fn read(name: &str, tensor: &DynTensor) -> Result<worker::Tensor, Out
             }
             TensorElementType::Int64 => widened::<i64>(tensor, |number| number as f64)?,
             TensorElementType::Int32 => widened::<i32>(tensor, f64::from)?,
+            TensorElementType::Int16 => widened::<i16>(tensor, f64::from)?,
             TensorElementType::Int8 => widened::<i8>(tensor, f64::from)?,
+            TensorElementType::Uint64 => widened::<u64>(tensor, |number| number as f64)?,
+            TensorElementType::Uint32 => widened::<u32>(tensor, f64::from)?,
+            TensorElementType::Uint16 => widened::<u16>(tensor, f64::from)?,
             TensorElementType::Uint8 => widened::<u8>(tensor, f64::from)?,
             TensorElementType::Bool => widened::<bool>(tensor, |truth| f64::from(u8::from(truth)))?,
             other => return Ok(Err(other)),

@@ -127,24 +127,16 @@ pub(crate) fn output(name: &str, tensor: &Tensor) -> Result<worker::Tensor, Outc
                 let numbers = tensor.get_data::<bf16>()?;
                 Some(Values::F32(numbers.iter().map(|n| n.to_f32()).collect()))
             }
-            Element::I64 => {
-                let numbers = tensor.get_data::<i64>()?;
-                Some(Values::F64(numbers.iter().map(|&n| n as f64).collect()))
-            }
-            Element::I32 => {
-                let numbers = tensor.get_data::<i32>()?;
-                Some(Values::F64(numbers.iter().map(|&n| f64::from(n)).collect()))
-            }
             Element::F64 => Some(Values::F64(tensor.get_data::<f64>()?.to_vec())),
-            Element::I8 => {
-                let numbers = tensor.get_data::<i8>()?;
-                Some(Values::F64(numbers.iter().map(|&n| f64::from(n)).collect()))
-            }
+            Element::I64 => Some(widened::<i64>(tensor, |number| number as f64)?),
+            Element::I32 => Some(widened::<i32>(tensor, f64::from)?),
+            Element::I16 => Some(widened::<i16>(tensor, f64::from)?),
+            Element::I8 => Some(widened::<i8>(tensor, f64::from)?),
+            Element::U64 => Some(widened::<u64>(tensor, |number| number as f64)?),
+            Element::U32 => Some(widened::<u32>(tensor, f64::from)?),
+            Element::U16 => Some(widened::<u16>(tensor, f64::from)?),
             // Truth values are bytes of 0 or 1.
-            Element::U8 | Element::Boolean => {
-                let numbers = tensor.get_raw_data()?;
-                Some(Values::F64(numbers.iter().map(|&n| f64::from(n)).collect()))
-            }
+            Element::U8 | Element::Boolean => Some(widened::<u8>(tensor, f64::from)?),
             _ => None,
         };
         Ok((shape, element, values))
@@ -161,4 +153,10 @@ pub(crate) fn output(name: &str, tensor: &Tensor) -> Result<worker::Tensor, Outc
             .collect(),
         values,
     })
+}
+
+/// The numbers of a tensor, which are `T` in memory.
+fn widened<T: Copy>(tensor: &Tensor, wide: impl Fn(T) -> f64) -> Result<Values, InferenceError> {
+    let numbers = tensor.get_data::<T>()?.iter();
+    Ok(Values::F64(numbers.map(|&number| wide(number)).collect()))
 }

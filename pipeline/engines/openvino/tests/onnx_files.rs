@@ -29,10 +29,16 @@ use outputs::{Array, arrays, cell, relative_l2};
 use photofinish_worker_onnxruntime::OnnxRuntime;
 use photofinish_worker_openvino::OpenVino;
 use schema::{
-    Cell, Graph, Outcome, OutcomeKind, Precision,
+    Boundary, Cell, Graph, Outcome, OutcomeKind, Precision,
     protocol::{Load, ModelFiles},
 };
 use worker::{Engine, LoadReport};
+
+/// Numbers of `TensorProto.DataType` of what no input is.
+const UINT16: u64 = 4;
+const INT16: u64 = 5;
+const UINT32: u64 = 12;
+const UINT64: u64 = 13;
 
 /// A batch whose size takes as many bytes in a file as a name of one letter does.
 const BATCH: u64 = 128;
@@ -127,12 +133,22 @@ fn run(
     name: &str,
     brought: &Brought,
 ) -> Result<(Vec<Array>, LoadReport), Outcome> {
+    run_at(Boundary::Step, engine, name, brought)
+}
+
+fn run_at(
+    boundary: Boundary,
+    engine: &mut dyn Engine,
+    name: &str,
+    brought: &Brought,
+) -> Result<(Vec<Array>, LoadReport), Outcome> {
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| brought.folder.path().join(name);
     assert!(engine.reads_weights());
     let (mut session, report) = engine.load(&Load {
         cell: Cell {
             precision: brought.asked,
+            boundary,
             ..cell(&brought.graph, name, "cpu")
         },
         graph: brought.graph.clone(),
@@ -349,6 +365,48 @@ fn a_file_that_no_graph_can_say_is_fed_what_it_takes() {
         for (atan, tanh) in outputs[0].data.iter().zip(&tanh[0].data) {
             assert_eq!(*atan > 0.0, *tanh > 0.0, "{atan} of {tanh}");
         }
+    }
+}
+
+#[test]
+fn what_comes_out_is_read_whatever_its_width() {
+    let elements = [
+        INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8, BOOL,
+    ];
+    for element in elements {
+        let file = ByHand::default()
+            .fed("x", FLOAT, &[4, 3])
+            .floats("many", &[], &[80.0])
+            .node("Atan", &["x"], "angle")
+            .node("Mul", &["angle", "many"], "wide")
+            .node("Abs", &["wide"], "size")
+            .node_with("Cast", &["size"], "y", &[int("to", element as i64)])
+            .made("y");
+        let strange = outlined(&file, BTreeMap::new());
+        agrees(&strange);
+        let (outputs, _) = run(&mut OnnxRuntime::at(library()), "onnxruntime", &strange).unwrap();
+        let is_whole = |number: &f64| number.fract() == 0.0 && (0.0..128.0).contains(number);
+        assert!(outputs[0].data.iter().all(is_whole), "{outputs:?}");
+    }
+}
+
+#[test]
+fn an_output_that_is_no_tensor_is_unsupported_by_name() {
+    let file = ByHand::default()
+        .fed("x", FLOAT, &[4, 3])
+        .node("Atan", &["x"], "angle")
+        .node("SequenceConstruct", &["x", "angle"], "several")
+        .made("several");
+    let strange = outlined(&file, BTreeMap::new());
+    for boundary in [Boundary::Step, Boundary::Request] {
+        let mut engine = OnnxRuntime::at(library());
+        let refused = run_at(boundary, &mut engine, "onnxruntime", &strange).unwrap_err();
+        assert_eq!(refused.kind, OutcomeKind::Unsupported, "{refused:?}");
+        let named = ["the output `several` is", "no tensor"];
+        assert!(
+            named.iter().all(|words| refused.reason.contains(words)),
+            "{refused:?}"
+        );
     }
 }
 
