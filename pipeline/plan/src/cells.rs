@@ -436,7 +436,7 @@ impl Draft {
             coordinates: self.coordinates,
             twin_of: None,
             obstacle: variant
-                .and_then(|variant| obstacle(world, variant, &cell))
+                .and_then(|variant| obstacle(world, variant, &cell, network))
                 .or_else(|| unread(variant, &cell, network)),
             predicted_step_ns: predict::step_ns(&cell, network, &world.fingerprint),
             predicted_bytes: predict::memory_bytes(&cell, network),

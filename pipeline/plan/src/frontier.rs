@@ -3,12 +3,13 @@
 use schema::{Measure, plan::PlannedCell};
 
 use crate::{
-    axes::Axis,
+    axes::{Axis, Typed},
     context::{Context, key, name},
+    networks::{BATCH, Which},
 };
 
-/// The axis whose values are sought.
-const BATCH: &str = "batch";
+/// The axis of networks.
+const MODEL: &str = "model";
 
 /// Notes what keeps a job from seeking it.
 pub(crate) fn check(
@@ -36,14 +37,16 @@ pub(crate) fn check(
     }
     // Of those that cannot run on this machine as well: elsewhere they may.
     let mut cells = cells.iter();
-    let is_fixed = |cell: &&PlannedCell| !cell.cell.dims.contains_key(BATCH);
+    let is_fixed = |cell: &&PlannedCell| {
+        !which(axes, cell).is_some_and(|which| which.is_batch_open(&cell.cell.dims))
+    };
     if let Some(cell) = cells.clone().find(is_fixed) {
         let message = format!(
-            "`{}` has no dimension `{BATCH}`: its batch is fixed in the file",
+            "`{}` has no open dimension `{BATCH}`: its batch is fixed in the file",
             cell.cell.model.name
         );
         context.error_with_help(
-            &[key("matrix"), key("model")],
+            &[key("matrix"), key(MODEL)],
             message,
             "export it with an open first axis",
         );
@@ -67,4 +70,15 @@ pub(crate) fn check(
             "say how much that is: `measure: { memory_limit: 2GiB }`",
         );
     }
+}
+
+/// The model of a cell, as the matrix has it.
+fn which<'a>(axes: &'a [Axis], cell: &PlannedCell) -> Option<&'a Which> {
+    let title = cell.coordinates.get(MODEL)?;
+    let axis = axes.iter().find(|axis| axis.name == MODEL)?;
+    let value = axis.values.get(axis.index(title)?);
+    value.and_then(|(_, typed)| match typed {
+        Typed::Model(which) => Some(which),
+        _ => None,
+    })
 }

@@ -18,7 +18,13 @@ use models::{
     onnx::{self, ReadError},
     zoo::Drawings,
 };
-use schema::{Digest, Mode, Model, ModelSource, Precision, Weights};
+use schema::{
+    Digest, Mode, Model, ModelSource, Precision, Weights,
+    graph::{ElementType, Input},
+};
+
+/// The dimension that a search for the largest batch varies.
+pub(crate) const BATCH: &str = "batch";
 
 /// Networks below which a second processor is not worth starting.
 const SHARE: usize = 64;
@@ -179,15 +185,16 @@ impl UserModel {
             ReadError::Unsupported { .. } => self.file.outline(&dims),
             _ => Err(error.clone()),
         };
-        let (nodes, as_it_is, reason) = match outline {
+        let (nodes, fed_bytes, as_it_is, reason) = match outline {
             Ok(outline) => (
                 outline.nodes as u64,
+                bytes_of(&outline.graph.inputs),
                 Some(self.file.precision()),
                 error.to_string(),
             ),
             // Nor can engines be given the file as it is.
             Err(error @ (ReadError::Unsupported { .. } | ReadError::Excessive { .. })) => {
-                (0, None, error.to_string())
+                (0, 0, None, error.to_string())
             }
             Err(error) => return Err(error.into()),
         };
@@ -195,7 +202,7 @@ impl UserModel {
             flops: 0,
             bytes: 0,
             parameters: 0,
-            peak_bytes: self.file.bytes(),
+            peak_bytes: self.file.bytes().saturating_add(fed_bytes),
             nodes,
             unrolled_nodes: nodes,
         };
@@ -204,6 +211,19 @@ impl UserModel {
             ..Network::new(dims, self.file.digest(), &unknown)
         })
     }
+}
+
+/// Bytes of what is fed, its floats in binary32 as costs are counted; all of it lies in memory before the
+/// first step.
+fn bytes_of(inputs: &[Input]) -> u64 {
+    let bytes = inputs.iter().map(|input| {
+        let one = match input.element {
+            ElementType::Float => 4,
+            ElementType::Int64 => 8,
+        };
+        input.shape.iter().copied().fold(one, u64::saturating_mul)
+    });
+    bytes.fold(0, u64::saturating_add)
 }
 
 /// The dimensions that were asked for, and the mode.
@@ -302,6 +322,22 @@ impl Which {
                 .get(self.name())
                 .is_some_and(|dims| dims.contains_key(dimension)),
             Self::User(model) => model.file.dimensions().any(|name| name == dimension),
+        }
+    }
+
+    /// Whether it can be run with other batches than that of these dimensions, all of which it has. A user's
+    /// file may have its batch written in, and then has the dimension all the same.
+    pub(crate) fn is_batch_open(&self, dims: &BTreeMap<String, u64>) -> bool {
+        let Some(&batch) = dims.get(BATCH) else {
+            return false;
+        };
+        match self {
+            Self::Zoo(_) | Self::Trained(_) => true,
+            Self::User(model) => {
+                let mut other = dims.clone();
+                other.insert(BATCH.to_owned(), if batch == 1 { 2 } else { 1 });
+                model.file.resolve_dims(&other).is_ok()
+            }
         }
     }
 

@@ -8,6 +8,9 @@ use crate::{
     networks::{Network, Which},
 };
 
+/// The engine whose kernels in double precision are too few for networks that no file asks for.
+const FEW_IN_DOUBLE: &str = "onnxruntime";
+
 /// What is worth saying of a model that only engines which read ONNX run.
 pub(crate) fn outlined(model: &Which, network: &Network) -> Option<String> {
     let unread = network.unread.as_ref()?;
@@ -54,15 +57,16 @@ pub(crate) fn obstacle(
     world: &World,
     variant: &VariantDescription,
     cell: &Cell,
+    network: &Network,
 ) -> Option<Outcome> {
-    unsupported(variant, cell)
+    unsupported(variant, cell, network)
         .map(|reason| Outcome::new(OutcomeKind::Unsupported, reason))
         .or_else(|| {
             unavailable(world, cell).map(|reason| Outcome::new(OutcomeKind::Unavailable, reason))
         })
 }
 
-fn unsupported(variant: &VariantDescription, cell: &Cell) -> Option<String> {
+fn unsupported(variant: &VariantDescription, cell: &Cell, network: &Network) -> Option<String> {
     let engine = &cell.engine;
     if !variant.modes.contains(&cell.mode) {
         return Some(format!("{engine} does no {}", cell.mode));
@@ -80,6 +84,12 @@ fn unsupported(variant: &VariantDescription, cell: &Cell) -> Option<String> {
     if !variant.precisions.contains(&cell.precision) {
         return Some(format!("{engine} does not compute in {}", cell.precision));
     }
+    if engine.engine == FEW_IN_DOUBLE && cell.precision == Precision::Fp64 && !is_in_double(network)
+    {
+        let reason = "ONNX Runtime has kernels in double precision for some operators alone: it runs \
+                      files that are in it, and no other network";
+        return Some(reason.to_owned());
+    }
     if !variant.boundaries.contains(&cell.boundary) {
         return Some(format!(
             "{engine} cannot be timed at the boundary `{}`",
@@ -91,6 +101,12 @@ fn unsupported(variant: &VariantDescription, cell: &Cell) -> Option<String> {
         (!known.values.contains(value))
             .then(|| format!("{engine} does not know `{factor}: {value}`"))
     })
+}
+
+/// Whether the network is a user's file whose floats have 64 bits: no graph is made of such a one.
+fn is_in_double(network: &Network) -> bool {
+    let unread = network.unread.as_ref();
+    unread.is_some_and(|unread| unread.as_it_is == Some(Precision::Fp64))
 }
 
 fn unavailable(world: &World, cell: &Cell) -> Option<String> {

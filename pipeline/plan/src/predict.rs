@@ -146,7 +146,7 @@ pub(crate) fn preparing(told: Preparation, cell: &Cell, network: &Network) -> Pr
             of_operators(told.operator_ms),
             network.parameters.saturating_mul(parameter_ns),
         ]),
-        once_ns: of_operators(told.kept_operator_ms),
+        once_ns: nanoseconds(told.kept_ms).saturating_add(of_operators(told.kept_operator_ms)),
     }
 }
 
@@ -352,13 +352,7 @@ mod tests {
     #[test]
     fn compilers_are_waited_for_in_each_launch_or_once() {
         let network = small();
-        let ns_of = |operator_ms, kept_operator_ms, mode, blocks, recurrent: &str| {
-            let told = Preparation {
-                start_ms: 1000,
-                operator_ms,
-                kept_operator_ms,
-                ..Preparation::default()
-            };
+        let ns_told = |told, mode, blocks, recurrent: &str| {
             let mut planned = cell(Precision::Fp32, "pytorch/eager", 1);
             planned.cell.mode = mode;
             let recurrent = (rewrite::RECURRENT.to_owned(), recurrent.to_owned());
@@ -366,6 +360,15 @@ mod tests {
             let preparing = preparing(told, &planned.cell, &network);
             let measure = Measure { blocks, ..MEASURE };
             heat_ns(&[planned], &[preparing], &measure, false, &BTreeMap::new())
+        };
+        let ns_of = |operator_ms, kept_operator_ms, mode, blocks, recurrent: &str| {
+            let told = Preparation {
+                start_ms: 1000,
+                operator_ms,
+                kept_operator_ms,
+                ..Preparation::default()
+            };
+            ns_told(told, mode, blocks, recurrent)
         };
         let ns = |each, kept, mode, blocks| ns_of(each, kept, mode, blocks, rewrite::FUSED);
         let (inference, training) = (Mode::Inference, Mode::Training);
@@ -377,6 +380,17 @@ mod tests {
         assert_eq!(ns(10, 0, inference, 5), plain(5) + 6 * once);
         assert_eq!(ns(0, 10, inference, 5), plain(5) + once);
         assert_eq!(ns(0, 10, training, 5), ns(0, 0, training, 5) + 3 * once);
+        // Starting the compiler takes no longer for more operators, in training neither.
+        for mode in [inference, training] {
+            let told = Preparation {
+                start_ms: 1000,
+                kept_ms: 25_000,
+                kept_operator_ms: 10,
+                ..Preparation::default()
+            };
+            let started = ns_told(told, mode, 5, rewrite::FUSED);
+            assert_eq!(started, ns(0, 10, mode, 5) + 25_000_000_000);
+        }
         let unrolled = |each| ns_of(each, 0, inference, 1, rewrite::UNROLLED);
         assert_eq!(unrolled(0), plain(1));
         assert_eq!(unrolled(10), plain(1) + 2 * 9 * 10_000_000);

@@ -2,12 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "../../models/tests/support/by_hand.rs"]
+#[expect(dead_code, reason = "these tests use a part of it")]
+mod by_hand;
 mod support;
+#[path = "../../models/tests/support/wire.rs"]
+#[expect(dead_code, reason = "these tests use a part of it")]
+mod wire;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use by_hand::{ByHand, FLOAT};
 use models::onnx::{self, WriteOptions};
-use photofinish_plan::{ManifestFile, plan};
+use photofinish_plan::{ManifestFile, World, plan};
 use schema::{ModelSource, OutcomeKind, Plan, Precision};
 
 /// A folder with `nets/small.onnx`, a network for batches of this size, and a manifest.
@@ -19,12 +26,16 @@ fn folder(batch: u64) -> tempfile::TempDir {
 }
 
 fn put(folder: &Path, batch: u64) {
+    put_in(folder, batch, Precision::Fp32);
+}
+
+fn put_in(folder: &Path, batch: u64, precision: Precision) {
     let dims = [("batch", batch), ("image", 64)];
     let dims = dims.map(|(name, size)| (name.to_owned(), size));
     let graph = models::zoo::build("mobilenet_v2", &BTreeMap::from(dims)).unwrap();
     let options = WriteOptions {
         opset: 17,
-        precision: Precision::Fp32,
+        precision,
         external: None,
         threshold: 0,
     };
@@ -33,6 +44,10 @@ fn put(folder: &Path, batch: u64) {
 }
 
 fn planned(folder: &Path, jobs: &str) -> Result<Plan, String> {
+    planned_for(&support::world(), folder, jobs)
+}
+
+fn planned_for(world: &World, folder: &Path, jobs: &str) -> Result<Plan, String> {
     let path = folder.join("jobs.yaml");
     let text = format!("version: 1\njobs:\n{jobs}");
     let path = path.to_str().unwrap();
@@ -43,7 +58,7 @@ fn planned(folder: &Path, jobs: &str) -> Result<Plan, String> {
             .collect()
     };
     let file = ManifestFile::from_text(path, &text).map_err(told)?;
-    plan(&[file], &support::world()).map_err(told)
+    plan(&[file], world).map_err(told)
 }
 
 const JOB: &str = "  - id: a
@@ -275,6 +290,95 @@ fn a_file_that_is_run_as_it_is_has_one_precision() {
         reason.contains("run as it is, and that is in fp32"),
         "{reason}"
     );
+}
+
+/// A machine whose ONNX Runtime has kernels in double precision.
+fn world_in_double() -> World {
+    let mut world = support::world();
+    let engines = world.engines.iter_mut();
+    for variant in engines.flat_map(|engine| &mut engine.variants) {
+        if !variant.precisions.contains(&Precision::Fp64) {
+            variant.precisions.push(Precision::Fp64);
+        }
+    }
+    world
+}
+
+#[test]
+fn double_precision_is_for_files_that_are_in_it_on_onnx_runtime() {
+    let job = "  - id: a
+    precision: fp64
+    matrix: { model: [{ onnx: nets/small.onnx }, mobilenet_v2], batch: 2, image: 64, engine: [pytorch/eager, onnxruntime/cpu] }
+";
+    let folder = folder(2);
+    for own in [Precision::Fp32, Precision::Fp64] {
+        put_in(folder.path(), 2, own);
+        let plan = planned_for(&world_in_double(), folder.path(), job).unwrap();
+        let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+        let cells: Vec<_> = cells.filter(|cell| cell.twin_of.is_none()).collect();
+        let on_onnx_runtime = || {
+            let cells = cells.iter();
+            cells.filter(|cell| cell.cell.engine.engine == "onnxruntime")
+        };
+        assert_eq!(on_onnx_runtime().count(), 2, "{own}");
+        for cell in on_onnx_runtime() {
+            let is_own = cell.cell.model.source == ModelSource::Onnx;
+            if is_own && own == Precision::Fp64 {
+                assert_eq!(cell.obstacle, None);
+                continue;
+            }
+            let obstacle = cell.obstacle.as_ref().unwrap();
+            assert_eq!(obstacle.kind, OutcomeKind::Unsupported);
+            let words = "it runs files that are in it, and no other network";
+            assert!(obstacle.reason.contains(words), "{obstacle:?}");
+        }
+        let zoo = cells.iter().find(|cell| {
+            cell.cell.engine.engine == "pytorch" && cell.cell.model.source == ModelSource::Zoo
+        });
+        assert_eq!(zoo.unwrap().obstacle, None);
+    }
+}
+
+#[test]
+fn what_a_file_is_fed_counts_where_nothing_else_is_known_of_its_memory() {
+    let folder = folder(2);
+    let memory = |sizes: &[i64]| {
+        let file = ByHand::default()
+            .fed("x", FLOAT, sizes)
+            .node("Atan", &["x"], "y")
+            .made("y");
+        fs::write(folder.path().join("nets/small.onnx"), file).unwrap();
+        let job = "  - id: a
+    matrix: { model: { onnx: nets/small.onnx }, engine: onnxruntime/cpu }
+";
+        let plan = planned(folder.path(), job).unwrap();
+        let cell = &plan.heats[0].cells[0];
+        assert!(cell.is_outline());
+        cell.predicted_bytes
+    };
+    let small = memory(&[1, 64]);
+    assert!(small < 1 << 30, "{small}");
+    let large = memory(&[1, i64::from(i32::MAX), 64]);
+    assert!(large > 512 << 30, "{large}");
+}
+
+#[test]
+fn the_largest_batch_is_not_sought_where_the_file_has_one_written_in() {
+    let folder = folder(1);
+    let job = "  - id: a
+    measure: { frontier: 64, memory_limit: 1GiB }
+    matrix: { model: [mobilenet_v2, { onnx: nets/small.onnx }], engine: onnxruntime/cpu }
+";
+    let told = planned(folder.path(), job).unwrap_err();
+    assert!(
+        told.contains(
+            "`nets/small.onnx` has no open dimension `batch`: its batch is fixed in the file"
+        ),
+        "{told}"
+    );
+    assert!(told.contains("export it with an open first axis"), "{told}");
+    fs::write(folder.path().join("nets/small.onnx"), open_model("N")).unwrap();
+    planned(folder.path(), job).unwrap();
 }
 
 #[test]

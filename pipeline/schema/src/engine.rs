@@ -91,6 +91,9 @@ pub struct Preparation {
     pub parameter_ns: u32,
     /// What is done for each operator in each launch, compiling for one, in milliseconds.
     pub operator_ms: u32,
+    /// What is done once, however few operators there are, since later launches find what became of it, in
+    /// milliseconds: starting a compiler, for one.
+    pub kept_ms: u32,
     /// What is done for each operator once, since later launches find what became of it, in
     /// milliseconds.
     pub kept_operator_ms: u32,
@@ -103,6 +106,7 @@ impl Default for Preparation {
             start_ms: 700,
             parameter_ns: 4,
             operator_ms: 0,
+            kept_ms: 0,
             kept_operator_ms: 0,
         }
     }
