@@ -16,8 +16,8 @@ use schema::{
 };
 use support::{
     by_hand::{
-        BOOL, ByHand, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8, int, list, tensor, text,
-        value, zero,
+        BOOL, ByHand, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8, int, list, node, tensor,
+        text, value, zero,
     },
     users::{count, reading},
     wire::{field, number_field},
@@ -719,4 +719,69 @@ fn twice_the_nodes_take_twice_the_time() {
     };
     let (few, many) = (took(2_000), took(16_000));
     assert!(many < 24 * few, "{few} ns and {many} ns");
+}
+
+#[test]
+fn the_number_of_elements_is_known_as_sizes_are() {
+    let x = ByHand::default().fed("x", FLOAT, &[2, 3]);
+    let x = x.node("Tanh", &["x"], "t").node("Size", &["t"], "n");
+    let x = x.integers("axes", &[1], &[0]);
+    let x = x.node("Unsqueeze", &["n", "axes"], "shape");
+    let graph = read(&x.node("Reshape", &["t", "shape"], "y").made("y")).unwrap();
+    assert_eq!(shape_of(&graph, "y"), [6]);
+}
+
+#[test]
+fn what_no_engine_could_run_is_told_at_once() {
+    let x = || ByHand::default().fed("x", FLOAT, &[2]);
+    let said = |bytes: &[u8]| match File::from_bytes("own", bytes) {
+        Ok(file) => file.read(&BTreeMap::new()).unwrap_err(),
+        Err(error) => error,
+    };
+    let malformed = |bytes: &[u8], words: &str| {
+        let error = said(bytes);
+        assert!(matches!(error, ReadError::Malformed(_)), "{error:?}");
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    let named = |op: &str, input: &str, output: &str| {
+        let mut node = node("", op, &[input], &[output], &[]);
+        field(3, b"twin", &mut node);
+        node
+    };
+    let twins = x()
+        .message(&named("Tanh", "x", "a"))
+        .message(&named("Relu", "a", "y"));
+    malformed(&twins.made("y"), "two of its nodes are called `twin`");
+    malformed(
+        &ByHand::default()
+            .fed("x", 16, &[2])
+            .node("Tanh", &["x"], "y")
+            .made("y"),
+        "its floats are bf16",
+    );
+    // Of nothing comes nothing that a graph has.
+    let nothing = x()
+        .node("SequenceEmpty", &[], "s")
+        .node("Tanh", &["x"], "y");
+    let error = said(&nothing.made("y"));
+    assert!(error.to_string().contains("no such operator"), "{error}");
+}
+
+#[test]
+fn an_output_is_a_tensor() {
+    // `TypeProto`: field 4 is a sequence.
+    let (mut of, mut described) = (Vec::new(), Vec::new());
+    field(4, &[], &mut of);
+    field(1, b"s", &mut described);
+    field(2, &of, &mut described);
+    let file = ByHand::default().fed("x", FLOAT, &[2]);
+    let file = file
+        .node("SequenceConstruct", &["x"], "s")
+        .described(&described);
+    let error = File::from_bytes("own", &file.node("Tanh", &["x"], "y").made("y")).unwrap();
+    let error = error.outline(&BTreeMap::new()).unwrap_err();
+    assert!(
+        error.to_string().contains("its output `s` is no tensor"),
+        "{error}"
+    );
 }

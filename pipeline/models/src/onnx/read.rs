@@ -33,6 +33,7 @@
 
 mod arithmetic;
 mod attributes;
+mod branches;
 pub(in crate::onnx) mod census;
 mod elements;
 mod extents;
@@ -129,7 +130,7 @@ pub enum ReadError {
 }
 
 /// An ONNX file of the user's, open and checked as far as that can be done without sizes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct File {
     name: String,
     digest: Digest,
@@ -202,6 +203,12 @@ impl File {
             // One file may be spelt in several ways, `./weights` too.
             let plain: PathBuf = Path::new(location).components().collect();
             let plain = plain.strip_prefix(".").unwrap_or(&plain);
+            // To an engine the name of a folder, and to a path nothing but the file's.
+            if location.ends_with('/') || location.ends_with("/.") {
+                return Err(format!(
+                    "its external data `{location}` is called as a folder is"
+                ));
+            }
             if own == Some(plain) {
                 return Err("its external data lies in the model itself".to_owned());
             }
@@ -240,6 +247,7 @@ impl File {
             .take()
             .ok_or_else(|| malformed("it is no ONNX file: it has no graph".to_owned()))?;
         whole::check(&model.training_info, &model.functions, &graph)?;
+        whole::check_names(&graph)?;
         functions::inline(&mut graph, &model.functions, opset)?;
         let inputs = Inputs::of(&graph)?;
         let mut initializers = BTreeMap::new();
@@ -258,6 +266,13 @@ impl File {
             }
         }
         let precision = precision(&inputs, &initializers, &graph);
+        if precision == Precision::Bf16 {
+            return Err(malformed(
+                "its floats are bf16, for which ONNX Runtime, by which every file is held against what was \
+                 read, has no kernels on a processor; export it in fp32, and ask for `precision: bf16`"
+                    .to_owned(),
+            ));
+        }
         Ok(Self {
             name: name.to_owned(),
             digest: Digest::of_bytes(bytes),
@@ -329,10 +344,7 @@ impl File {
     /// # Errors
     /// Of reading and writing; weights that have changed since they were looked at.
     pub fn copy_to(&self, folder: &Path) -> io::Result<PathBuf> {
-        let name = Path::new(&self.name).file_name().unwrap_or_default();
-        let mut model = folder.join(name);
-        // By another ending, as `.ort`, ONNX Runtime takes it for a format of its own.
-        model.set_extension("onnx");
+        let model = folder.join(self.copied_name());
         fs::write(&model, &self.content)?;
         for (location, (file, digest)) in &self.beside {
             // It leads downwards from the folder that the model is in: that was checked.
@@ -353,6 +365,27 @@ impl File {
             }
         }
         Ok(model)
+    }
+
+    /// What a copy of the model is called, beside its weights.
+    fn copied_name(&self) -> String {
+        let stem = Path::new(&self.name).file_stem().unwrap_or_default();
+        let stem = stem.to_string_lossy();
+        // By another ending, as `.ort`, ONNX Runtime takes it for a format of its own.
+        let mut name = format!("{stem}.onnx");
+        let mut number = 0_u64;
+        let is_beside = |name: &str| {
+            let first = |location: &String| {
+                let first = Path::new(location).components().next();
+                first.is_some_and(|first| first.as_os_str() == name)
+            };
+            self.beside.keys().any(first)
+        };
+        while is_beside(&name) {
+            number += 1;
+            name = format!("{stem}.{number}.onnx");
+        }
+        name
     }
 
     /// The hash of the content: of the file, and of the weights beside it where there are any.
@@ -418,7 +451,8 @@ impl File {
     /// not fit; operators that the graph does not have, by operator and node.
     pub fn read(&self, dims: &BTreeMap<String, u64>) -> Result<Reading, ReadError> {
         let dims = self.inputs.resolve(dims)?;
-        Import::new(self, &dims)?.finish()
+        let taken = branches::taken(self, &dims)?;
+        Import::new(taken.as_ref().unwrap_or(self), &dims)?.finish()
     }
 
     /// What goes in and comes out of the model at these sizes, as a graph without nodes

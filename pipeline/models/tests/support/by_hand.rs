@@ -88,6 +88,12 @@ impl ByHand {
         self
     }
 
+    /// One more output, as its message.
+    pub(crate) fn described(mut self, output: &[u8]) -> Self {
+        field(12, output, &mut self.graph);
+        self
+    }
+
     /// The whole file, at opset 17, with this output.
     pub(crate) fn made(self, output: &str) -> Vec<u8> {
         self.made_at(17, output)

@@ -102,10 +102,6 @@ fn folded(
         "IsNaN" => fold.is_no_number()?,
         "Sum" => fold.chain(op)?,
         "Max" | "Min" if inputs.len() != 2 => fold.chain(op)?,
-        "Size" => {
-            let count = fold.at(0)?.elements() as i64;
-            Constant::integers(Vec::new(), vec![count])
-        }
         _ => match (inputs.len(), unary(op), binary(op, attributes)) {
             (1, Some(map), _) => fold.map(map)?,
             (2, _, Some(pair)) => fold.zip(op, pair)?,

@@ -51,10 +51,9 @@ impl Import<'_> {
                 // Ones, here as for every engine; truths where the file has those.
                 let ones = Data::Integers(vec![1]);
                 let one = Constant::of(fed.element, vec![1; shape.len()], ones);
-                let ones = self
-                    .budget
-                    .expanded(&one, &shape)
-                    .map_err(|reason| refused(&reason))?;
+                let ones = self.budget.expanded(&one, &shape).map_err(|_| {
+                    refused("has more integers than are computed with while reading")
+                })?;
                 Value::Known(ones)
             } else {
                 let code = fed.element.code;

@@ -12,7 +12,7 @@ use super::{
     attributes::Attributes,
     fold::{self, Budget},
     fuse, given, linear, moves, recurrent, reduce, resize, shapes, signature,
-    tensor::{Constant, Element},
+    tensor::{self, Constant, Element},
     tidy, whole, windows,
 };
 use crate::{
@@ -103,6 +103,9 @@ pub(super) struct Import<'a> {
     /// Inputs whose floats are not those of the model, and ONNX's number of their element type.
     pub(super) otherwise_fed: HashMap<String, i32>,
 }
+
+/// What is said of an operator that is not read.
+const UNKNOWN: &str = "the graph has no such operator";
 
 /// The node at hand.
 #[derive(Clone, Copy)]
@@ -243,13 +246,18 @@ impl<'a> Import<'a> {
     /// Every node, in the file's order.
     pub(super) fn import(&mut self) -> Result<(), ReadError> {
         for node in &self.nodes.node {
-            let absent = |name: &&String| !name.is_empty() && !self.values.contains_key(*name);
-            if let Some(name) = node.input.iter().find(absent) {
-                return Err(whole::unmade(node, name));
-            }
-            self.import_node(node)?;
+            self.import_next(node)?;
         }
         Ok(())
+    }
+
+    /// A node, all those before it being imported.
+    pub(super) fn import_next(&mut self, node: &'a NodeProto) -> Result<(), ReadError> {
+        let absent = |name: &&String| !name.is_empty() && !self.values.contains_key(*name);
+        match node.input.iter().find(absent) {
+            Some(name) => Err(whole::unmade(node, name)),
+            None => self.import_node(node),
+        }
     }
 
     /// Every node as far as it goes: past what no graph has, where constants may be beyond all measure as
@@ -319,6 +327,12 @@ impl<'a> Import<'a> {
                 let constant = shape_slice(&shape, here.attributes)?;
                 return self.give(here, 0, Value::Known(constant));
             }
+            "Size" => {
+                let shape = self.shape_of(first(&inputs)?)?;
+                let count = i64::try_from(tensor::count(&shape)?).unwrap_or(i64::MAX);
+                let constant = Constant::integers(Vec::new(), vec![count]);
+                return self.give(here, 0, Value::Known(constant));
+            }
             "CastLike" => return self.cast_like(here, &inputs),
             _ => {}
         }
@@ -371,7 +385,12 @@ impl<'a> Import<'a> {
     }
 
     fn compute(&mut self, here: Here<'a>, inputs: &[Option<Value>]) -> Result<(), String> {
-        let x = first(inputs)?;
+        // What makes something of nothing, and is no constant, no graph has.
+        let x = inputs
+            .first()
+            .ok_or(UNKNOWN)?
+            .as_ref()
+            .ok_or("reads nothing")?;
         match here.node.op_type.as_str() {
             "Identity" => self.give(here, 0, x.clone()),
             "Dropout" => {
@@ -472,7 +491,7 @@ impl<'a> Import<'a> {
                 let factor = Value::Known(self.scalar(-1.0));
                 self.op(here, Op::Mul, &[Some(x.clone()), Some(factor)])
             }
-            _ => Err("the graph has no such operator".to_owned()),
+            _ => Err(UNKNOWN.to_owned()),
         }
     }
 

@@ -150,14 +150,27 @@ impl Inputs {
         for name in &self.open {
             if !dims.contains_key(name) {
                 if name != BATCH {
-                    let reason =
-                        format!("its size is open; give it in the matrix, as `{name}: 128`");
+                    let reason = format!(
+                        "its size is open; give it in the matrix, as `{}: 128`",
+                        key(name)
+                    );
                     return Err(refused(name, reason));
                 }
                 dims.insert(name.clone(), 1);
             }
         }
         Ok(dims)
+    }
+}
+
+/// A name as a key of YAML: in quotes unless it is a plain word.
+fn key(name: &str) -> String {
+    let is_plain = |of: char| of.is_ascii_alphanumeric() || of == '_';
+    let starts = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    if starts && name.chars().all(is_plain) {
+        name.to_owned()
+    } else {
+        format!("{name:?}")
     }
 }
 

@@ -19,7 +19,9 @@ use super::ReadError;
 pub(super) const LARGEST_FILE: u64 = (1 << 31) - 1;
 
 /// A file below `folder`. No part of the way to it may be a link, so that neither a manifest nor a
-/// model can lead us out of the folder, whatever happens to the folder meanwhile.
+/// model can lead us out of the folder, whatever happens to the folder meanwhile. (A second name of a file, a
+/// hard link, is no link: only who may write into the folder can make one there, of a file of their own as a
+/// rule, and tools that keep equal files once do so everywhere.)
 pub(crate) fn beneath(folder: &Path, path: &str) -> Result<File, ReadError> {
     let refused = |reason: &str| ReadError::Unreadable(format!("`{path}` {reason}"));
     let parts: Vec<_> = Path::new(path)

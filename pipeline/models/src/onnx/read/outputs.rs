@@ -12,7 +12,7 @@ use super::{
     import::{Here, Import, Value, Work},
     whole,
 };
-use crate::onnx::proto::NodeProto;
+use crate::onnx::proto::{NodeProto, ValueInfoProto};
 
 /// Most outputs of a model: each is looked for among all.
 const MOST_OUTPUTS: usize = 1024;
@@ -20,18 +20,27 @@ const MOST_OUTPUTS: usize = 1024;
 impl Import<'_> {
     /// Names of the outputs, which leave the model once each.
     pub(super) fn output_names(&self) -> Result<Vec<String>, ReadError> {
-        let outputs = self.nodes.output.iter();
-        let names: Vec<String> = outputs.map(|output| output.name.clone()).collect();
-        let distinct: BTreeSet<&String> = names.iter().collect();
-        if names.is_empty() || names.len() > MOST_OUTPUTS || distinct.len() < names.len() {
+        let outputs = &self.nodes.output;
+        if outputs.is_empty() || outputs.len() > MOST_OUTPUTS {
+            let count = outputs.len();
+            let reason = format!("it has {count} outputs, and 1 to {MOST_OUTPUTS} are read");
+            return Err(ReadError::Malformed(reason));
+        }
+        let is_no_tensor = |of: &&ValueInfoProto| {
+            let declared = of.r#type.as_ref();
+            declared.is_some_and(|declared| declared.tensor_type.is_none())
+        };
+        if let Some(output) = outputs.iter().find(is_no_tensor) {
             let reason = format!(
-                "it has {} outputs, {} of them by names of their own; 1 to {MOST_OUTPUTS} are read",
-                names.len(),
-                distinct.len()
+                "its output `{}` is no tensor, and only tensors are read",
+                output.name
             );
             return Err(ReadError::Malformed(reason));
         }
-        Ok(names)
+        // A value that is returned twice leaves the model once: engines tell outputs by their names.
+        let mut there = BTreeSet::new();
+        let names = outputs.iter().map(|output| &output.name);
+        Ok(names.filter(|name| there.insert(*name)).cloned().collect())
     }
 
     /// The same, each made by a step of its own name.

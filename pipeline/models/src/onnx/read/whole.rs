@@ -124,6 +124,20 @@ pub(super) fn visit(
     Ok(())
 }
 
+/// Refuses two nodes of one name, as ONNX Runtime does, by which every file is run.
+pub(super) fn check_names(graph: &GraphProto) -> Result<(), ReadError> {
+    let mut names = HashSet::new();
+    let given = graph.node.iter().map(|node| node.name.as_str());
+    let mut given = given.filter(|name| !name.is_empty());
+    let Some(twice) = given.find(|name| !names.insert(*name)) else {
+        return Ok(());
+    };
+    Err(ReadError::Malformed(format!(
+        "two of its nodes are called `{twice}`, and ONNX Runtime runs no such file; give them names of their \
+         own, or none"
+    )))
+}
+
 /// Whether every value is made once, before it is read, and every output is made at all.
 pub(super) fn check_order<'a>(
     graph: &'a GraphProto,
