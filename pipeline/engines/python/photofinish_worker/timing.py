@@ -18,8 +18,8 @@ WINDOW_NS = 50_000_000
 SLOW_WINDOW_STEPS = 3
 SLOW_WINDOW_NS = 250_000_000
 WINDOW_MAX_STEPS = 4096
-# What drifts by a percent or two in a window drifts by much more in a second: nothing is called steady
-# before windows have covered so long, or half of the time limit where that is less.
+# What drifts by a percent or two in a window drifts by much more in a second: nothing is called
+# steady before windows have covered so long, or half of the time limit where that is less.
 LEAST_NS = 1_000_000_000
 # Two windows are tried whatever the time limit says, up to this many times the limit: otherwise no
 # slow step could ever be found steady.
@@ -75,8 +75,9 @@ def measure(session: Session, limits: Measure, cancelled: Cancelled) -> Samples:
 
 
 def warm_up(session: Session, limits: WarmUp, cancelled: Cancelled) -> WarmUpDone:
-    """Runs steps until the medians of the last two windows differ by at most the tolerance, and those of
-    the last third of all windows and the third before it by half of it: so a slow drift is seen."""
+    """Runs steps until the medians of the last two windows differ by at most the tolerance, and
+    those of the last third of all windows and the third before it by half of it: so a slow drift is
+    seen."""
     start = time.perf_counter_ns()
     windows = Windows(limits.tolerance, limits.max_ns)
     steps = 0
