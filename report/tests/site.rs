@@ -461,7 +461,7 @@ fn what_sensors_told_is_on_the_cells_page() {
     for said in [
         "1.95",
         "699 W",
-        "by its power limit, at 80 % of all looks",
+        "by its power limit, at 80 % of the looks at its work",
         "`&lt;game&gt;`, 3 % of it",
         "unavailable: not told",
     ] {

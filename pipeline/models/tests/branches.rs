@@ -89,7 +89,7 @@ fn a_branch_is_taken_by_sizes() {
 
 #[test]
 fn what_is_taken_computes_what_the_file_computes() {
-    // Both branches call what they make by one name, and one of them as a value outside.
+    // Both branches call what they make by one name, and those of two nodes do.
     let number = |name: &str, x: f32| tensor(name, FLOAT, &[], &x.to_le_bytes());
     let add = node("", "Add", &["x", "own"], &["sum"], &[]);
     let then = graph(
@@ -108,12 +108,14 @@ fn what_is_taken_computes_what_the_file_computes() {
         &["inner", "same"],
     );
     let folder = tempfile::tempdir().unwrap();
-    for (sizes, ops) in [(&[2, 1, 3], [1, 0]), (&[2, 4, 3], [0, 1])] {
-        let file = asked(sizes).node("Sigmoid", &["x"], "sum");
-        let file = file.message(&branching("is_one", [&then, &other], &["b", "c"]));
+    for (sizes, ops) in [(&[2, 1, 3], [2, 0]), (&[2, 4, 3], [0, 2])] {
+        let first = branching("is_one", [&then, &other], &["b", "c"]);
+        let second = branching("is_one", [&then, &other], &["d", "e"]);
+        let file = asked(sizes).message(&first).message(&second);
         let file = file
-            .node("Mul", &["b", "c"], "d")
-            .node("Add", &["d", "sum"], "y");
+            .node("Mul", &["b", "c"], "f")
+            .node("Add", &["d", "e"], "g");
+        let file = file.node("Add", &["f", "g"], "y");
         fs::write(folder.path().join("own.onnx"), file.made("y")).unwrap();
         let graph = users::read(folder.path(), "own", &[]).unwrap();
         let found = [Op::Tanh, Op::Exp].map(|op| users::count(&graph, |own| *own == op));

@@ -114,7 +114,7 @@ impl EnergyMeter {
                     let began = Instant::now();
                     let wait =
                         || matches!(ended.recv_timeout(TICK), Err(RecvTimeoutError::Timeout));
-                    add_up(watts, || began.elapsed(), wait)
+                    mean_power(watts, || began.elapsed(), wait)
                 };
                 let thread = thread::Builder::new().name("power".to_owned()).spawn(add);
                 let thread = thread.map_err(|error| format!("cannot add up power: {error}"))?;
@@ -147,8 +147,10 @@ impl EnergyMeter {
             }
             (_, Reading::Adding(end, thread)) => {
                 drop(end);
-                let joules = thread.join().map_err(|_| "adding up power failed")?;
-                let joules = joules.map_err(|error| told(&error))?;
+                let watts = thread.join().map_err(|_| "adding up power failed")?;
+                let watts = watts.map_err(|error| told(&error))?;
+                // It was looked at a moment longer than the stretch, or shorter.
+                let joules = watts * begun.since.elapsed().as_secs_f64();
                 (EnergySensor::GpuPower, (joules * 1e6) as u64)
             }
             _ => return Err("another meter began it".to_owned()),
@@ -165,20 +167,26 @@ fn millijoules(nvml: &Nvml, index: u32) -> Result<u64, NvmlError> {
     nvml.device_by_index(index)?.total_energy_consumption()
 }
 
-/// The area below the power, by trapezoids, in joules, for as long as waiting for the next look says so.
-fn add_up(
+/// The mean power in watts, by trapezoids, for as long as waiting for the next look says so.
+fn mean_power(
     watts: impl Fn() -> Result<f64, NvmlError>,
     clock: impl Fn() -> Duration,
     wait: impl Fn() -> bool,
 ) -> Result<f64, NvmlError> {
-    let (mut at, mut power, mut joules) = (clock(), watts()?, 0.0);
+    let began = clock();
+    let (mut at, mut power, mut joules) = (began, watts()?, 0.0);
     loop {
         let goes_on = wait();
         let (now, next) = (clock(), watts()?);
         joules += f64::midpoint(power, next) * now.saturating_sub(at).as_secs_f64();
         (at, power) = (now, next);
         if !goes_on {
-            return Ok(joules);
+            let seconds = now.saturating_sub(began).as_secs_f64();
+            return Ok(if seconds > 0.0 {
+                joules / seconds
+            } else {
+                power
+            });
         }
     }
 }
@@ -207,8 +215,8 @@ mod tests {
             waited.set(waited.get() + 1);
             waited.get() < 2
         };
-        let joules = add_up(watts, clock, wait).unwrap();
-        assert!((joules - 75.0).abs() < 1e-9, "{joules}");
+        let watts = mean_power(watts, clock, wait).unwrap();
+        assert!((watts - 75.0 / 3.0).abs() < 1e-9, "{watts}");
     }
 
     #[test]

@@ -236,7 +236,7 @@ fn where_there_is_no_counter_power_is_added_up() {
     thread::sleep(Duration::from_millis(250));
     let taken = meter.end(begun).unwrap();
     assert_eq!(taken.sensor, EnergySensor::GpuPower);
-    // The thread begins a little after the stretch does, and ends a little before.
+    // What is told is constant; microjoules are whole.
     assert!(
         taken.energy_uj > 0 && taken.watts().is_some_and(|watts| watts <= 200.0),
         "{taken:?}"

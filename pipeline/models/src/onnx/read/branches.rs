@@ -109,7 +109,7 @@ impl File {
     }
 
     /// What the values that a branch makes or holds are called outside of it: as inside, but where a name is
-    /// taken, as it is where both branches use it.
+    /// taken, as it is where a branch that was taken before uses it.
     fn own_names<'b>(&self, branch: &'b GraphProto) -> HashMap<&'b str, String> {
         let made = self.nodes.node.iter().flat_map(|node| &node.output);
         let fed = self.inputs.fed.iter().map(|input| &input.name);
