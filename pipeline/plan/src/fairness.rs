@@ -36,6 +36,64 @@ pub(crate) fn unfair(
         .collect()
 }
 
+/// In what the engines of a comparison differ that nobody asks for, once for each two of them: it is what
+/// their users get, and worth knowing.
+pub(crate) fn left_alone(
+    comparison: &Comparison,
+    cells: &BTreeMap<&CellId, &PlannedCell>,
+    world: &World,
+) -> Vec<String> {
+    let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for pair in &comparison.pairs {
+        let (Some(first), Some(second)) = (cells.get(&pair.baseline), cells.get(&pair.contender))
+        else {
+            continue;
+        };
+        let own = found.entry(&pair.value).or_default();
+        let factors = left(first, second, world).into_iter();
+        let others = factors.filter(|(factor, ..)| *factor != comparison.axis);
+        own.extend(others.map(|(factor, a, b)| format!("{factor} ({a} and {b})")));
+    }
+    let differing = found.into_iter().filter(|(_, what)| !what.is_empty());
+    differing
+        .map(|(value, what)| {
+            let what: Vec<String> = what.into_iter().collect();
+            format!(
+                "{} and {value} run as their users get them, and differ in {}",
+                comparison.baseline,
+                what.join(", ")
+            )
+        })
+        .collect()
+}
+
+/// What differs between two cells of what is left to their engines, with what it comes to in each.
+fn left<'a>(
+    first: &'a PlannedCell,
+    second: &'a PlannedCell,
+    world: &'a World,
+) -> Vec<(&'a str, &'a str, &'a str)> {
+    let variants = (
+        world.variant(&first.cell.engine),
+        world.variant(&second.cell.engine),
+    );
+    let known = |cell: &'a PlannedCell, variant: Option<&'a VariantDescription>| {
+        let fixed = variant.into_iter().flat_map(|variant| variant.fixed.keys());
+        cell.cell.factors.keys().chain(fixed)
+    };
+    let factors: BTreeSet<&String> = known(first, variants.0)
+        .chain(known(second, variants.1))
+        .collect();
+    let factors = factors.into_iter();
+    let factors = factors.filter(|factor| is_of_the_engine(factor, first, second, variants));
+    let effects = factors.filter_map(|factor| {
+        let a = effect(factor, &first.cell, variants.0)?;
+        let b = effect(factor, &second.cell, variants.1)?;
+        (a != b).then_some((factor.as_str(), a, b))
+    });
+    effects.collect()
+}
+
 /// What of a claim is not fair to judge. What it shares with a comparison is told of that.
 pub(crate) fn unfair_claim(
     claim: &Claim,

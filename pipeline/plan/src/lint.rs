@@ -23,6 +23,7 @@ pub(crate) fn lint<'a>(
         claims,
     } = unfair(job, heats, world);
     let mut notes = [comparisons, claims].concat();
+    notes.extend(left_alone(job, &cells, world));
     notes.extend(too_few_blocks(job));
     notes.extend(too_short(job));
     for (comparison, family) in job.comparisons.iter().zip(families) {
@@ -62,6 +63,16 @@ pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], world: &World) -> 
             .flat_map(|claim| fairness::unfair_claim(claim, &job.comparisons, heats, world))
             .collect(),
     }
+}
+
+/// In what engines differ of themselves, where something is timed.
+fn left_alone(job: &PlannedJob, cells: &[&PlannedCell], world: &World) -> Vec<String> {
+    let by_id: BTreeMap<&CellId, &PlannedCell> =
+        cells.iter().map(|&cell| (&cell.id, cell)).collect();
+    let comparisons = job.comparisons.iter().filter(|_| job.measure.blocks > 0);
+    comparisons
+        .flat_map(|comparison| fairness::left_alone(comparison, &by_id, world))
+        .collect()
 }
 
 /// The cells that readers see, twins left out.
