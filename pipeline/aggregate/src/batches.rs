@@ -12,6 +12,7 @@ use statistics::{
     crossover::crossover,
     family::confidence_of_line,
     trend::{LEAST_SIZES, Line, Trend},
+    verdict,
 };
 
 use crate::{
@@ -123,6 +124,10 @@ fn reason(trend: Option<&Trend>, sizes: usize, bounds: Bounds) -> String {
         Some(Direction::Unclear) if bounds.floor.is_none() => {
             "the noise floor is not known".to_owned()
         }
+        Some(Direction::Unclear) if is_turned(trend, bounds) => format!(
+            "the batches go one way on the whole, and from the smallest to the largest the other, by more than {}",
+            held(trend, bounds)
+        ),
         Some(Direction::Unclear) => format!(
             "the largest batch does not differ from the smallest beyond {}",
             held(trend, bounds)
@@ -133,6 +138,12 @@ fn reason(trend: Option<&Trend>, sizes: usize, bounds: Bounds) -> String {
         }
         None => format!("fewer than {VERDICT_BLOCKS} blocks measured all of its batches"),
     }
+}
+
+/// Whether the largest batch differs from the smallest all the same, where that is no trend: to the other side.
+fn is_turned(trend: Option<&Trend>, bounds: Bounds) -> bool {
+    let judged = trend.map(|trend| verdict::judge(&trend.ends, bounds).0);
+    matches!(judged, Some(Verdict::Faster | Verdict::Slower))
 }
 
 /// What a trend is held against, in words: the floor with as many digits as it takes beside the ratio.

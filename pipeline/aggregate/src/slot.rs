@@ -34,8 +34,8 @@ pub(crate) struct Slot {
     /// Per block, the median step of the cell in it, in nanoseconds ([`samples::step_ns`]).
     pub(crate) blocks: BTreeMap<u32, f64>,
     /// Per block that counts, what getting ready took, in nanoseconds: the start of its worker, building and
-    /// compiling, and what the first step and those of the warm-up took beyond as many usual ones. Making
-    /// weights and inputs, which is ours, is left out.
+    /// compiling, and what the first step took beyond a usual one. Making weights and inputs, which is ours, is
+    /// left out, and so is the warm-up: how long it lasts is ours, and steps scatter to one side.
     pub(crate) ready: BTreeMap<u32, f64>,
     pub(crate) memory: Option<Memory>,
     pub(crate) frontier: Option<record::Frontier>,
@@ -249,11 +249,8 @@ fn verify(parity: Option<Parity>) -> (Option<Parity>, Outcome) {
 fn ready_ns(launch: &Launch, step_ns: f64) -> Option<f64> {
     let loaded = launch.loaded.as_ref()?;
     let phases = [launch.start_ns?, loaded.build_ns, loaded.compile_ns];
-    let beyond = |total_ns: u64, steps: u64| (total_ns as f64 - steps as f64 * step_ns).max(0.0);
-    let warming = launch.warm_up.as_ref();
-    let warming = warming.map_or(0.0, |warm_up| beyond(warm_up.total_ns, warm_up.steps));
     let phases: f64 = phases.map(|ns| ns as f64).iter().sum();
-    Some(phases + beyond(loaded.first_step_ns, 1) + warming)
+    Some(phases + (loaded.first_step_ns as f64 - step_ns).max(0.0))
 }
 
 fn row(block: u32, canaries: Canaries, launch: Launch, outcome: Outcome) -> LaunchRow {

@@ -335,8 +335,7 @@ fn launch(slot: u32, centre_ns: f64, size: Size, random: &mut ChaCha8Rng) -> Lau
         }),
         warm_up: Some(WarmUpDone {
             steps: 20,
-            // Not a step of these takes longer than one that is measured.
-            total_ns: 2_000_000,
+            total_ns: 200_000_000,
             steady: true,
         }),
         rounds: rounds.collect(),

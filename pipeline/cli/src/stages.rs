@@ -193,7 +193,7 @@ fn look_around(session: &Session, plan: &Plan) {
         true => {
             "blocks that are disturbed are measured again, and a group that stays disturbed ends unstable"
         }
-        false => "nothing of this is measured again for it: trust no time of it",
+        false => "times will be too long, and nothing is measured again for that",
     };
     session
         .printer

@@ -229,3 +229,40 @@ fn more_branches_than_anyone_writes_are_left() {
     }
     stays(&file.made("y"));
 }
+
+#[test]
+fn a_small_file_does_not_become_a_large_one() {
+    let long = "n".repeat(1 << 20);
+    let nodes: Vec<Vec<u8>> = (0..2000)
+        .map(|at| unary("Tanh", "x", &format!("v{at}")))
+        .collect();
+    let branch = graph(&nodes, &[], &["v0"]);
+    let mut holder = branching("c", [&branch, &branch], &["y"]);
+    field(3, long.as_bytes(), &mut holder);
+    let held = ByHand::default()
+        .fed("x", FLOAT, &[1])
+        .held("c", BOOL, &[], &[1]);
+    let error = users::reading(&held.message(&holder).made("y")).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("the branches that sizes decide come to more than")
+    );
+    let unnamed = tensor("", FLOAT, &[], &[0; 4]);
+    let branch = graph(&[unary("Tanh", "x", "b")], &[unnamed], &["b"]);
+    let held = ByHand::default()
+        .fed("x", FLOAT, &[1])
+        .held("c", BOOL, &[], &[1]);
+    let error = users::reading(
+        &held
+            .message(&branching("c", [&branch, &branch], &["y"]))
+            .made("y"),
+    )
+    .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("has no name, or that of another"),
+        "{error}"
+    );
+}

@@ -50,6 +50,8 @@ pub(crate) struct Running<'a> {
     looks: Vec<u32>,
     /// Blocks that an earlier, interrupted run measured.
     kept: u32,
+    /// Whether it waits for what twins in other heats will tell.
+    pub(crate) waits: bool,
     /// Whether this run measured all of it.
     is_whole: bool,
     /// Time that this run took for it, and of that for its blocks.
@@ -130,6 +132,7 @@ impl<'a> Running<'a> {
             journal,
             graphs,
             kept,
+            waits: false,
             is_whole,
             spent: began.elapsed(),
             spent_on_blocks: Duration::ZERO,
@@ -137,7 +140,7 @@ impl<'a> Running<'a> {
     }
 
     /// Whether it has said enough, by what the twins of its job have said.
-    pub(crate) fn next(&self, noise: &Noise) -> Next {
+    pub(crate) fn next(&self, noise: impl FnOnce() -> Noise) -> Next {
         let header = self.journal.header();
         let (done, most) = (self.done(), header.measure.blocks);
         if most == 0 {
@@ -165,7 +168,7 @@ impl<'a> Running<'a> {
         let Assignment {
             heat, job, family, ..
         } = self.assignment;
-        match Jury::new(header, heat, job, family).enough(self.journal.blocks(), noise) {
+        match Jury::new(header, heat, job, family).enough(self.journal.blocks(), &noise()) {
             Answer::Enough(reason) => Next::Nothing(format!("{reason}, {}", self.after())),
             Answer::More => Next::More(self.goal() - done),
             Answer::Wait => Next::Wait,
@@ -190,6 +193,11 @@ impl<'a> Running<'a> {
     /// Its blocks that nothing disturbed.
     fn done(&self) -> u32 {
         sound(&self.journal)
+    }
+
+    /// Whether an earlier run measured some of it.
+    pub(crate) const fn is_resumed(&self) -> bool {
+        self.kept > 0
     }
 
     /// Whether it has blocks for its first look.

@@ -1,9 +1,8 @@
 //! Whether a heat has said enough, asked at its looks.
 //!
 //! Intervals hold whichever look ends the measuring, and by whatever rule
-//! ([`statistics::family`]), so the rule may be one of thrift. It is made from the
-//! heat's own blocks and from the plan at hand, so that of the same plan a heat that was interrupted
-//! decides as if it had not been. Of what it asks, the key of a heat has the margin and the confidence,
+//! ([`statistics::family`]), so the rule may be one of thrift. It is made from the heat's own blocks, from
+//! the plan at hand, and from what the twins of the job's heats have said until then. Of what it asks, the key of a heat has the margin and the confidence,
 //! and not the other pairs of the job: a heat that is there is not measured again for a matrix that has
 //! grown.
 
@@ -90,8 +89,8 @@ impl<'a> Jury<'a> {
             .map(|slot| steps(slot, blocks))
             .collect();
         let of = |slot: usize| steps.get(slot)?.as_ref();
-        let sound = self.pairs.iter();
-        let mut sides = sound
+        let pairs = self.pairs.iter();
+        let mut sides = pairs
             .filter(|pair| of(pair.baseline).is_some() && of(pair.contender).is_some())
             .flat_map(|pair| [pair.baseline, pair.contender]);
         if sides.any(|slot| {
@@ -168,7 +167,8 @@ impl<'a> Jury<'a> {
             .then(|| format!("every step time is known within {target}"))
     }
 
-    /// What a pair is held against. Of what no twin of the job has told, none will: it keeps nothing going.
+    /// What a pair is held against. What no twin of the job has told yet, and none under way is about to, keeps
+    /// nothing going.
     fn bounds(&self, pair: &Pair, noise: &Noise) -> Bounds {
         let sides = [pair.baseline, pair.contender].into_iter();
         let floors = sides.filter_map(|slot| noise.floor(self.cells.get(slot)?, self.of_cell));
@@ -311,9 +311,8 @@ mod tests {
         }
     }
 
-    /// What is said after blocks in which the cells took so many nanoseconds; 0 for one that crashed.
-    /// All but the first are held against it.
-    fn said(header: &HeatHeader, blocks: &[&[u64]]) -> Option<String> {
+    /// A heat and a job that hold all cells against the first.
+    fn asked(header: &HeatHeader) -> (PlannedHeat, PlannedJob) {
         let originals = header.cells.iter().filter(|cell| cell.twin_of.is_none());
         let pairs = originals.skip(1).map(|cell| Planned {
             group: "g".to_owned(),
@@ -346,8 +345,13 @@ mod tests {
             status: Status::New,
             predicted_ns: 1,
         };
-        let blocks = (0..).zip(blocks).map(|(index, times)| block(index, times));
-        let blocks: Vec<Block> = blocks.collect();
+        (heat, job)
+    }
+
+    /// What is said after blocks in which the cells took so many nanoseconds; 0 for one that crashed.
+    fn said(header: &HeatHeader, blocks: &[Vec<u64>]) -> Option<String> {
+        let (heat, job) = asked(header);
+        let blocks = measured(blocks);
         let mut noise = Noise::default();
         noise.add(&header.cells, &blocks);
         match Jury::new(header, &heat, &job, 2).enough(&blocks, &noise) {
@@ -355,6 +359,11 @@ mod tests {
             Answer::More => None,
             Answer::Wait => panic!("nobody is waited for"),
         }
+    }
+
+    fn measured(blocks: &[Vec<u64>]) -> Vec<Block> {
+        let blocks = (0..).zip(blocks).map(|(index, times)| block(index, times));
+        blocks.collect()
     }
 
     fn block(index: u32, times: &[u64]) -> Block {
@@ -414,9 +423,7 @@ mod tests {
     }
 
     fn said_of(header: &HeatHeader, others: &[fn(u64, u64) -> u64]) -> Option<String> {
-        let blocks = six(others);
-        let blocks: Vec<&[u64]> = blocks.iter().map(Vec::as_slice).collect();
-        said(header, &blocks)
+        said(header, &six(others))
     }
 
     const TWICE: fn(u64, u64) -> u64 = |first, _| 2 * first;
@@ -451,6 +458,34 @@ mod tests {
     }
 
     #[test]
+    fn a_heat_waits_for_twins_that_are_about_to_tell() {
+        let two = header(2, false, measure());
+        let (heat, job) = asked(&two);
+        let jury = Jury::new(&two, &heat, &job, 2);
+        let blocks = measured(&six(&[TWICE]));
+        let said = |noise: &Noise| jury.enough(&blocks, noise);
+        let settled = "every verdict is settled".to_owned();
+        assert_eq!(said(&Noise::default()), Answer::Enough(settled.clone()));
+        // Twins of the same engine in another heat, with fewer blocks than tell.
+        let twinned = header(1, true, measure());
+        let twins = |count: usize, off: fn(u64, u64) -> u64| {
+            let mut noise = Noise::default();
+            noise.add(&twinned.cells, &measured(&six(&[off])[..count]));
+            noise
+        };
+        let mut few = twins(5, |first, _| first);
+        assert_eq!(said(&few), Answer::Enough(settled.clone()));
+        few.expect(&twinned.cells[1]);
+        assert_eq!(said(&few), Answer::Wait);
+        // Once they are enough, they are waited for no longer, and what they say counts.
+        let mut quiet = twins(6, |first, _| first);
+        quiet.expect(&twinned.cells[1]);
+        assert_eq!(said(&quiet), Answer::Enough(settled));
+        few.join(&twins(6, |first, _| 3 * first));
+        assert_eq!(said(&few), Answer::More);
+    }
+
+    #[test]
     fn step_times_count_where_nothing_is_compared() {
         let one = header(1, false, measure());
         let known = "every step time is known within 1 %";
@@ -464,7 +499,7 @@ mod tests {
         // The pair has none of the speeds that it compares; what is left is the first cell's own.
         assert_eq!(said_of(&two, &[CRASHING]).as_deref(), Some(known));
         let none = "no cell can have a speed any more";
-        let blocks: [&[u64]; 6] = [&[0]; 6];
+        let blocks = vec![vec![0]; 6];
         assert_eq!(said(&one, &blocks).as_deref(), Some(none));
     }
 }

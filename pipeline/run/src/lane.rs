@@ -263,6 +263,13 @@ impl<'a> Lane<'a> {
             meter.sampler.rest();
             match told {
                 Ok(samples) => stretch.count(samples.samples_ns.len()),
+                // Weights that are no numbers speak of what was measured before, and without a GPU there is none.
+                Err(outcome)
+                    if outcome.kind == OutcomeKind::ParityFailed
+                        || context.options.sensors.lost(device).is_some() =>
+                {
+                    return self.fail(context, outcome);
+                }
                 Err(outcome) => {
                     // What was measured before stands, as where no sensor tells.
                     let reason = format!("{}: {}", outcome.kind, outcome.reason);

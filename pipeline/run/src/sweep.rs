@@ -212,10 +212,10 @@ impl<'a> Sweep<'a> {
 
     /// The shortest time between two blocks of a heat under way: that of the others' blocks.
     fn between_blocks(&self) -> Duration {
+        // One that waits fills no time.
         let takes = || {
-            self.open
-                .iter()
-                .map(|heat| heat.block_takes(&self.estimate))
+            let working = self.open.iter().filter(|heat| !heat.waits);
+            working.map(|heat| heat.block_takes(&self.estimate))
         };
         let longest = takes().max().unwrap_or_default();
         takes().sum::<Duration>().saturating_sub(longest)
@@ -301,11 +301,12 @@ impl<'a> Sweep<'a> {
         match begun {
             Ok(heat) => {
                 self.hear(context, assignment);
-                let mut noise = self.noise_of(assignment);
-                noise.join(&heat.noise());
-                match heat.next(&noise) {
-                    Next::Nothing(reason) => self.seal(context, heat, reason)?,
-                    Next::Block | Next::More(_) | Next::Wait => self.open.push(heat),
+                match heat.next(|| self.noise_of(assignment)) {
+                    // One that was interrupted is asked when those beside it are open, too.
+                    Next::Nothing(reason) if !heat.is_resumed() => {
+                        self.seal(context, heat, reason)?
+                    }
+                    _ => self.open.push(heat),
                 }
             }
             Err(stop) => self.stop(context, assignment, stop)?,
@@ -318,14 +319,25 @@ impl<'a> Sweep<'a> {
         let Some(heat) = self.open.get(at) else {
             return Ok(false);
         };
-        let reason = match heat.next(&self.noise_of(heat.assignment)) {
+        let assignment = heat.assignment;
+        // Those that it would hear of end now, too: it is asked again when the run goes on.
+        let next = match context.interrupt.is_set() {
+            true => Next::Block,
+            false => heat.next(|| self.noise_of(assignment)),
+        };
+        let reason = match next {
             Next::Block => None,
             Next::More(blocks) if self.affords(heat, at, blocks) => None,
             Next::More(_) => Some(format!(
                 "its job's budget leaves no time to go on, {}",
                 heat.after()
             )),
-            Next::Wait => return Ok(true),
+            Next::Wait => {
+                if let Some(heat) = self.open.get_mut(at) {
+                    heat.waits = true;
+                }
+                return Ok(true);
+            }
             Next::Nothing(reason) => Some(reason),
         };
         if let Some(reason) = reason {
@@ -337,7 +349,7 @@ impl<'a> Sweep<'a> {
         let Some(heat) = self.open.get_mut(at) else {
             return Ok(false);
         };
-        let assignment = heat.assignment;
+        heat.waits = false;
         let took = match heat.block(context, left) {
             Ok(took) => took,
             Err(stop) => {
@@ -347,9 +359,8 @@ impl<'a> Sweep<'a> {
             }
         };
         self.spend(assignment, took);
-        let noise = self.noise_of(assignment);
-        let next = self.open.get(at).map(|heat| heat.next(&noise));
-        match next {
+        let heat = self.open.get(at);
+        match heat.map(|heat| heat.next(|| self.noise_of(assignment))) {
             None | Some(Next::Block | Next::More(_) | Next::Wait) => Ok(true),
             // At once: from then on no interruption loses it. (One that comes while its cells are
             // profiled leaves its blocks in the journal, and the next run profiles and seals.)
@@ -378,7 +389,7 @@ impl<'a> Sweep<'a> {
     fn owed(&self, job: &str, but: Option<usize>) -> Duration {
         let others = self.open.iter().enumerate();
         others
-            .filter(|(at, open)| Some(*at) != but && open.assignment.job.id == job)
+            .filter(|(at, open)| Some(*at) != but && !open.waits && open.assignment.job.id == job)
             .map(|(_, open)| open.rest(&self.estimate))
             .sum()
     }
@@ -393,7 +404,8 @@ impl<'a> Sweep<'a> {
 
     /// Estimate of the time that the run will still take.
     fn left(&self) -> Duration {
-        let open = self.open.iter().map(|heat| heat.rest(&self.estimate));
+        let open = self.open.iter().filter(|heat| !heat.waits);
+        let open = open.map(|heat| heat.rest(&self.estimate));
         self.estimate.ahead().saturating_add(open.sum())
     }
 
@@ -424,8 +436,8 @@ impl<'a> Sweep<'a> {
             self.estimate.learn(predicted_ns, took);
         }
         let Assignment { heat, index, .. } = assignment;
-        if let Some((all, noise)) = self.noise.get_mut(assignment.job.id.as_str()).zip(noise) {
-            all.join(&noise);
+        if let Some(noise) = noise {
+            self.tell_jobs(&heat.key, &noise);
         }
         self.sealed.insert(heat.key, sealed.digest);
         self.told.insert(heat.key);

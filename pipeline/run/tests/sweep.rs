@@ -5,7 +5,11 @@
 mod common;
 
 use common::*;
-use schema::{Outcome, OutcomeKind, plan::Status, record::HeatResult};
+use schema::{
+    Outcome, OutcomeKind,
+    plan::{PlannedCell, Status},
+    record::HeatResult,
+};
 
 #[test]
 fn a_heat_that_two_groups_share_is_measured_and_told_once() {
@@ -646,4 +650,44 @@ fn a_plan_that_contradicts_itself_is_an_error() {
         error.to_string().contains("which the plan lacks"),
         "{error}"
     );
+}
+
+/// Verdicts of all heats are drawn against the noise of all twins, so those that have them go first.
+#[test]
+fn heats_with_the_first_twins_of_an_engine_go_before_others() {
+    let track = Track::new();
+    let pair = |batch: u64| {
+        let cells = ["steady", "noop"].map(|variant| planned(cell(variant, batch)));
+        cells.to_vec()
+    };
+    let twin = |of: &[PlannedCell], slot: u32| PlannedCell {
+        twin_of: Some(slot),
+        ..of[slot as usize].clone()
+    };
+    let (plain, mut twinned, mut again) = (pair(1), pair(2), pair(3));
+    twinned.push(twin(&twinned, 0));
+    again.push(twin(&again, 0));
+    again.push(twin(&again, 1));
+    let one = schema::Measure {
+        blocks: 1,
+        ..measure()
+    };
+    let groups = || {
+        vec![
+            ("plain", plain.clone()),
+            ("twinned", twinned.clone()),
+            ("again", again.clone()),
+        ]
+    };
+    let (record, diary) = track.run(&plan(one, groups()));
+    let heats = diary.lines.iter().filter(|line| line.starts_with("heat "));
+    let expected = [
+        "heat twinned, 0 kept",
+        "heat again, 0 kept",
+        "heat plain, 0 kept",
+    ];
+    assert_eq!(heats.collect::<Vec<_>>(), expected);
+    // What became of each is told in the plan's order all the same.
+    let told = record.heats.iter().map(|heat| heat.group.as_str());
+    assert_eq!(told.collect::<Vec<_>>(), ["plain", "twinned", "again"]);
 }

@@ -7,8 +7,8 @@ use crate::interval;
 /// What a cell takes in a block, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// What getting ready takes, without what is the harness's: so much later it is, after any number of
-    /// steps, than if it had run them all from the start.
+    /// What getting ready takes, without what is the harness's. After n steps it has taken this, and n times
+    /// a step.
     pub ready: f64,
     /// A step.
     pub step: f64,

@@ -107,8 +107,8 @@ impl Line {
         let ratios = others.map(|size| self.ratio(size, 0, of_each));
         let ratios: Vec<Interval> = ratios.collect::<Option<_>>()?;
         let far = bounds.floor.map(|floor| 1.0 + floor.max(bounds.margin));
-        // What is told falsely lies within the bounds or on their other side: this interval alone leaves
-        // the truth out then, and the test only makes it rarer.
+        // Where a direction is told and is wrong, the truth lies within the bounds or beyond their other side,
+        // and so outside of this interval: its confidence alone bounds how often, and the test makes it rarer.
         let ends = self.ratio(self.sizes.len() - 1, 0, of_test)?;
         let is_far = far.is_some_and(|far| {
             if falls {

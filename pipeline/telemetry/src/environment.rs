@@ -62,22 +62,15 @@ impl Probe {
     }
 
     /// What decides the clock of the processors and somebody may set while they work, by name: the frequency
-    /// governor, whether they may exceed their base frequency, and the highest that is allowed, in kHz.
+    /// governor of the first of them, and whether they may exceed their base frequency. (The highest frequency
+    /// that is allowed is not: the kernel lowers it where it is hot.)
     #[must_use]
     pub fn clock_settings(&self) -> BTreeMap<&'static str, String> {
-        let frequency =
-            |file: &str| self.read(&format!("sys/devices/system/cpu/cpu0/cpufreq/{file}"));
+        let governor = self.read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
         let turbo = self
             .turbo()
             .map(|on| if on { "on" } else { "off" }.to_owned());
-        let told = [
-            ("frequency governor", frequency("scaling_governor")),
-            ("turbo", turbo),
-            (
-                "highest frequency",
-                frequency("scaling_max_freq").map(|khz| format!("{khz} kHz")),
-            ),
-        ];
+        let told = [("frequency governor", governor), ("turbo", turbo)];
         let told = told.into_iter();
         told.filter_map(|(name, value)| Some((name, value?)))
             .collect()

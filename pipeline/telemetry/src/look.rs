@@ -261,39 +261,24 @@ pub fn limited<'a>(looks: impl Iterator<Item = &'a GpuLook>) -> BTreeMap<Limit, 
 }
 
 /// Others on a GPU, by name, each with the share of its multiprocessors that they used together where that
-/// is told: the mean over the looks that were told of it, as were those that found others and not it.
+/// is told: the mean over the looks that were told of any.
 pub fn foreign<'a>(looks: impl Iterator<Item = &'a GpuLook>) -> BTreeMap<String, Option<f64>> {
-    /// What looks told of one name.
-    #[derive(Default)]
-    struct Told {
-        percent: Option<u64>,
-        /// Looks that were told of others, and not of it, though it was there.
-        without: u32,
-    }
-    let mut found: BTreeMap<String, Told> = BTreeMap::new();
+    let mut found: BTreeMap<String, Option<u64>> = BTreeMap::new();
     let mut told = 0_u32;
     for processes in looks.filter_map(|look| look.processes.as_ref()) {
         let is_told = processes.is_empty() || processes.iter().any(|it| it.sm_percent.is_some());
         told += u32::from(is_told);
-        let others = processes
-            .iter()
-            .filter_map(|it| Some((it.foreign.clone()?, it.sm_percent)));
-        for (name, percent) in others {
-            let it = found.entry(name).or_default();
-            match percent {
-                Some(percent) => it.percent = Some(it.percent.unwrap_or(0) + u64::from(percent)),
-                None => it.without += u32::from(is_told),
+        let others = processes.iter();
+        for (name, percent) in others.filter_map(|it| Some((it.foreign.clone()?, it.sm_percent))) {
+            let sum = found.entry(name).or_default();
+            if let Some(percent) = percent {
+                *sum = Some(sum.unwrap_or(0) + u64::from(percent));
             }
         }
     }
-    let share = |it: Told| {
-        let looks = f64::from(told.saturating_sub(it.without).max(1));
-        it.percent.map(|sum| sum as f64 / 100.0 / looks)
-    };
-    found
-        .into_iter()
-        .map(|(name, it)| (name, share(it)))
-        .collect()
+    let share = |sum: u64| sum as f64 / 100.0 / f64::from(told.max(1));
+    let found = found.into_iter();
+    found.map(|(name, sum)| (name, sum.map(share))).collect()
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -2,7 +2,6 @@
 
 use schema::{
     Outcome, OutcomeKind,
-    protocol::WarmUpDone,
     tables::{Payback, Verdict},
 };
 
@@ -367,25 +366,6 @@ fn what_is_ready_later_says_when_it_has_paid() {
     };
     // Once more the first step, which both have done by then.
     assert_eq!((steps.centre, steps.blocks), (2001.0, 6));
-    // Steps that take longer while it warms up are a part of it: those beyond the usual half a millisecond.
-    for block in 0..6 {
-        let contender = launch(&mut run, 0, block, 1);
-        contender.warm_up = Some(WarmUpDone {
-            steps: 10,
-            total_ns: 10 * 500_000 + 100_000_000,
-            steady: true,
-        });
-        let baseline = launch(&mut run, 0, block, 0);
-        baseline.warm_up = Some(WarmUpDone {
-            steps: 10,
-            total_ns: 1,
-            steady: true,
-        });
-    }
-    let Some(Payback::After(later)) = only_row(&self::tables(&run)).payback else {
-        panic!("it has paid some time")
-    };
-    assert!(later.centre > steps.centre + 190.0, "{later:?}");
     // A block begins a minute after the one before it.
     assert_eq!(tables.jobs[0].apart_s, Some(60.0));
 }

@@ -124,8 +124,9 @@ class Windows:
         self._total_ns = 0
         third = max(1, len(self.medians_ns) // 3)
         covered = self._covered_ns >= self._least_ns
-        far = self._tolerance / 2 if third > 1 else self._tolerance
-        self.steady = covered and self._agree(1, self._tolerance) and self._agree(third, far)
+        near = self._agree(1, self._tolerance)
+        far = third == 1 or self._agree(third, self._tolerance / 2)
+        self.steady = covered and near and far
 
     def _agree(self, windows: int, tolerance: float) -> bool:
         """Whether the last windows, so many of them, agree with as many before them."""

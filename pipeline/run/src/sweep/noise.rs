@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::{Plan, plan::PlannedHeat};
+use schema::{Digest, Plan, plan::PlannedHeat};
 
 use super::Sweep;
 use crate::{
@@ -17,11 +17,27 @@ impl<'a> Sweep<'a> {
     pub(super) fn noise_of(&self, of: Assignment<'_>) -> Noise {
         let job = of.job.id.as_str();
         let mut noise = self.noise.get(job).cloned().unwrap_or_default();
+        // A heat of another job may answer one of this.
+        let heats = self.plan.all_heats().filter(|heat| heat.job == job);
+        let keys: BTreeSet<_> = heats.map(|heat| heat.key).collect();
         let open = self.open.iter();
-        for heat in open.filter(|open| open.assignment.job.id == job) {
+        for heat in open.filter(|open| keys.contains(&open.assignment.heat.key)) {
             noise.join(&heat.noise());
         }
         noise
+    }
+
+    /// Tells the jobs that a heat answers what its twins say.
+    pub(super) fn tell_jobs(&mut self, key: &Digest, noise: &Noise) {
+        let plan = self.plan;
+        let heats = plan.all_heats().filter(|heat| heat.key == *key);
+        let jobs: BTreeSet<&str> = heats.map(|heat| heat.job.as_str()).collect();
+        for job in jobs {
+            // Who has not asked yet will find it in the store.
+            if let Some(all) = self.noise.get_mut(job) {
+                all.join(noise);
+            }
+        }
     }
 
     /// Reads what the twins of a job's heats say that the store had before this run, once a job. What

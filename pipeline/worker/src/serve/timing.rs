@@ -80,7 +80,7 @@ pub(super) fn measure(
 
 /// Runs steps until their time is steady: the medians of the last two windows differ by at most
 /// the tolerance, relative to the smaller, and those of the last third of all windows and of the third
-/// before it by at most half of it. That looks back the farther the longer it takes, so that a slow drift is
+/// before it, where each is several, by at most half of it. That looks back the farther the longer it takes, so that a slow drift is
 /// seen.
 pub(super) fn warm_up(
     session: &mut dyn Session,
@@ -164,14 +164,7 @@ impl Windows {
         let third = (self.medians_ns.len() / 3).max(1);
         self.steady = self.covered_ns >= self.least_ns
             && self.agree(1, self.tolerance)
-            && self.agree(
-                third,
-                if third > 1 {
-                    self.tolerance / 2.0
-                } else {
-                    self.tolerance
-                },
-            );
+            && (third == 1 || self.agree(third, self.tolerance / 2.0));
     }
 
     /// Whether the last windows, so many of them, agree with as many before them.

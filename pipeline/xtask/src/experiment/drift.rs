@@ -39,7 +39,7 @@ pub(super) fn trace() -> Result<(), String> {
     write(&manifest, DRIFT)?;
     let site = folder.join("site");
     let mut bench = program(photofinish());
-    bench.arg("bench").arg(&manifest);
+    bench.args(["bench", "--fresh"]).arg(&manifest);
     bench.arg("--store").arg(folder.join("store"));
     run(bench.arg("--out").arg(&site))?;
     let tables = read(&site.join("data/tables.json"))?;

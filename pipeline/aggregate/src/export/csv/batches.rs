@@ -5,7 +5,7 @@ use schema::{Tables, tables::Crossover};
 use super::{Sheet, decimal, interval, number, pairs, text};
 use crate::ExportError;
 
-const TRENDS: [&str; 20] = [
+const TRENDS: [&str; 21] = [
     "job",
     "coordinates",
     "direction",
@@ -18,6 +18,7 @@ const TRENDS: [&str; 20] = [
     "largest_over_smallest",
     "largest_over_smallest_low",
     "largest_over_smallest_high",
+    "largest_over_smallest_confidence",
     "floor",
     "batch",
     "cell",
@@ -45,6 +46,7 @@ pub(in crate::export) fn trends(tables: &Tables) -> Result<Vec<u8>, ExportError>
                 decimal(row.ends.map(|ends| ends.centre)),
                 decimal(row.ends.and_then(|ends| ends.low)),
                 decimal(row.ends.and_then(|ends| ends.high)),
+                decimal(row.ends.map(|ends| ends.confidence)),
                 decimal(row.floor),
             ];
             if row.sizes.is_empty() {

@@ -1,7 +1,8 @@
 //! Branches whose condition is known once sizes are: their nodes take the place of the `If`.
 //!
-//! Exporters write one where it depends on a size whether an axis can be left out. A condition that is computed
-//! from what is fed stays, and so does all of a file that has more of them than anyone would write.
+//! Exporters write one where it depends on a size whether an axis can be left out. A condition that floats decide
+//! which are fed stays (one that fed masks and ids decide is known as these are), and so does what there is more
+//! of than anyone would write.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,14 +10,17 @@ use prost::Message as _;
 
 use super::{
     File, ReadError,
+    functions::{MOST_BYTES, MOST_PARTS, NUMBER, bytes_of},
     import::{Import, Value},
     tensor::Constant,
     whole,
 };
 use crate::onnx::proto::{GraphProto, NodeProto};
 
-/// Most branches that are taken one after another: for each the file is read again as far as there.
+/// Most branches that are taken one after another: for each the file is read again as far as there; and most
+/// nodes that are read for all of them.
 const MOST_TAKEN: usize = 64;
+const MOST_READ: usize = 1 << 20;
 
 /// The file with the branches taken that are known at these sizes; `None` where there are none.
 pub(super) fn taken(file: &File, dims: &BTreeMap<String, u64>) -> Result<Option<File>, ReadError> {
@@ -24,11 +28,20 @@ pub(super) fn taken(file: &File, dims: &BTreeMap<String, u64>) -> Result<Option<
         return Ok(None);
     }
     let mut file = file.clone();
+    let (mut read, mut room, mut budget) = (0, Room::default(), None);
     for _ in 0..MOST_TAKEN {
-        let Some((at, holds)) = Import::new(&file, dims)?.first_known()? else {
+        let mut import = Import::new(&file, dims)?;
+        // What is computed on the way is computed again each time, and counts each time.
+        if let Some(left) = budget.take() {
+            import.budget = left;
+        }
+        let found = import.first_known()?;
+        budget = Some(import.budget);
+        let Some((at, holds)) = found else {
             break;
         };
-        if !file.take(at, holds)? {
+        read += at;
+        if read > MOST_READ || !file.take(at, holds, &mut room)? {
             break;
         }
     }
@@ -39,10 +52,42 @@ fn is_branching(node: &NodeProto) -> bool {
     node.op_type == "If" && whole::is_onnx(&node.domain)
 }
 
-impl Import<'_> {
+/// What all branches that are taken come to.
+#[derive(Default)]
+struct Room {
+    /// Nodes, attributes and names.
+    parts: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// Makes sure that there is room for the nodes of a branch, each of which bears the name of the node that
+    /// holds it.
+    fn take(&mut self, holder: &NodeProto, branch: &GraphProto) -> Result<(), ReadError> {
+        let holder = whole::name_of(holder);
+        for node in &branch.node {
+            let names = || node.input.iter().chain(&node.output);
+            let named = names().map(|name| size_of::<String>() + name.len() + NUMBER);
+            let attributes = node.attribute.iter().map(bytes_of);
+            let texts = holder.len() + node.name.len() + node.op_type.len() + node.domain.len();
+            let bytes = named.chain(attributes).fold(texts, usize::saturating_add);
+            let bytes = bytes.saturating_add(size_of::<NodeProto>());
+            self.bytes = self.bytes.saturating_add(bytes);
+            self.parts += 1 + names().count() + node.attribute.len();
+        }
+        if self.parts > MOST_PARTS || self.bytes > MOST_BYTES {
+            return Err(ReadError::Malformed(format!(
+                "the branches that sizes decide come to more than {MOST_PARTS} nodes and names, or {MOST_BYTES} bytes"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Import<'a> {
     /// The first branching whose condition is known, by its place among the nodes, and whether it holds.
     /// `None` where something else before it is not read.
-    fn first_known(mut self) -> Result<Option<(usize, bool)>, ReadError> {
+    fn first_known(&mut self) -> Result<Option<(usize, bool)>, ReadError> {
         for (at, node) in self.nodes.node.iter().enumerate() {
             if is_branching(node)
                 && let Some(condition) = node.input.first()
@@ -63,7 +108,7 @@ impl Import<'_> {
 
 impl File {
     /// Puts the nodes of a branch in the place of the node that holds it. Tells whether that can be done.
-    fn take(&mut self, at: usize, holds: bool) -> Result<bool, ReadError> {
+    fn take(&mut self, at: usize, holds: bool, room: &mut Room) -> Result<bool, ReadError> {
         let Some(node) = self.nodes.node.get(at).cloned() else {
             return Ok(false);
         };
@@ -77,6 +122,7 @@ impl File {
         if !branch.input.is_empty() || branch.output.len() != node.output.len() {
             return Ok(false);
         }
+        room.take(&node, &branch)?;
         let own = self.own_names(&branch);
         // Graphs further inside read values by the names that these have.
         let is_nested = |node: &NodeProto| node.attribute.iter().any(whole::holds_graphs);
@@ -85,11 +131,18 @@ impl File {
         }
         let named = |name: &String| own.get(name.as_str()).unwrap_or(name).clone();
         for tensor in &branch.initializer {
+            let name = named(&tensor.name);
+            if name.is_empty() || self.initializers.contains_key(&name) {
+                return Err(ReadError::Malformed(format!(
+                    "an initializer of a branch of its node `{}` has no name, or that of another",
+                    whole::name_of(&node)
+                )));
+            }
             let nowhere = &mut |_: &str| Err("its numbers lie beside the model".to_owned());
             let constant = Constant::read(tensor, nowhere).map_err(|reason| {
                 ReadError::Malformed(format!("its initializer `{}`: {reason}", tensor.name))
             })?;
-            self.initializers.insert(named(&tensor.name), constant);
+            self.initializers.insert(name, constant);
         }
         let inner = branch.node.iter().map(|inner| NodeProto {
             name: format!("{}/{}", whole::name_of(&node), whole::name_of(inner)),

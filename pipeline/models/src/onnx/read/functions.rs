@@ -16,11 +16,11 @@ use crate::onnx::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, T
 
 /// Most nodes, attributes and names that all calls come to, with what is looked through for them, and most
 /// bytes of them.
-const MOST_PARTS: usize = extents::MOST_NODES;
-const MOST_BYTES: usize = extents::MOST_BYTES;
+pub(super) const MOST_PARTS: usize = extents::MOST_NODES;
+pub(super) const MOST_BYTES: usize = extents::MOST_BYTES;
 
 /// What a number behind a name takes at most.
-const NUMBER: usize = 21;
+pub(super) const NUMBER: usize = 21;
 
 /// A function by what a call names: domain, name and overload.
 pub(super) type Called<'a> = (&'a str, &'a str, &'a str);
@@ -240,7 +240,7 @@ fn resolved(
 }
 
 /// How many bytes a copy of it takes, or somewhat more.
-fn bytes_of(attribute: &AttributeProto) -> usize {
+pub(super) fn bytes_of(attribute: &AttributeProto) -> usize {
     let tensor = attribute.t.as_ref().map_or(0, |tensor| {
         size_of::<TensorProto>() + 8 * tensor.dims.len() + tensor.name.len()
     });
