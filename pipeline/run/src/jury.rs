@@ -482,7 +482,8 @@ mod tests {
         quiet.expect(&twinned.cells[1]);
         assert_eq!(said(&quiet), Answer::Enough(settled));
         few.join(&twins(6, |first, _| 3 * first));
-        assert_eq!(said(&few), Answer::More);
+        let narrow = "every interval is within 1 %".to_owned();
+        assert_eq!(said(&few), Answer::Enough(narrow));
     }
 
     #[test]

@@ -304,7 +304,7 @@ impl<'a> Sweep<'a> {
                 match heat.next(|| self.noise_of(assignment)) {
                     // One that was interrupted is asked when those beside it are open, too.
                     Next::Nothing(reason) if !heat.is_resumed() => {
-                        self.seal(context, heat, reason)?
+                        self.seal(context, heat, reason)?;
                     }
                     _ => self.open.push(heat),
                 }

@@ -420,7 +420,7 @@ fn race(measure: schema::Measure, times: &[u32]) -> schema::Plan {
         planned(cell)
     };
     let cells: Vec<_> = (1..).zip(times).map(paced).collect();
-    let pair = |contender: &schema::plan::PlannedCell| schema::plan::Pair {
+    let pair = |contender: &PlannedCell| schema::plan::Pair {
         group: "g".to_owned(),
         baseline: cells[0].id.clone(),
         contender: contender.id.clone(),
