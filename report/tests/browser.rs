@@ -191,9 +191,10 @@ async fn charts_fit_a_narrow_window_and_recover() {
              [...document.querySelectorAll('[data-live]')].every((it) => {condition})"
         )
     };
-    browser
-        .run("document.querySelector('#cells').scrollIntoView()")
-        .await;
+    // One after the other: a chart that is scrolled past before the page has looked where it is stays a picture.
+    let each = "[...document.querySelectorAll('[data-chart]')]\
+                .every((it) => it.dataset.live || (it.scrollIntoView(), false))";
+    browser.until(each).await;
     browser.until(&live("Number(it.dataset.live) > 1000")).await;
     let pictures = "return [...document.querySelectorAll('canvas')].map((it) => it.toDataURL())";
     let wide = browser.run(pictures).await;
