@@ -75,9 +75,8 @@ def measure(session: Session, limits: Measure, cancelled: Cancelled) -> Samples:
 
 
 def warm_up(session: Session, limits: WarmUp, cancelled: Cancelled) -> WarmUpDone:
-    """Runs steps until the medians of the last two windows differ by at most the tolerance, and
-    those of the last third of all windows and the third before it by half of it: so a slow drift is
-    seen."""
+    """Runs steps until the medians of the last two windows differ by at most the tolerance, and so
+    do those of the last third of all windows and the third before it: so a slow drift is seen."""
     start = time.perf_counter_ns()
     windows = Windows(limits.tolerance, limits.max_ns)
     steps = 0
@@ -124,17 +123,15 @@ class Windows:
         self._total_ns = 0
         third = max(1, len(self.medians_ns) // 3)
         covered = self._covered_ns >= self._least_ns
-        near = self._agree(1, self._tolerance)
-        far = third == 1 or self._agree(third, self._tolerance / 2)
-        self.steady = covered and near and far
+        self.steady = covered and self._agree(1) and self._agree(third)
 
-    def _agree(self, windows: int, tolerance: float) -> bool:
+    def _agree(self, windows: int) -> bool:
         """Whether the last windows, so many of them, agree with as many before them."""
         if len(self.medians_ns) < 2 * windows:
             return False
         before = _median(self.medians_ns[-2 * windows : -windows])
         last = _median(self.medians_ns[-windows:])
-        return abs(before - last) <= tolerance * min(before, last)
+        return abs(before - last) <= self._tolerance * min(before, last)
 
 
 def _median(values: list[int]) -> int:

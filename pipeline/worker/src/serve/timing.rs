@@ -79,9 +79,8 @@ pub(super) fn measure(
 }
 
 /// Runs steps until their time is steady: the medians of the last two windows differ by at most
-/// the tolerance, relative to the smaller, and those of the last third of all windows and of the third
-/// before it, where each is several, by at most half of it. That looks back the farther the longer it takes, so that a slow drift is
-/// seen.
+/// the tolerance, relative to the smaller, and so do those of the last third of all windows and of the
+/// third before it. That looks back the farther the longer it takes, so that a slow drift is seen.
 pub(super) fn warm_up(
     session: &mut dyn Session,
     limits: &WarmUp,
@@ -162,13 +161,11 @@ impl Windows {
         self.current_ns.clear();
         self.total_ns = 0;
         let third = (self.medians_ns.len() / 3).max(1);
-        self.steady = self.covered_ns >= self.least_ns
-            && self.agree(1, self.tolerance)
-            && (third == 1 || self.agree(third, self.tolerance / 2.0));
+        self.steady = self.covered_ns >= self.least_ns && self.agree(1) && self.agree(third);
     }
 
     /// Whether the last windows, so many of them, agree with as many before them.
-    fn agree(&self, windows: usize, tolerance: f64) -> bool {
+    fn agree(&self, windows: usize) -> bool {
         let Some((before, last)) = self
             .medians_ns
             .split_at_checked(self.medians_ns.len() - windows)
@@ -181,7 +178,7 @@ impl Windows {
         let [before, last] = [before, last].map(|windows| median(&mut windows.to_vec()));
         before.zip(last).is_some_and(|(before, last)| {
             let difference = before.abs_diff(last) as f64;
-            difference <= tolerance * before.min(last) as f64
+            difference <= self.tolerance * before.min(last) as f64
         })
     }
 }
@@ -346,7 +343,7 @@ mod tests {
             (5e6, 0.5, 2e9),
             (5e6, 0.2, 1e9),
             (1e6, 0.5, 1e9),
-            (20e6, 0.3, 5e9),
+            (20e6, 0.3, 2e9),
         ];
         for (base_ns, excess, constant_ns) in drifts {
             let left = excess_when_steady(base_ns, excess, constant_ns);
