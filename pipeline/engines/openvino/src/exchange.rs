@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use openvino::{InferRequest, InferenceError, Tensor};
 use schema::{Outcome, OutcomeKind};
 
-use crate::failure::failed;
+use crate::{failure::failed, tensors};
 
 /// The caller's memory: bytes in the model's element types.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ impl Exchange {
     /// Takes what `inputs` hold: nothing is left of it there before it is sent.
     pub(crate) fn of(inputs: &mut [Tensor]) -> Result<Self, Outcome> {
         let take = |input: &mut Tensor| {
-            let held = input.get_raw_data_mut()?;
+            let held = tensors::bytes_mut(input)?;
             let sent = held.to_vec();
             held.fill(0);
             Ok(sent)
@@ -49,7 +49,7 @@ impl Exchange {
         for name in names {
             let refused = |error: InferenceError| failed(name, &error);
             let tensor = request.get_tensor(name).map_err(refused)?;
-            let made = tensor.get_raw_data().map_err(refused)?;
+            let made = tensors::bytes(&tensor).map_err(refused)?;
             match self.received.get_mut(name) {
                 Some(room) if room.len() == made.len() => room.copy_from_slice(made),
                 _ => {
@@ -70,7 +70,7 @@ impl Exchange {
 }
 
 fn fill(name: &str, tensor: &mut Tensor, bytes: &[u8]) -> Result<(), Outcome> {
-    let room = tensor.get_raw_data_mut();
+    let room = tensors::bytes_mut(tensor);
     let room = room.map_err(|error| failed(name, &error))?;
     if room.len() != bytes.len() {
         return Err(misfit(name, bytes.len()));

@@ -67,7 +67,7 @@ fn integers<T: Copy + TryFrom<i64>>(
     let numbers: Vec<T> = fitting.collect::<Result<_, _>>()?;
     let make = || -> Result<Tensor, InferenceError> {
         let mut tensor = Tensor::new(element, shape)?;
-        let room = tensor.get_data_mut::<T>()?;
+        let room = numbers_mut::<T>(&mut tensor)?;
         room.copy_from_slice(&numbers);
         Ok(tensor)
     };
@@ -78,7 +78,7 @@ fn integers<T: Copy + TryFrom<i64>>(
 fn truths(input: &Input, shape: &Shape) -> Result<Tensor, Outcome> {
     let make = || -> Result<Tensor, InferenceError> {
         let mut tensor = Tensor::new(Element::Boolean, shape)?;
-        let room = tensor.get_raw_data_mut()?;
+        let room = bytes_mut(&mut tensor)?;
         let numbers = fill::integers(&input.name, &input.fill, &input.shape);
         for (slot, number) in room.iter_mut().zip(numbers) {
             *slot = u8::from(number != 0);
@@ -97,7 +97,7 @@ fn floats<T: Copy>(
 ) -> Result<Tensor, Outcome> {
     let make = || -> Result<Tensor, InferenceError> {
         let mut tensor = Tensor::new(element, shape)?;
-        let room = tensor.get_data_mut::<T>()?;
+        let room = numbers_mut::<T>(&mut tensor)?;
         let numbers = fill::floats(&input.name, &input.fill, room.len());
         for (slot, number) in room.iter_mut().zip(numbers) {
             *slot = as_there(number);
@@ -118,16 +118,16 @@ pub(crate) fn output(name: &str, tensor: &Tensor) -> Result<worker::Tensor, Outc
         };
         let element = tensor.get_element_type()?;
         let values = match element {
-            Element::F32 => Some(Values::F32(tensor.get_data::<f32>()?.to_vec())),
+            Element::F32 => Some(Values::F32(numbers::<f32>(tensor)?.to_vec())),
             Element::F16 => {
-                let numbers = tensor.get_data::<f16>()?;
+                let numbers = numbers::<f16>(tensor)?;
                 Some(Values::F32(numbers.iter().map(|n| n.to_f32()).collect()))
             }
             Element::Bf16 => {
-                let numbers = tensor.get_data::<bf16>()?;
+                let numbers = numbers::<bf16>(tensor)?;
                 Some(Values::F32(numbers.iter().map(|n| n.to_f32()).collect()))
             }
-            Element::F64 => Some(Values::F64(tensor.get_data::<f64>()?.to_vec())),
+            Element::F64 => Some(Values::F64(numbers::<f64>(tensor)?.to_vec())),
             Element::I64 => Some(widened::<i64>(tensor, |number| number as f64)?),
             Element::I32 => Some(widened::<i32>(tensor, f64::from)?),
             Element::I16 => Some(widened::<i16>(tensor, f64::from)?),
@@ -155,8 +155,41 @@ pub(crate) fn output(name: &str, tensor: &Tensor) -> Result<worker::Tensor, Outc
     })
 }
 
-/// The numbers of a tensor, which are `T` in memory.
+/// The bytes of a tensor. For one that holds nothing OpenVINO gives no address, of which the `openvino`
+/// crate would make a slice all the same.
+pub(crate) fn bytes(tensor: &Tensor) -> Result<&[u8], InferenceError> {
+    match tensor.get_byte_size()? {
+        0 => Ok(&[]),
+        _ => tensor.get_raw_data(),
+    }
+}
+
+/// [`bytes`], to be written.
+pub(crate) fn bytes_mut(tensor: &mut Tensor) -> Result<&mut [u8], InferenceError> {
+    match tensor.get_byte_size()? {
+        0 => Ok(&mut []),
+        _ => tensor.get_raw_data_mut(),
+    }
+}
+
+/// The numbers of a tensor, which are `T` in memory; see [`bytes`].
+fn numbers<T>(tensor: &Tensor) -> Result<&[T], InferenceError> {
+    match tensor.get_byte_size()? {
+        0 => Ok(&[]),
+        _ => tensor.get_data(),
+    }
+}
+
+/// [`numbers`], to be written.
+fn numbers_mut<T>(tensor: &mut Tensor) -> Result<&mut [T], InferenceError> {
+    match tensor.get_byte_size()? {
+        0 => Ok(&mut []),
+        _ => tensor.get_data_mut(),
+    }
+}
+
+/// The numbers of a tensor, which are `T` in memory, in binary64.
 fn widened<T: Copy>(tensor: &Tensor, wide: impl Fn(T) -> f64) -> Result<Values, InferenceError> {
-    let numbers = tensor.get_data::<T>()?.iter();
+    let numbers = numbers::<T>(tensor)?.iter();
     Ok(Values::F64(numbers.map(|&number| wide(number)).collect()))
 }

@@ -389,6 +389,29 @@ fn what_comes_out_is_read_whatever_its_width() {
     }
 }
 
+/// No arctangent is that small: the file names no place.
+#[test]
+fn an_output_that_holds_nothing_is_read() {
+    let file = ByHand::default()
+        .fed("x", FLOAT, &[4, 3])
+        .floats("low", &[], &[-80.0])
+        .node("Atan", &["x"], "angle")
+        .node("Less", &["angle", "low"], "lower")
+        .node("NonZero", &["lower"], "places")
+        .made("places");
+    let strange = outlined(&file, BTreeMap::new());
+    for boundary in [Boundary::Step, Boundary::Request] {
+        for (name, engine) in [
+            ("openvino", &mut OpenVino::at(openvino()) as &mut dyn Engine),
+            ("onnxruntime", &mut OnnxRuntime::at(library())),
+        ] {
+            let (outputs, _) = run_at(boundary, engine, name, &strange).unwrap();
+            assert_eq!(outputs[0].shape, [2, 0], "{name}");
+            assert!(outputs[0].data.is_empty(), "{name}");
+        }
+    }
+}
+
 #[test]
 fn an_output_that_is_no_tensor_is_unsupported_by_name() {
     let file = ByHand::default()
