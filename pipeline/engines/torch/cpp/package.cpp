@@ -81,7 +81,7 @@ extern "C" {
 
 // Makes a library known to the dynamic linker by the name that it holds, for packages that ask for
 // it and need nothing of it.
-int photofinish_provide_library(const unsigned char* bytes, size_t size) {
+int photofinish_provide_library(const unsigned char* bytes, size_t size) noexcept {
   return guarded([&] {
     const int file = memfd_create("photofinish-library", MFD_CLOEXEC);
     if (file < 0) throw std::runtime_error("memfd_create failed");
@@ -105,7 +105,7 @@ int photofinish_provide_library(const unsigned char* bytes, size_t size) {
 
 // `device` is the number of a CUDA device, or -1; `folder` an empty one, which the package needs as
 // long as it lives.
-int photofinish_package_load(const char* path, const char* folder, int device, void** package) {
+int photofinish_package_load(const char* path, const char* folder, int device, void** package) noexcept {
   return guarded([&] {
     const std::string library = unpack(path, folder);
     const std::string kind = device < 0 ? "cpu" : "cuda";
@@ -124,26 +124,26 @@ int photofinish_package_load(const char* path, const char* folder, int device, v
   });
 }
 
-void photofinish_package_free(void* package) { delete static_cast<Package*>(package); }
+void photofinish_package_free(void* package) noexcept { delete static_cast<Package*>(package); }
 
 // What was written into the package about it, as JSON, or nothing.
-const char* photofinish_package_facts(const void* package) {
+const char* photofinish_package_facts(const void* package) noexcept {
   return static_cast<const Package*>(package)->facts.c_str();
 }
 
-size_t photofinish_package_constants(const void* package) {
+size_t photofinish_package_constants(const void* package) noexcept {
   return static_cast<const Package*>(package)->constants.size();
 }
 
 // Null beyond the last.
-const char* photofinish_package_constant(const void* package, size_t index) {
+const char* photofinish_package_constant(const void* package, size_t index) noexcept {
   const auto& constants = static_cast<const Package*>(package)->constants;
   return index < constants.size() ? constants[index].c_str() : nullptr;
 }
 
 // Gives the package all of its constants, which it reads where they lie.
 int photofinish_package_hold(void* package, const char* const* names,
-                             const at::Tensor* const* constants, size_t count) {
+                             const at::Tensor* const* constants, size_t count) noexcept {
   return guarded([&] {
     auto& runner = *static_cast<Package*>(package)->runner;
     std::unordered_map<std::string, std::string> own_names;
@@ -160,7 +160,7 @@ int photofinish_package_hold(void* package, const char* const* names,
 }
 
 int photofinish_package_feed(void* package, const at::Tensor* const* inputs, size_t input_count,
-                             const at::Tensor* const* weights, size_t weight_count) {
+                             const at::Tensor* const* weights, size_t weight_count) noexcept {
   return guarded([&] {
     auto& fed = *static_cast<Package*>(package);
     fed.inputs = tensors(inputs, input_count);
@@ -171,7 +171,7 @@ int photofinish_package_feed(void* package, const at::Tensor* const* inputs, siz
 }
 
 // A forward pass whose outputs nobody keeps.
-int photofinish_package_run(void* package) {
+int photofinish_package_run(void* package) noexcept {
   return guarded([&] {
     auto& fed = *static_cast<Package*>(package);
     fed.runner->run(fed.inputs);
@@ -179,7 +179,8 @@ int photofinish_package_run(void* package) {
 }
 
 // A forward pass; gives at most `room` outputs, which are the caller's, and how many there are.
-int photofinish_package_outputs(void* package, at::Tensor** outputs, size_t room, size_t* count) {
+int photofinish_package_outputs(void* package, at::Tensor** outputs, size_t room,
+                                size_t* count) noexcept {
   return guarded([&] {
     auto& fed = *static_cast<Package*>(package);
     auto made = fed.runner->run(fed.inputs);
@@ -191,7 +192,7 @@ int photofinish_package_outputs(void* package, at::Tensor** outputs, size_t room
 }
 
 // A forward and a backward pass: the weights get their gradients; gives the loss, the caller's.
-int photofinish_package_differentiate(void* package, at::Tensor** loss) {
+int photofinish_package_differentiate(void* package, at::Tensor** loss) noexcept {
   return guarded([&] {
     auto& fed = *static_cast<Package*>(package);
     // Running statistics are overwritten.

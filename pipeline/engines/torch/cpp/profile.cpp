@@ -169,7 +169,7 @@ void end(const at::RecordFunction& function, at::ObserverContext*) {
 extern "C" {
 
 // Begins to record what this thread does. One recording at a time.
-int photofinish_record_begin() {
+int photofinish_record_begin() noexcept {
   return guarded([] {
     if (handle != at::INVALID_CALLBACK_HANDLE) {
       throw std::runtime_error("operators are being recorded already");
@@ -187,10 +187,10 @@ int photofinish_record_begin() {
 }
 
 // From here on this thread is at this place of the program; negative: at none.
-void photofinish_record_at(int64_t now_at) { place = now_at; }
+void photofinish_record_at(int64_t now_at) noexcept { place = now_at; }
 
 // Ends recording; tells how many rows there are, and how many operators called no other.
-int photofinish_record_end(uint64_t* count, uint64_t* launched) {
+int photofinish_record_end(uint64_t* count, uint64_t* launched) noexcept {
   return guarded([&] {
     if (handle != at::INVALID_CALLBACK_HANDLE) at::removeCallback(handle);
     handle = at::INVALID_CALLBACK_HANDLE;
@@ -203,7 +203,7 @@ int photofinish_record_end(uint64_t* count, uint64_t* launched) {
 
 // A row: its name stays valid until the next recording.
 int photofinish_record_row(uint64_t index, int64_t* at, const char** name, int* converts,
-                           uint64_t* time_ns, uint64_t* calls) {
+                           uint64_t* time_ns, uint64_t* calls) noexcept {
   return guarded([&] {
     const Row& row = rows.at(index);
     *at = std::get<0>(row.key);

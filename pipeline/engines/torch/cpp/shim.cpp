@@ -43,18 +43,18 @@ void call_driver(const char* name, Arguments... arguments) {
 
 extern "C" {
 
-const char* photofinish_last_error() { return last_error.c_str(); }
+const char* photofinish_last_error() noexcept { return last_error.c_str(); }
 
-const char* photofinish_torch_version() { return TORCH_VERSION; }
+const char* photofinish_torch_version() noexcept { return TORCH_VERSION; }
 
-int photofinish_cpu_capability(const char** name) {
+int photofinish_cpu_capability(const char** name) noexcept {
   return guarded([&] {
     static const std::string capability = at::get_cpu_capability();
     *name = capability.c_str();
   });
 }
 
-int photofinish_cpu_has(const char* capability, int* has) {
+int photofinish_cpu_has(const char* capability, int* has) noexcept {
   return guarded([&] {
     const auto capabilities = at::cpu::get_cpu_capabilities();
     const auto found = capabilities.find(capability);
@@ -62,28 +62,31 @@ int photofinish_cpu_has(const char* capability, int* has) {
   });
 }
 
-int photofinish_onednn_says(const char* question, int* yes) {
+int photofinish_onednn_says(const char* question, int* yes) noexcept {
   return guarded([&] {
     auto& dispatcher = c10::Dispatcher::singleton();
     *yes = dispatcher.findSchemaOrThrow(question, "").typed<bool()>().call();
   });
 }
 
-int photofinish_load_cuda(const char* library) {
-  if (dlopen(library, RTLD_NOW | RTLD_GLOBAL) != nullptr) return 0;
-  const char* reason = dlerror();
-  last_error = reason == nullptr ? "dlopen failed" : reason;
-  return 1;
+// An initialiser of the library that throws ends the process: the dynamic linker does not let go of its
+// lock then, so that other threads would wait for it for ever.
+int photofinish_load_cuda(const char* library) noexcept {
+  return guarded([&] {
+    if (dlopen(library, RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
+    const char* reason = dlerror();
+    throw std::runtime_error(reason == nullptr ? "dlopen failed" : reason);
+  });
 }
 
-int photofinish_allow_tf32(int allow) {
+int photofinish_allow_tf32(int allow) noexcept {
   return guarded([&] {
     at::globalContext().setAllowTF32CuDNN(allow != 0);
     at::globalContext().setAllowTF32CuBLAS(allow != 0);
   });
 }
 
-int photofinish_synchronize(int device) {
+int photofinish_synchronize(int device) noexcept {
   return guarded([&] {
     c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)
         ->synchronizeDevice(static_cast<c10::DeviceIndex>(device));
@@ -91,21 +94,21 @@ int photofinish_synchronize(int device) {
 }
 
 // The name and the compute capability of a CUDA device. PyTorch tells them in its CUDA library alone,
-// which is not linked. The name gets 256 characters of room.
-int photofinish_gpu(int device, char* name, int* major, int* minor) {
+// which is not linked. The name gets 256 characters of room, the last of which stays what it is.
+int photofinish_gpu(int device, char* name, int* major, int* minor) noexcept {
   return guarded([&] {
     // `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `_MINOR`.
     const int attributes[] = {75, 76};
     int handle = 0;
     call_driver("cuInit", 0u);
     call_driver("cuDeviceGet", &handle, device);
-    call_driver("cuDeviceGetName", name, 256, handle);
+    call_driver("cuDeviceGetName", name, 255, handle);
     call_driver("cuDeviceGetAttribute", major, attributes[0], handle);
     call_driver("cuDeviceGetAttribute", minor, attributes[1], handle);
   });
 }
 
-int photofinish_device_memory(int device, uint64_t* current, uint64_t* peak) {
+int photofinish_device_memory(int device, uint64_t* current, uint64_t* peak) noexcept {
   return guarded([&] {
     const auto stats = c10::getDeviceAllocator(c10::DeviceType::CUDA)
                            ->getDeviceStats(static_cast<c10::DeviceIndex>(device));
@@ -116,28 +119,28 @@ int photofinish_device_memory(int device, uint64_t* current, uint64_t* peak) {
   });
 }
 
-int photofinish_inference_enter(void** guard) {
+int photofinish_inference_enter(void** guard) noexcept {
   return guarded([&] { *guard = new c10::InferenceMode(true); });
 }
 
-void photofinish_inference_leave(void* guard) {
+void photofinish_inference_leave(void* guard) noexcept {
   delete static_cast<c10::InferenceMode*>(guard);
 }
 
 int photofinish_hardtanh(const at::Tensor* input, double low, double high,
-                         at::Tensor** output) {
+                         at::Tensor** output) noexcept {
   return guarded([&] { *output = new at::Tensor(at::hardtanh(*input, low, high)); });
 }
 
-int photofinish_hardtanh_(at::Tensor* tensor, double low, double high) {
+int photofinish_hardtanh_(at::Tensor* tensor, double low, double high) noexcept {
   return guarded([&] { at::hardtanh_(*tensor, low, high); });
 }
 
-int photofinish_leaky_relu(const at::Tensor* input, double slope, at::Tensor** output) {
+int photofinish_leaky_relu(const at::Tensor* input, double slope, at::Tensor** output) noexcept {
   return guarded([&] { *output = new at::Tensor(at::leaky_relu(*input, slope)); });
 }
 
-int photofinish_elu(const at::Tensor* input, double alpha, at::Tensor** output) {
+int photofinish_elu(const at::Tensor* input, double alpha, at::Tensor** output) noexcept {
   return guarded([&] { *output = new at::Tensor(at::elu(*input, alpha)); });
 }
 

@@ -127,7 +127,7 @@ pub(crate) fn gpu(device: c_int) -> Result<String, ShimError> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: room for as many characters as the shim fills, and two valid places.
     checked(unsafe { photofinish_gpu(device, name.as_mut_ptr(), &raw mut major, &raw mut minor) })?;
-    // SAFETY: the shim ends the name within its room.
+    // SAFETY: at least the last character is still 0.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) };
     Ok(format!("{}, {major}.{minor}", name.to_string_lossy()))
 }
@@ -197,5 +197,40 @@ impl Drop for InferenceMode {
     fn drop(&mut self) {
         // SAFETY: made by `photofinish_inference_enter` on this thread.
         unsafe { photofinish_inference_leave(self.guard) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_not_there_is_an_error() {
+        let error = load_cuda("/nowhere/libtorch_cuda.so").unwrap_err();
+        assert!(error.0.contains("/nowhere/libtorch_cuda.so"), "{error}");
+    }
+
+    #[test]
+    fn no_function_of_the_shim_can_unwind() {
+        let sources = [
+            include_str!("../cpp/shim.cpp"),
+            include_str!("../cpp/package.cpp"),
+            include_str!("../cpp/profile.cpp"),
+        ];
+        for source in sources {
+            let (_, called) = source.split_once("extern \"C\" {\n").unwrap();
+            let mut functions = 0;
+            // What is indented goes on with a function; a definition begins at the margin.
+            for (at, _) in called.match_indices(" photofinish_") {
+                let line = called[..at].rsplit('\n').next().unwrap();
+                if line.starts_with([' ', '/']) {
+                    continue;
+                }
+                let (signature, _) = called[at..].split_once('{').unwrap();
+                assert!(signature.trim_end().ends_with(" noexcept"), "{signature}");
+                functions += 1;
+            }
+            assert!(functions > 0);
+        }
     }
 }
