@@ -11,16 +11,19 @@
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
 #include "guard.h"
 
 using photofinish::guarded;
+using torch::inductor::AOTIModelContainerRunner;
 
 namespace {
 
@@ -28,8 +31,37 @@ namespace {
 const std::string MODEL = "data/aotinductor/model/";
 const std::string LIBRARY = ".so";
 
+struct DeleteTensor {
+  void operator()(AtenTensorHandle handle) const noexcept { aoti_torch_delete_tensor_object(handle); }
+};
+
+using OwnedHandle = std::unique_ptr<AtenTensorOpaque, DeleteTensor>;
+
+// What a runner shows to its own kind alone.
+struct Inside : AOTIModelContainerRunner {
+  // By which handles the code of a package knows its constants, by their original names. They stay the
+  // runner's.
+  static std::unordered_map<std::string, AtenTensorHandle> handles(
+      const AOTIModelContainerRunner& runner) {
+    const auto extract = runner.*&Inside::extract_constants_map_func_;
+    if (extract == nullptr) throw std::runtime_error("the package does not show its constants");
+    std::unordered_map<std::string, AtenTensorHandle> handles;
+    const auto status =
+        extract(runner.*&Inside::container_handle_,
+                reinterpret_cast<AOTInductorConstantMapHandle>(&handles), /*use_inactive=*/false);
+    if (status != AOTI_RUNTIME_SUCCESS) {
+      throw std::runtime_error("the package does not tell its constants");
+    }
+    return handles;
+  }
+};
+
 struct Package {
-  std::unique_ptr<torch::inductor::AOTIModelContainerRunner> runner;
+  // On the constants. PyTorch makes them where a user manages the constants
+  // (`MaybeOwningAtenTensorHandle`), and leaves them and all that they refer to behind. The runner reads
+  // them as long as it lives, so it is declared after them, and gone before them.
+  std::vector<OwnedHandle> held;
+  std::unique_ptr<AOTIModelContainerRunner> runner;
   // What every run reads, in the package's order.
   std::vector<at::Tensor> inputs;
   // What gets the gradients of a run, in the order in which it gives them.
@@ -145,17 +177,30 @@ const char* photofinish_package_constant(const void* package, size_t index) noex
 int photofinish_package_hold(void* package, const char* const* names,
                              const at::Tensor* const* constants, size_t count) noexcept {
   return guarded([&] {
-    auto& runner = *static_cast<Package*>(package)->runner;
+    auto& into = *static_cast<Package*>(package);
+    auto& runner = *into.runner;
     std::unordered_map<std::string, std::string> own_names;
     for (const auto& [own, name] : runner.getConstantNamesToOriginalFQNs()) {
       own_names.emplace(name, own);
     }
     std::unordered_map<std::string, at::Tensor> held;
     for (size_t index = 0; index < count; ++index) {
-      held.emplace(own_names.at(names[index]), constants[index]->detach());
+      const auto own = own_names.find(names[index]);
+      if (own == own_names.end()) {
+        throw std::runtime_error(std::string("the package reads no constant ") + names[index]);
+      }
+      if (!held.emplace(own->second, constants[index]->detach()).second) {
+        throw std::runtime_error(std::string("given twice: the constant ") + names[index]);
+      }
     }
     runner.update_constant_buffer(held, /*use_inactive=*/false, /*validate_full_updates=*/true,
                                   /*user_managed=*/true);
+    const auto handles = Inside::handles(runner);
+    std::vector<AtenTensorHandle> made;
+    made.reserve(count);
+    for (size_t index = 0; index < count; ++index) made.push_back(handles.at(names[index]));
+    // Those of an earlier call, which nothing reads any more, end here.
+    into.held = std::vector<OwnedHandle>(made.begin(), made.end());
   });
 }
 

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
+#[path = "common/compiler.rs"]
+mod compiler;
 
 use std::{
     collections::BTreeMap,
@@ -13,6 +15,7 @@ use std::{
 };
 
 use common::{Array, SGD, arrays, cell, load};
+use compiler::compiler;
 use models::sample;
 use schema::{
     Digest, Graph, Mode, Optimizer, Outcome, OutcomeKind, Precision,
@@ -29,42 +32,6 @@ const FULL: &str = "PHOTOFINISH_TEST_FULL";
 /// Longest wait for one answer: a network of the zoo is compiled in a minute or two, and a busy
 /// machine takes longer.
 const PATIENCE: Duration = Duration::from_secs(900);
-
-/// Runs a module as the worker's supervisor does.
-const START: &str = "\
-import runpy, sys
-module, *folders = sys.argv[1:]
-sys.path[:0] = folders
-del sys.argv[1:]
-runpy.run_module(module, run_name='__main__', alter_sys=True)
-";
-
-/// The compiler of the kit that `engines install` put in place, with the sources of this checkout.
-fn compiler() -> WorkerCommand {
-    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let kit = checkout.join(".engines/python/pytorch");
-    let record = fs::read(kit.join("complete.json"))
-        .expect("PyTorch for Python: run `photofinish engines install pytorch` first");
-    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
-    let text = |path: PathBuf| path.to_str().unwrap().to_owned();
-    let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let pycache = format!("pycache_prefix={}", text(temporary.join("pycache")));
-    let mut args: Vec<_> = ["-I", "-S", "-X", &pycache, "-c", START]
-        .map(str::to_owned)
-        .to_vec();
-    args.extend([
-        "photofinish_pytorch.aot".to_owned(),
-        text(checkout.join("pipeline/engines/python")),
-        text(kit.join("site-packages")),
-    ]);
-    // What it keeps besides packages (headers that g++ has read, above all) is shared by all tests.
-    let kept = ("TORCHINDUCTOR_CACHE_DIR", temporary.join("inductor"));
-    WorkerCommand {
-        program: record["interpreter"].as_str().unwrap().into(),
-        args,
-        env: BTreeMap::from([(kept.0.to_owned(), text(kept.1))]),
-    }
-}
 
 /// What a launch of the worker told.
 struct Told {
