@@ -4,12 +4,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -100,6 +102,28 @@ std::string metadata(const std::string& library) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+// A descriptor of a file, closed where this ends.
+struct File {
+  const int descriptor;
+
+  explicit File(int opened) : descriptor(opened) {}
+  File(const File&) = delete;
+  ~File() { close(descriptor); }
+};
+
+void write_all(int file, const unsigned char* bytes, size_t size) {
+  while (size > 0) {
+    const ssize_t count = write(file, bytes, size);
+    // A signal came first.
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      throw std::system_error(count < 0 ? errno : EIO, std::generic_category(), "a file in memory");
+    }
+    bytes += count;
+    size -= static_cast<size_t>(count);
+  }
+}
+
 std::vector<at::Tensor> tensors(const at::Tensor* const* from, size_t count) {
   std::vector<at::Tensor> into;
   into.reserve(count);
@@ -115,23 +139,14 @@ extern "C" {
 // it and need nothing of it.
 int photofinish_provide_library(const unsigned char* bytes, size_t size) noexcept {
   return guarded([&] {
-    const int file = memfd_create("photofinish-library", MFD_CLOEXEC);
-    if (file < 0) throw std::runtime_error("memfd_create failed");
-    size_t written = 0;
-    while (written < size) {
-      const ssize_t count = write(file, bytes + written, size - written);
-      if (count <= 0) {
-        close(file);
-        throw std::runtime_error("a file in memory cannot be written");
-      }
-      written += static_cast<size_t>(count);
-    }
-    const std::string path = "/proc/self/fd/" + std::to_string(file);
-    const void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    const char* reason = library == nullptr ? dlerror() : nullptr;
-    const std::string error = reason == nullptr ? "dlopen failed" : reason;
-    close(file);
-    if (library == nullptr) throw std::runtime_error(error);
+    const int opened = memfd_create("photofinish-library", MFD_CLOEXEC);
+    if (opened < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
+    const File file(opened);
+    write_all(file.descriptor, bytes, size);
+    const std::string path = "/proc/self/fd/" + std::to_string(file.descriptor);
+    if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
+    const char* reason = dlerror();
+    throw std::runtime_error(reason == nullptr ? "dlopen failed" : reason);
   });
 }
 
@@ -229,9 +244,13 @@ int photofinish_package_outputs(void* package, at::Tensor** outputs, size_t room
   return guarded([&] {
     auto& fed = *static_cast<Package*>(package);
     auto made = fed.runner->run(fed.inputs);
-    *count = made.size();
-    for (size_t index = 0; index < made.size() && index < room; ++index) {
-      outputs[index] = new at::Tensor(std::move(made[index]));
+    std::vector<std::unique_ptr<at::Tensor>> given;
+    given.reserve(made.size());
+    for (auto& tensor : made) given.push_back(std::make_unique<at::Tensor>(std::move(tensor)));
+    // Nothing fails from here on: the caller gets all of them, or none.
+    *count = given.size();
+    for (size_t index = 0; index < given.size() && index < room; ++index) {
+      outputs[index] = given[index].release();
     }
   });
 }
