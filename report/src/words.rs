@@ -240,6 +240,10 @@ fn blocks(measure: &Measure) -> String {
         rounds => format!("{rounds} rounds"),
     };
     let looks = measure.looks();
+    let apart = match measure.apart_ns {
+        0 => String::new(),
+        ns => format!("; at least {} apart", units::span(ns)),
+    };
     let (most, ends) = match looks.as_slice() {
         [earlier @ .., last] if !earlier.is_empty() => {
             let earlier: Vec<String> = earlier.iter().map(u32::to_string).collect();
@@ -249,7 +253,7 @@ fn blocks(measure: &Measure) -> String {
         }
         _ => (measure.blocks.to_string(), String::new()),
     };
-    format!("{most} passes over all cells, {rounds} each{ends}")
+    format!("{most} passes over all cells, {rounds} each{apart}{ends}")
 }
 
 /// How a job was measured.

@@ -115,6 +115,7 @@ fn measure(size: Size) -> Measure {
         budget_ns: 240_000_000_000,
         boundary: Boundary::Step,
         blocks: size.blocks,
+        apart_ns: 0,
         rounds: size.rounds,
         round_ns: 100_000_000,
         round_steps: u64::from(size.samples),

@@ -57,6 +57,7 @@ const MEASURE: Measure = Measure {
     budget_ns: 1800 * SECOND_NS,
     boundary: Boundary::Step,
     blocks: VERDICT_BLOCKS,
+    apart_ns: 0,
     rounds: 1,
     round_ns: 100_000_000,
     round_steps: 3,

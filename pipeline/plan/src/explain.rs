@@ -7,6 +7,8 @@ use schema::{
     plan::{PlannedCell, PlannedHeat, PlannedJob, Status},
 };
 
+use crate::together::Together;
+
 /// Widest line, in characters.
 const WIDTH: usize = 100;
 
@@ -40,7 +42,8 @@ pub fn explain(plan: &Plan, details: bool) -> String {
     }
     let groups = plan.distinct_heats().count();
     let cached = groups - plan.heats_to_measure().count();
-    let left_ns = predicted_ns(plan.heats_to_measure());
+    let by_job = Together::by_job(plan).into_values();
+    let left_ns = by_job.fold(Together::default(), Together::and).ns();
     // Zero is predicted where nothing can run, and only there.
     let goes_on = |heat: &PlannedHeat| {
         let job = plan.job(&heat.job);
@@ -68,11 +71,6 @@ struct Line<'a> {
     heat: &'a PlannedHeat,
     /// The group of an earlier job that has the same heat.
     shared: Option<&'a str>,
-}
-
-/// The time of measuring all of these.
-pub(crate) fn predicted_ns<'a>(heats: impl Iterator<Item = &'a PlannedHeat>) -> u64 {
-    heats.fold(0, |sum, heat| sum.saturating_add(heat.predicted_ns))
 }
 
 /// `1 block`, `2 blocks`.

@@ -32,6 +32,7 @@ mod predict;
 mod read;
 mod stage;
 mod suggest;
+mod together;
 mod tree;
 mod user_model;
 mod vary;

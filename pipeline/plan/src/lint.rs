@@ -8,7 +8,7 @@ use schema::{
     plan::{Comparison, PlannedCell, PlannedHeat, PlannedJob, VERDICT_BLOCKS, Warning},
 };
 
-use crate::{World, compare::Family, explain, fairness};
+use crate::{World, compare::Family, explain, fairness, together::Together};
 
 /// Everything worth knowing about a job; `families` are what its comparisons come to.
 pub(crate) fn lint<'a>(
@@ -84,14 +84,9 @@ fn originals(heats: &[PlannedHeat]) -> Vec<&PlannedCell> {
 /// The jobs whose budget is less than measuring takes what the store lacks, by their ids. What an
 /// earlier job measures costs a later one nothing.
 pub(crate) fn over_budget(plan: &Plan) -> BTreeMap<&str, Warning> {
-    // Summed once for all: a plan may have as many jobs as cells.
-    let mut left: BTreeMap<&str, u64> = BTreeMap::new();
-    for heat in plan.heats_to_measure() {
-        let sum = left.entry(&heat.job).or_default();
-        *sum = sum.saturating_add(heat.predicted_ns);
-    }
+    let left = Together::by_job(plan);
     let warning = |job: &PlannedJob| {
-        let predicted_ns = left.get(job.id.as_str()).copied().unwrap_or(0);
+        let predicted_ns = left.get(job.id.as_str()).map_or(0, Together::ns);
         let budget_ns = job.measure.budget_ns;
         (predicted_ns > budget_ns).then(|| Warning {
             job: job.id.clone(),

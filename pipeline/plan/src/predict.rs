@@ -337,6 +337,7 @@ mod tests {
         budget_ns: 1,
         boundary: Boundary::Step,
         blocks: 1,
+        apart_ns: 0,
         rounds: 1,
         round_ns: 1,
         round_steps: 1,

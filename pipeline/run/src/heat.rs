@@ -52,6 +52,8 @@ pub(crate) struct Running<'a> {
     kept: u32,
     /// Whether it waits for what twins in other heats will tell.
     pub(crate) waits: bool,
+    /// When its last block ended that this run measured.
+    ended: Option<Instant>,
     /// Whether this run measured all of it.
     is_whole: bool,
     /// Time that this run took for it, and of that for its blocks.
@@ -133,6 +135,7 @@ impl<'a> Running<'a> {
             graphs,
             kept,
             waits: false,
+            ended: None,
             is_whole,
             spent: began.elapsed(),
             spent_on_blocks: Duration::ZERO,
@@ -262,6 +265,7 @@ impl<'a> Running<'a> {
             Some(text) => context.tell(&Event::Note { text: &text }),
             None => context.tell(&Event::BlockMeasured { group }),
         }
+        self.ended = Some(Instant::now());
         let took = began.elapsed();
         self.spent += took;
         self.spent_on_blocks += took;
@@ -278,9 +282,25 @@ impl<'a> Running<'a> {
     }
 
     /// What it will take until its next look.
-    pub(crate) fn rest(&self, estimate: &Estimate) -> Duration {
-        let blocks = self.goal() - self.done();
-        self.block_takes(estimate).saturating_mul(blocks)
+    pub(crate) fn ahead(&self, estimate: &Estimate) -> Duration {
+        self.block_takes(estimate)
+            .saturating_mul(self.blocks_ahead())
+    }
+
+    /// Its blocks until its next look.
+    pub(crate) fn blocks_ahead(&self) -> u32 {
+        self.goal() - self.done()
+    }
+
+    /// What is to lie between two of its blocks at least.
+    pub(crate) const fn apart(&self) -> Duration {
+        Duration::from_nanos(self.assignment.job.measure.apart_ns)
+    }
+
+    /// How much of that is left after its last block.
+    pub(crate) fn rests(&self) -> Duration {
+        let since = self.ended.map(|ended| ended.elapsed());
+        since.map_or(Duration::ZERO, |since| self.apart().saturating_sub(since))
     }
 
     /// Time that this run took for it.

@@ -60,6 +60,16 @@ pub enum Event<'a> {
         /// The group.
         group: &'a str,
     },
+    /// Nothing is measured for a while: the blocks of each group under way are to lie further apart than
+    /// they would, and no others fill the time.
+    Rests {
+        /// The group that goes on first.
+        group: &'a str,
+        /// How long that is.
+        time: Duration,
+        /// Estimate of the time that the run will still take.
+        left: Duration,
+    },
     /// A worker reaches a phase.
     Launch {
         /// What it runs; the reference of parity is no cell of the plan.

@@ -38,6 +38,7 @@ pub(crate) fn measure() -> Measure {
         budget_ns: 1,
         boundary: Boundary::Step,
         blocks: 48,
+        apart_ns: 0,
         rounds: 1,
         round_ns: 1,
         round_steps: 1,

@@ -23,6 +23,7 @@ use crate::{
 };
 
 mod noise;
+mod rest;
 
 use noise::in_order;
 
@@ -123,6 +124,16 @@ enum Turn<'a> {
     Begins(Assignment<'a>),
 }
 
+/// What a heat under way did with its turn.
+enum Went {
+    /// It measured a block.
+    On,
+    /// It waits for others, or its last block was a moment ago.
+    Nowhere,
+    /// It is no longer under way.
+    Ended,
+}
+
 impl<'a> Sweep<'a> {
     /// Of a plan, where the store has these heats that count.
     fn new(plan: &'a Plan, fresh: Option<&'a Fresh>, known: Vec<KnownHeat>) -> Self {
@@ -169,10 +180,14 @@ impl<'a> Sweep<'a> {
                 break;
             }
             let mut at = 0;
+            let mut is_idle = true;
             while at < self.open.len() {
-                if self.go_on(context, at)? {
-                    at += 1;
-                }
+                let went = self.go_on(context, at)?;
+                is_idle &= matches!(went, Went::Nowhere);
+                at += usize::from(!matches!(went, Went::Ended));
+            }
+            if is_idle {
+                self.rest(context);
             }
         }
         let heats = self.plan.all_heats().enumerate();
@@ -314,10 +329,10 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// The next block of a heat under way, where there is time for it; tells whether it still is.
-    fn go_on(&mut self, context: &mut Context<'a>, at: usize) -> Result<bool, RunError> {
+    /// The next block of a heat under way, where there is time for it.
+    fn go_on(&mut self, context: &mut Context<'a>, at: usize) -> Result<Went, RunError> {
         let Some(heat) = self.open.get(at) else {
-            return Ok(false);
+            return Ok(Went::Ended);
         };
         let assignment = heat.assignment;
         // Those that it would hear of end now, too: it is asked again when the run goes on.
@@ -336,38 +351,41 @@ impl<'a> Sweep<'a> {
                 if let Some(heat) = self.open.get_mut(at) {
                     heat.waits = true;
                 }
-                return Ok(true);
+                return Ok(Went::Nowhere);
             }
             Next::Nothing(reason) => Some(reason),
         };
         if let Some(reason) = reason {
             let heat = self.open.remove(at);
             self.seal(context, heat, reason)?;
-            return Ok(false);
+            return Ok(Went::Ended);
         }
         let left = self.left();
         let Some(heat) = self.open.get_mut(at) else {
-            return Ok(false);
+            return Ok(Went::Ended);
         };
         heat.waits = false;
+        if !context.interrupt.is_set() && !heat.rests().is_zero() {
+            return Ok(Went::Nowhere);
+        }
         let took = match heat.block(context, left) {
             Ok(took) => took,
             Err(stop) => {
                 self.open.remove(at);
                 self.stop(context, assignment, stop)?;
-                return Ok(false);
+                return Ok(Went::Ended);
             }
         };
         self.spend(assignment, took);
         let heat = self.open.get(at);
         match heat.map(|heat| heat.next(|| self.noise_of(assignment))) {
-            None | Some(Next::Block | Next::More(_) | Next::Wait) => Ok(true),
+            None | Some(Next::Block | Next::More(_) | Next::Wait) => Ok(Went::On),
             // At once: from then on no interruption loses it. (One that comes while its cells are
             // profiled leaves its blocks in the journal, and the next run profiles and seals.)
             Some(Next::Nothing(reason)) => {
                 let heat = self.open.remove(at);
                 self.seal(context, heat, reason)?;
-                Ok(false)
+                Ok(Went::Ended)
             }
         }
     }
@@ -376,7 +394,8 @@ impl<'a> Sweep<'a> {
     /// theirs.
     fn affords(&self, heat: &Running<'_>, at: usize, blocks: u32) -> bool {
         let job = heat.assignment.job;
-        let needed = heat.block_takes(&self.estimate).saturating_mul(blocks);
+        let block = heat.block_takes(&self.estimate) + self.pause(heat);
+        let needed = block.saturating_mul(blocks);
         let ahead_ns = self.ahead_ns.get(job.id.as_str()).copied().unwrap_or(0);
         let others = self.owed(&job.id, Some(at));
         let others = others.saturating_add(self.estimate.corrected(ahead_ns));
@@ -390,7 +409,7 @@ impl<'a> Sweep<'a> {
         let others = self.open.iter().enumerate();
         others
             .filter(|(at, open)| Some(*at) != but && !open.waits && open.assignment.job.id == job)
-            .map(|(_, open)| open.rest(&self.estimate))
+            .map(|(_, open)| open.ahead(&self.estimate))
             .sum()
     }
 
@@ -404,9 +423,12 @@ impl<'a> Sweep<'a> {
 
     /// Estimate of the time that the run will still take.
     fn left(&self) -> Duration {
-        let open = self.open.iter().filter(|heat| !heat.waits);
-        let open = open.map(|heat| heat.rest(&self.estimate));
-        self.estimate.ahead().saturating_add(open.sum())
+        let open = || self.open.iter().filter(|heat| !heat.waits);
+        let blocks = open().map(|heat| heat.ahead(&self.estimate));
+        let pauses = open().map(|heat| self.pause(heat).saturating_mul(heat.blocks_ahead()));
+        let blocks: Duration = blocks.sum();
+        let ahead = self.estimate.ahead().saturating_add(blocks);
+        ahead.saturating_add(pauses.max().unwrap_or_default())
     }
 
     fn seal(

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::time::{Duration, Instant};
+
 use common::*;
 use schema::{
     Outcome, OutcomeKind,
@@ -411,6 +413,45 @@ fn blocks_of_heats_take_turns_while_there_is_room() {
     assert_eq!(order(300), "+a +b 0a 0b +c 1a 1b 0c 1c");
 }
 
+/// Where nothing fills the time between two blocks nothing is measured, and what that takes is the job's.
+#[test]
+fn blocks_of_a_lone_heat_lie_apart() {
+    let apart = Duration::from_millis(700);
+    let mut measure = measure();
+    (measure.blocks, measure.apart_ns) = (3, apart.as_nanos() as u64);
+    let track = Track::new();
+    let began = Instant::now();
+    let (record, diary) = track.run(&plan(measure, vec![("a", cells(&["noop"]))]));
+    let heat = track.heat(&record, 0);
+    let told = ["block", "rests"].map(|word| diary.count(word));
+    assert_eq!((heat.blocks.len(), told), (3, [3, 2]));
+    assert!(began.elapsed() >= 2 * apart);
+
+    // Others fill the time.
+    measure.apart_ns = 1;
+    let track = Track::new();
+    let groups = ["a", "b"].map(|group| (group, cells(&["noop"])));
+    let (_, diary) = track.run(&plan(measure, groups.into()));
+    assert_eq!(diary.count("rests"), 0);
+
+    // An hour, but for who interrupts it. What was measured is kept, and what goes on waits for none of it.
+    measure.blocks = 3;
+    measure.apart_ns = 3_600_000_000_000;
+    let mut plan = plan(measure, vec![("a", cells(&["noop"]))]);
+    let track = Track::new();
+    let (record, diary) = track.run_until(&plan, false, "rests");
+    let HeatResult::NotReached(reason) = &record.heats[0].heat else {
+        panic!("{record:?}")
+    };
+    assert!(reason.contains("interrupted"), "{reason}");
+    assert_eq!((diary.count("block"), diary.count("rests")), (1, 1));
+    track.assert_deserted();
+    plan.jobs[0].measure.apart_ns = 0;
+    let (record, diary) = track.run(&plan);
+    assert_eq!(diary.lines[0], "heat a, 1 kept");
+    assert_eq!(track.heat(&record, 0).blocks.len(), 3);
+}
+
 /// Cells whose steps take so many microseconds, the first of them held against each other one.
 fn race(measure: schema::Measure, times: &[u32]) -> schema::Plan {
     let paced = |(batch, microseconds): (u64, &u32)| {
@@ -591,7 +632,7 @@ fn a_fresh_run_does_not_mix_with_an_older_journal() {
     let plan = plan(measure(), vec![("a", cells(&["noop"]))]);
     track.run_until(&plan, false, "block 1");
     let interrupt = worker::host::Interrupt::new().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(5));
+    std::thread::sleep(Duration::from_millis(5));
     let (_, diary) = track
         .run_with(&plan, true, Diary::default(), &interrupt)
         .unwrap();

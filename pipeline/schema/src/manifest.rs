@@ -142,6 +142,11 @@ pub struct MeasureSettings {
     #[serde(default)]
     #[schemars(range(min = 0, max = 48))]
     pub blocks: Option<u32>,
+    /// Least time between two blocks of a group, which those of others fill where there are others; default
+    /// `30s` in jobs of blocks enough for a verdict, since what slows a machine down for a while may last
+    /// that long, and `0s` in others.
+    #[serde(default)]
+    pub apart: Option<Duration>,
     /// Stretches of steps of each cell in a block; default 3.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]

@@ -137,6 +137,10 @@ pub struct Measure {
     /// Interleaved passes over all cells of a heat, at most; after how many of them it may end,
     /// [`Measure::looks`] says.
     pub blocks: u32,
+    /// Least time from the end of a heat's block to the beginning of its next, in nanoseconds: where no
+    /// other heats fill it, nothing is measured meanwhile.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub apart_ns: u64,
     /// Stretches of steps of each cell in a block.
     pub rounds: u32,
     /// Least time of a round, in nanoseconds.
@@ -270,6 +274,10 @@ pub struct Expectation {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
+}
+
 fn is_no(said: &bool) -> bool {
     !*said
 }

@@ -42,7 +42,7 @@ pub fn gain(trace: &[Block], turns: usize, truth: f64, confidence: f64) -> Optio
         Some(n as f64 * all - (n as f64 - 1.0) * without)
     });
     let values: Vec<f64> = left_out.collect::<Option<_>>()?;
-    let around = interval::of_logs(&values, confidence, 0.0).filter(|_| n >= 2)?;
+    let around = interval::of_mean(&values, confidence).filter(|_| n >= 2)?;
     Some(Interval {
         centre: rounded(libm::exp(all)),
         ..around

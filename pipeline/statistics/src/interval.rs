@@ -50,17 +50,46 @@ pub fn resolution(time_ns: f64) -> f64 {
 /// finite.
 #[must_use]
 pub fn of_logs(logs: &[f64], confidence: f64, resolution: f64) -> Option<Interval> {
-    let mut sorted = logs.to_vec();
-    // One order whatever the order of blocks, so that sums have the same bits.
-    sorted.sort_by(f64::total_cmp);
+    let sorted = in_order(logs);
     let (centre, half) = match order_statistics(&sorted, confidence) {
         Some((low, centre, high)) => (centre, Some((centre - low, high - centre))),
-        None => {
-            let centre = mean(&sorted)?;
-            let half = student_half_width(&sorted, centre, confidence);
-            (centre, half.map(|half| (half, half)))
-        }
+        None => student(&sorted, confidence)?,
     };
+    as_factors(centre, half, &sorted, confidence, resolution)
+}
+
+/// Mean of `logs` with Student's interval, however many they are, as factors. For values that scatter
+/// lopsidedly around what their mean alone estimates, as those of a jackknife do.
+#[must_use]
+pub(crate) fn of_mean(logs: &[f64], confidence: f64) -> Option<Interval> {
+    let sorted = in_order(logs);
+    let (centre, half) = student(&sorted, confidence)?;
+    as_factors(centre, half, &sorted, confidence, 0.0)
+}
+
+/// One order whatever the order of blocks, so that sums have the same bits.
+fn in_order(logs: &[f64]) -> Vec<f64> {
+    let mut sorted = logs.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// A centre, and how far its interval reaches below and above it.
+type Centred = (f64, Option<(f64, f64)>);
+
+fn student(values: &[f64], confidence: f64) -> Option<Centred> {
+    let centre = mean(values)?;
+    let half = student_half_width(values, centre, confidence);
+    Some((centre, half.map(|half| (half, half))))
+}
+
+fn as_factors(
+    centre: f64,
+    half: Option<(f64, f64)>,
+    sorted: &[f64],
+    confidence: f64,
+    resolution: f64,
+) -> Option<Interval> {
     let factor =
         |log: f64| Some(libm::exp(log)).filter(|factor| factor.is_finite() && *factor > 0.0);
     let low = half.and_then(|(below, _)| factor(centre - below - resolution));

@@ -12,7 +12,7 @@ use crate::{
 pub const AGAIN: &str = " again";
 
 /// Turns of a stretch: about ten seconds, and a whole block.
-const STRETCHES: [usize; 2] = [20, 100];
+const STRETCHES: [usize; 2] = [20, 60];
 
 /// Confidence of the interval of each gain, by itself.
 const CONFIDENCE: f64 = 0.95;
@@ -128,9 +128,9 @@ mod tests {
             .collect();
         let expected = [
             ("c/d against a/b", 20),
-            ("c/d against a/b", 100),
+            ("c/d against a/b", 60),
             ("a/b again against a/b", 20),
-            ("a/b again against a/b", 100),
+            ("a/b again against a/b", 60),
         ];
         assert_eq!(of, expected);
         assert!(gains.iter().all(|gain| gain.gain.is_none()), "{gains:?}");

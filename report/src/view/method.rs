@@ -23,18 +23,18 @@ pub(crate) struct MethodPage {
     coverage: Vec<CoverageRow>,
 }
 
-/// How often intervals hold the truth on a machine that is made up, its blocks close together and a
-/// minute apart; in per cent.
+/// How often intervals hold the truth on a machine that is made up, by how far its blocks lie apart; in
+/// per cent.
 #[derive(Debug, Serialize)]
 struct CoverageRow {
     machine: &'static str,
-    close: Covered,
-    apart: Covered,
+    rows: Vec<Covered>,
 }
 
 /// By the way in which they are made.
 #[derive(Debug, Serialize)]
 struct Covered {
+    apart: String,
     six: String,
     looks: String,
     blocks: String,
@@ -47,6 +47,10 @@ impl From<&Coverage> for Covered {
     fn from(row: &Coverage) -> Self {
         let tenths = |value: f64| units::fixed(value, 1);
         Self {
+            apart: match row.apart_s {
+                ..1.0 => "at once".to_owned(),
+                apart_s => format!("{apart_s} s apart"),
+            },
             six: tenths(row.six),
             looks: tenths(row.looks),
             blocks: tenths(row.blocks),
@@ -58,15 +62,17 @@ impl From<&Coverage> for Covered {
 }
 
 fn coverage() -> Vec<CoverageRow> {
-    let of = |apart| COVERAGE.iter().filter(move |row| row.apart == apart);
-    of(false)
-        .zip(of(true))
-        .map(|(close, apart)| CoverageRow {
-            machine: close.machine,
-            close: close.into(),
-            apart: apart.into(),
-        })
-        .collect()
+    let mut machines: Vec<CoverageRow> = Vec::new();
+    for row in &COVERAGE {
+        match machines.iter_mut().find(|of| of.machine == row.machine) {
+            Some(of) => of.rows.push(row.into()),
+            None => machines.push(CoverageRow {
+                machine: row.machine,
+                rows: vec![row.into()],
+            }),
+        }
+    }
+    machines
 }
 
 /// A word and what it means.

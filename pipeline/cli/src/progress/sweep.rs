@@ -195,6 +195,13 @@ impl Observer for SweepProgress {
                     ));
                 }
             }
+            Event::Rests { group, time, left } => {
+                (*group).clone_into(&mut self.line.group);
+                "between blocks".clone_into(&mut self.line.engine);
+                self.line.phase = format!("waiting {}", duration(*time));
+                self.line.left = duration(*left);
+                self.draw();
+            }
             Event::Launch { cell, phase } => self.doing(cell, *phase),
             Event::Failed { cell, outcome, log } => {
                 let mut text = format!(

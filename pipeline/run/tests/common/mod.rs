@@ -197,6 +197,7 @@ pub fn measure() -> Measure {
         budget_ns: 1 << 50,
         boundary: Boundary::Step,
         blocks: 2,
+        apart_ns: 0,
         rounds: 2,
         round_ns: 1_000_000,
         round_steps: 5,
@@ -270,6 +271,7 @@ impl Observer for Diary {
             }
             Event::BlockStarted { group, block, .. } => format!("block {block} of {group}"),
             Event::BlockMeasured { group } => format!("measured {group}"),
+            Event::Rests { group, .. } => format!("rests before {group}"),
             Event::Launch {
                 cell,
                 phase: Phase::Measure { round, .. },

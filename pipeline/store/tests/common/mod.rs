@@ -111,6 +111,7 @@ pub fn measure() -> Measure {
         budget_ns: 1 << 40,
         boundary: Boundary::Step,
         blocks: 2,
+        apart_ns: 0,
         rounds: 1,
         round_ns: 1,
         round_steps: 1,

@@ -7,12 +7,16 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use nix::{
     fcntl::OFlag,
+    poll::{PollFd, PollFlags, poll},
     unistd::{pipe2, write},
 };
+
+use super::process::timeout_after;
 
 /// A request to stop. Clones share it; once triggered it stays so, and every blocking wait on a
 /// worker returns.
@@ -56,6 +60,17 @@ impl Interrupt {
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.shared.set.load(Ordering::SeqCst)
+    }
+
+    /// Waits until it is triggered, for so long at most.
+    pub fn wait(&self, most: Duration) {
+        let began = Instant::now();
+        while !self.is_set() && began.elapsed() < most {
+            let left = most.saturating_sub(began.elapsed());
+            let mut fds = [PollFd::new(self.fd(), PollFlags::POLLIN)];
+            // A signal that arrives on this thread ends it early, and it goes on waiting.
+            let _ = poll(&mut fds, timeout_after(left));
+        }
     }
 
     /// Readable once triggered: for `poll`.

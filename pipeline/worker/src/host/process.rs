@@ -239,7 +239,11 @@ impl Process {
 /// What is left until a deadline, rounded up to a whole millisecond so that a wait does not turn
 /// into a busy loop at its end.
 pub(super) fn timeout(deadline: Instant) -> PollTimeout {
-    let left = deadline.saturating_duration_since(Instant::now());
+    timeout_after(deadline.saturating_duration_since(Instant::now()))
+}
+
+/// A wait of so long, in whole milliseconds.
+pub(super) fn timeout_after(left: Duration) -> PollTimeout {
     let milliseconds = left.as_micros().div_ceil(1000);
     PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX)
 }

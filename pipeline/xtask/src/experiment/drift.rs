@@ -16,7 +16,7 @@ use crate::command::{photofinish, program, read, run, write};
 /// an inference of short steps.
 const DRIFT: &str = "version: 1
 title: Traces of drift
-measure: { blocks: 6, rounds: 100, round: 200ms, round_steps: 1, warm_up: 3s, budget: 2h, disturbed: keep, ceilings: false }
+measure: { blocks: 12, rounds: 60, round: 200ms, round_steps: 1, warm_up: 3s, budget: 2h, disturbed: keep, ceilings: false }
 jobs:
   - id: mobilenet
     matrix: { model: mobilenet_v2, engine: [pytorch/eager, onnxruntime/cpu] }
