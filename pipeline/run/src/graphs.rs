@@ -260,6 +260,19 @@ fn trained(
         let reason = format!("`{}`: {error}", own.path);
         Outcome::new(OutcomeKind::Unsupported, reason)
     })?;
+    let refused = |reason: String| {
+        let reason = format!("`{}`: {reason}", own.path);
+        Outcome::new(OutcomeKind::Unsupported, reason)
+    };
+    let not_finite = reading
+        .first_not_finite()
+        .map_err(|error| refused(format!("it cannot be read: {error}")))?;
+    if let Some(name) = not_finite {
+        return Err(refused(format!(
+            "of its numbers for `{name}` one is not finite in single precision, and nothing can be \
+             compared that comes of it"
+        )));
+    }
     write_weights(&own.path, Some(&reading), weights)?;
     // Numbers that the plan was not made for would be measured under its keys.
     if !checkpoint.is_unchanged() {

@@ -250,6 +250,10 @@ pub(crate) fn distances(
             differences,
         )?);
     }
+    if !is_something(&sums) {
+        let reason = "all that it puts out is zero, and who computes nothing would agree with it";
+        return Err(Flaw::Reference(reason.to_owned()));
+    }
     let mut distances = relative(reference, &sums, terms);
     distances.extend(losses(reference, candidate)?);
     Ok(distances)
@@ -373,6 +377,11 @@ fn compare(
             place += 1;
         }
     }
+}
+
+/// Whether there is something to hold another against: who computes nothing at all agrees with zeros.
+fn is_something(sums: &[Sums]) -> bool {
+    sums.is_empty() || sums.iter().any(|sum| sum.count == 0 || sum.reference > 0.0)
 }
 
 fn relative(reference: &Outputs, sums: &[Sums], terms: Terms<'_>) -> Vec<Distance> {

@@ -85,7 +85,9 @@ fn settings(configuration: &Configuration, weights: &str) -> BTreeMap<String, St
     let xla = match configuration.compilation {
         Compilation::None => "off",
         Compilation::Whole => "the whole step, compiled in the first",
-        Compilation::Clusters => "clusters, compiled in the first steps",
+        Compilation::Clusters => {
+            "clusters that TensorFlow chooses, compiled in the first steps; what it deems slow in XLA stays as it is"
+        }
     };
     let grappler = "on (default)";
     let onednn = env::var(ONEDNN).map_or_else(

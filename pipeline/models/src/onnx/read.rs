@@ -479,6 +479,30 @@ pub struct Outline {
 }
 
 impl Reading {
+    /// The first parameter of which a number is not finite in single precision.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn first_not_finite(&self) -> io::Result<Option<&str>> {
+        let held: BTreeMap<u64, &Constant> = self
+            .weights
+            .held
+            .iter()
+            .map(|(offset, constant)| (*offset, constant))
+            .collect();
+        for parameter in &self.graph.parameters {
+            let Fill::Stored { offset, .. } = parameter.fill else {
+                continue;
+            };
+            if let Some(constant) = held.get(&offset)
+                && !constant.is_finite()?
+            {
+                return Ok(Some(&parameter.name));
+            }
+        }
+        Ok(None)
+    }
+
     /// Writes the numbers of the parameters, each where its fill says.
     ///
     /// # Errors

@@ -356,11 +356,18 @@ fn a_tensor_of_nothing_but_noise_is_measured_against_the_others() {
     let (parity, outcome) = judged(with(0.0), with(0.0), with(1e-3));
     assert_eq!(parity.unwrap().tensor, "zero");
     assert_eq!(outcome.unwrap().kind, OutcomeKind::ParityFailed);
-    // Where all is nothing there is nothing to compare with; the record stays writable.
-    let zero = || Made::new().f64("out", &[0.0; 8]);
-    let (parity, outcome) = judged(zero(), zero(), Made::new().f64("out", &[1.0; 8]));
-    assert_eq!(outcome.unwrap().kind, OutcomeKind::ParityFailed);
-    assert!(parity.unwrap().worst_share.is_finite());
+    // Where all is nothing there is nothing to compare with, whatever a candidate puts out.
+    let all = |value: f64| Made::new().f64("out", &[value; 8]);
+    for value in [0.0, 1.0] {
+        let (parity, outcome) = judged(all(0.0), all(0.0), all(value));
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.kind, OutcomeKind::ParityUnverified);
+        assert!(
+            outcome.reason.contains("all that it puts out is zero"),
+            "{outcome:?}"
+        );
+        assert_eq!(parity, None);
+    }
 }
 
 #[test]

@@ -413,6 +413,11 @@ impl Supervised {
             if self.process.wait_for_death(until) {
                 break;
             }
+            if self.interrupt.as_ref().is_some_and(Interrupt::is_set) {
+                self.gone = Some(interrupted("leaving"));
+                self.end();
+                return;
+            }
             if Instant::now() >= deadline {
                 let reason = "the worker did not leave when it was asked to".to_owned();
                 self.give_up(OutcomeKind::TimedOut, reason);

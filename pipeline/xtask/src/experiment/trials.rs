@@ -55,10 +55,11 @@ impl Trial {
 }
 
 /// Two workers that do real work on memory, one step some milliseconds, and have two names. A trial takes
-/// some twenty seconds, twelve blocks at most.
+/// some twenty seconds, twelve blocks at most, which follow each other at once: what slows the machine down slows
+/// down both.
 const MANIFEST: &str = "version: 1
 title: An experiment
-measure: { target: 1%, margin: 2%, budget: 3m, blocks: 12, round: 100ms, warm_up: 1s, ceilings: false }
+measure: { target: 1%, margin: 2%, budget: 3m, blocks: 12, apart: 0s, round: 100ms, warm_up: 1s, ceilings: false }
 jobs:
   - id: trial
     question: Are these two the same?

@@ -493,6 +493,19 @@ impl Constant {
         }
     }
 
+    /// Whether all of its numbers are finite, as they are written.
+    pub(super) fn is_finite(&self) -> io::Result<bool> {
+        let mut is_finite = true;
+        self.each(&mut |number| {
+            is_finite &= match number {
+                Number::Float(float) => float.is_finite(),
+                Number::Integer(_) => true,
+            };
+            Ok(())
+        })?;
+        Ok(is_finite)
+    }
+
     fn each(&self, visit: &mut dyn FnMut(Number) -> io::Result<()>) -> io::Result<()> {
         let mut raw = |element: Element, bytes: &[u8]| {
             bytes
