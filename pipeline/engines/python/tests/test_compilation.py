@@ -1,20 +1,27 @@
 """PyTorch's compiler: where its kernels are kept, and what it is given. Needs PyTorch."""
 
+import array
 import json
+import os
+import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
+import torch._inductor.config
 from torch.nn import functional
 
 from photofinish_pytorch import aot, compilation, export
 from photofinish_pytorch.configuration import understand_packaged
+from photofinish_pytorch.engine import Torch
 from photofinish_pytorch.lower import Lowered
 from photofinish_pytorch.maker import Maker
 from photofinish_worker.decode import decode
-from photofinish_worker.messages import Cell, HostLanguage, Mode
+from photofinish_worker.engine import ParityData
+from photofinish_worker.messages import Cell, HostLanguage, Load, Mode, Precision, Sgd
 from photofinish_worker.outcome import Failure, Kind
 from tests.sketch import CELL, NETWORK
 from tests.with_pytorch import CPU, lowered
@@ -31,6 +38,45 @@ class Kernels(unittest.TestCase):
         # Who does not know the compiler keeps nothing, and neither does who has no place for it.
         self.assertEqual(shelf(PHOTOFINISH_CACHE="/kept"), Path("/scratch/compiled"))
         self.assertEqual(shelf(PHOTOFINISH_CXX="one"), Path("/scratch/compiled/one"))
+
+
+class Compiled(unittest.TestCase):
+    """What `torch.compile` makes of a network computes and trains as the network does."""
+
+    def setUp(self) -> None:
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.scratch = scratch.name
+        kept = mock.patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": scratch.name})
+        # Whether a kind of vectors works is tried by processes of their own, for a minute.
+        config = torch._inductor.config.patch({"cpp.vec_isa_ok": False, "cpp.threads": 1})
+        for patched in (kept, config, mock.patch("torch.set_num_interop_threads")):
+            self.enterContext(patched)
+
+    def told(self, variant: str, optimizer: Sgd | None) -> tuple[ParityData, dict[str, str]]:
+        cell = decode(Cell, {**CELL, "engine": f"pytorch/{variant}", "factors": {}}, "cell")
+        assert isinstance(cell, Cell)
+        mode = Mode.INFERENCE if optimizer is None else Mode.TRAINING
+        cell = replace(cell, precision=Precision.FP64, mode=mode, optimizer=optimizer)
+        session, report = Torch().load(Load(cell, NETWORK, None, self.scratch))
+        session.step()
+        return session.parity(3), dict(report.settings)
+
+    def test_outputs_and_updates_are_those_of_eager(self) -> None:
+        for optimizer in (None, Sgd(0.1, 0.9, 0.01)):
+            eager, _ = self.told("python-eager", optimizer)
+            compiled, settings = self.told("compiled", optimizer)
+            self.assertEqual(settings["kernels"], "made by this launch")
+            self.assertEqual(len(compiled.losses), 0 if optimizer is None else 3)
+            torch.testing.assert_close(compiled.losses, eager.losses, rtol=1e-12, atol=0)
+            for one, other in zip(compiled.tensors, eager.tensors, strict=True):
+                self.assertEqual((one.quantity, one.name), (other.quantity, other.name))
+                found, expected = (
+                    torch.tensor(array.array("d", it.data), dtype=torch.float64)
+                    for it in (one, other)
+                )
+                torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-13)
+                self.assertEqual(bool(found.any()), one.name != "unused")
 
 
 class Packages(unittest.TestCase):
