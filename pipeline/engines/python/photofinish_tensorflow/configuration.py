@@ -1,10 +1,12 @@
 """What a cell asks of TensorFlow, checked and in its words."""
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 
 import tensorflow as tf
 
+from photofinish_tensorflow import mixing
 from photofinish_worker import ask
 from photofinish_worker.messages import Cell, Mode, Optimizer, Precision
 from photofinish_worker.outcome import Failure, Kind, unsupported
@@ -32,6 +34,8 @@ _JIT_COMPILE = {
     Variant.KERAS: ("on", "off"),
 }
 """The values of the factor, of the variants that have it."""
+MIXED_PRECISION = "mixed_precision"
+"""Known to the variants whose step is a function, as `jit_compile` is."""
 
 _ELEMENTS = {Precision.FP64: tf.float64, Precision.FP32: tf.float32}
 
@@ -42,7 +46,7 @@ class Configuration:
 
     variant: Variant
     element: tf.DType
-    """Element type of weights and activations."""
+    """Element type of weights; of activations, too, unless precision is mixed."""
     threads: int
     """Threads of one operator."""
     jit_compile: bool
@@ -51,6 +55,8 @@ class Configuration:
     """The optimiser, when training."""
     requests: bool = False
     """Whether each step begins and ends in the caller's memory."""
+    mixes_precision: bool = False
+    """Whether TensorFlow has operators compute in bf16 where it thinks that safe."""
 
     @property
     def trains(self) -> bool:
@@ -63,20 +69,49 @@ def understand(cell: Cell) -> Configuration:
     variant = Variant(ask.variant(cell, ENGINE, VARIANTS))
     requests = ask.check_drive(cell, requests=True)
     choices = _JIT_COMPILE.get(variant, ())
-    ask.check_factors(cell, (*FORMS, JIT_COMPILE) if choices else FORMS)
+    ask.check_factors(cell, (*FORMS, JIT_COMPILE, MIXED_PRECISION) if choices else FORMS)
     if cell.device != "cpu":
         reason = f"the installed TensorFlow is built for the CPU; the device is {cell.device}"
         raise Failure(Kind.UNAVAILABLE, reason)
-    if cell.precision not in _ELEMENTS:
-        raise unsupported(f"{ENGINE} is not run in {cell.precision} here")
-    if variant is Variant.KERAS and cell.precision is not Precision.FP32:
+    compiled = bool(choices) and _SWITCH[ask.factor(cell, JIT_COMPILE, choices)]
+    mixes = bool(choices) and _mixes(cell, compiled)
+    if variant is Variant.KERAS and cell.precision is Precision.FP64:
         reason = "Keras casts its optimisers' settings by way of single precision"
         raise unsupported(f"{cell.engine} is not run in {cell.precision}: {reason}")
     return Configuration(
         variant=variant,
-        element=_ELEMENTS[cell.precision],
+        element=tf.float32 if mixes else _element(cell, bool(choices)),
         threads=cell.threads,
-        jit_compile=bool(choices) and _SWITCH[ask.factor(cell, JIT_COMPILE, choices)],
+        jit_compile=compiled,
         optimizer=cell.optimizer if cell.mode is Mode.TRAINING else None,
         requests=requests,
+        mixes_precision=mixes,
     )
+
+
+def _element(cell: Cell, can_mix: bool) -> tf.DType:
+    if cell.precision is Precision.BF16 and can_mix:
+        raise unsupported(
+            f"{cell.engine} is run in bf16 by mixed precision alone: give `{MIXED_PRECISION}: on`"
+        )
+    if cell.precision not in _ELEMENTS:
+        raise unsupported(f"{cell.engine} is not run in {cell.precision} here")
+    return _ELEMENTS[cell.precision]
+
+
+def _mixes(cell: Cell, compiled: bool) -> bool:
+    """Whether precision is mixed, which is so in bf16 alone, and where it has an effect."""
+    if not _SWITCH[ask.factor(cell, MIXED_PRECISION, ("off", "on"))]:
+        return False
+    if cell.precision is not Precision.BF16:
+        raise unsupported(
+            f"mixed precision computes in bf16, and {cell.precision} is asked for: give "
+            "`precision: bf16`"
+        )
+    if compiled:
+        raise unsupported(
+            "precision is mixed by Grappler, which leaves alone what XLA compiles as a whole, and "
+            f"TensorFlow would compute in fp32: give `{JIT_COMPILE}: off`"
+        )
+    mixing.check(os.environ)
+    return True

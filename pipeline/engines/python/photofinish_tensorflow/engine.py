@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from photofinish_tensorflow import mixing
 from photofinish_tensorflow.configuration import (
     ENGINE,
     VARIANTS,
@@ -27,9 +28,6 @@ from photofinish_worker.messages import Load
 PACKAGES = ("photofinish_tensorflow", "photofinish_numpy", "photofinish_worker")
 """What this worker is made of."""
 
-ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
-"""The variable by which TensorFlow is told whether to compute with oneDNN."""
-
 INTER_OP_THREADS = 1
 """Operators that run at the same time."""
 
@@ -49,6 +47,8 @@ class TensorFlow:
         with at("threads"):
             tf.config.threading.set_intra_op_parallelism_threads(configuration.threads)
             tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
+        if configuration.mixes_precision:
+            mixing.turn(on=True)
         start = time.perf_counter_ns()
         maker = Maker(configuration.element, load.files.weights if load.files else None)
         session = build(Network.of(load.graph), maker, configuration)
@@ -81,14 +81,17 @@ def build(network: Network, maker: Maker, configuration: Configuration) -> Sessi
 
 
 def _settings(configuration: Configuration) -> dict[str, str]:
-    onednn = os.environ.get(ONEDNN)
+    onednn = os.environ.get(mixing.ONEDNN)
+    element = "double" if configuration.element == tf.float64 else "float"
+    if configuration.mixes_precision:
+        element += f"; operators that Grappler thinks safe for it in bfloat16 ({mixing.OPTION})"
     settings = {
-        "element type": "double" if configuration.element == tf.float64 else "float",
+        "element type": element,
         "inputs and outputs": "tensors of TensorFlow's own",
         "inter-op threads": str(tf.config.threading.get_inter_op_parallelism_threads()),
         "intra-op threads": str(tf.config.threading.get_intra_op_parallelism_threads()),
         "memory layout of images": "channels last",
-        "oneDNN": f"{ONEDNN}={onednn}" if onednn else "as the processor has it (default)",
+        "oneDNN": f"{mixing.ONEDNN}={onednn}" if onednn else "as the processor has it (default)",
         "weights": "variables",
         "XLA": "the whole step, compiled in the first" if configuration.jit_compile else "off",
     }

@@ -143,11 +143,20 @@ class Fitting:
         """The gradients that Keras finds in the first iteration, which it keeps to itself in
         `train_on_batch`: those of the loss alone, without the L2 penalty's."""
         held, forms = self._ground.held, self._network.forms
-        with self._lowered.function.explained("gradients"), tf.GradientTape() as tape:
-            logits = self._model(self._x, training=True)
-            loss = self._model.loss(self._y, logits)
         weights = [held[name] for name in self._reached]
-        found = dict(zip(self._reached, tape.gradient(loss, weights), strict=True))
+
+        def find() -> list[Any]:
+            with tf.GradientTape() as tape:
+                logits = self._model(self._x, training=True)
+                loss = self._model.loss(self._y, logits)
+            gradients: list[Any] = tape.gradient(loss, weights)
+            return gradients
+
+        # Precision is mixed in functions alone, as `train_on_batch` is one.
+        mixes = self._configuration.mixes_precision
+        run = tf.function(find, autograph=False) if mixes else find
+        with self._lowered.function.explained("gradients"):
+            found = dict(zip(self._reached, run(), strict=True))
         element = self._configuration.element
         return [
             parity.output(Quantity.GRADIENT, name, found[name], forms[name])

@@ -8,11 +8,13 @@ import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
 from photofinish_numpy import fill
+from photofinish_tensorflow import mixing
 from photofinish_tensorflow.configuration import Configuration, Variant, understand
 from photofinish_tensorflow.failure import classify
 from photofinish_tensorflow.form import Form, Order, inverse, moves_nothing
@@ -153,7 +155,8 @@ class Cells(unittest.TestCase):
         refused: list[tuple[dict[str, Any], str]] = [
             ({"engine": "tensorflow/graph"}, "tensorflow/eager and tensorflow/keras"),
             ({"host_language": "rust"}, "driven from Python"),
-            ({"precision": "bf16"}, "not run in bf16"),
+            ({"precision": "fp16"}, "not run in fp16"),
+            ({"engine": "tensorflow/eager", "factors": {}, "precision": "bf16"}, "not run in bf16"),
             ({"engine": "tensorflow/keras", "precision": "fp64"}, "single precision"),
             ({"mode": "training"}, "needs an optimizer"),
             ({"factors": {"weights": "frozen"}}, "factor `weights` is not known"),
@@ -167,6 +170,46 @@ class Cells(unittest.TestCase):
         with self.assertRaisesRegex(Failure, "built for the CPU") as raised:
             self.understood(device="cuda:0")
         self.assertEqual(raised.exception.kind, Kind.UNAVAILABLE)
+
+    def test_precision_is_mixed_in_bf16_alone_and_not_beside_xla(self) -> None:
+        refusals: list[tuple[dict[str, Any], str]] = [
+            ({"precision": "fp32"}, "give `precision: bf16`"),
+            ({"jit": "on"}, "give `jit_compile: off`"),
+            ({"value": "off"}, "give `mixed_precision: on`"),
+            ({"value": None}, "give `mixed_precision: on`"),
+            ({"value": "half"}, "mixed_precision is `half`"),
+        ]
+        for variant in (Variant.FUNCTION, Variant.KERAS):
+
+            def mixed(value: str | None = "on", jit: str = "off", precision: str = "bf16") -> Any:
+                mixed = {} if value is None else {"mixed_precision": value}
+                return self.understood(
+                    engine=f"tensorflow/{variant}",  # noqa: B023 # Called in this turn alone.
+                    precision=precision,
+                    factors={"jit_compile": jit, **mixed},
+                )
+
+            with mock.patch.object(mixing, "check"):
+                self.assertEqual(mixed(), asked(variant, None, False, tf.float32, True))
+                for refused, reason in refusals:
+                    with self.assertRaisesRegex(Failure, reason) as raised:
+                        mixed(**refused)
+                    self.assertEqual(raised.exception.kind, Kind.UNSUPPORTED)
+        with self.assertRaisesRegex(Failure, "factor `mixed_precision` is not known"):
+            self.understood(engine="tensorflow/eager", factors={"mixed_precision": "on"})
+
+    def test_precision_is_mixed_only_where_a_processor_and_onednn_do(self) -> None:
+        knows = "flags\t\t: fpu avx512f avx512_bf16 amx_tile\n"
+        mixing.check({}, knows)
+        mixing.check({mixing.ONEDNN: "1"}, knows)
+        for environment, processors in [
+            ({mixing.ONEDNN: "0"}, knows),
+            ({mixing.ONEDNN: "False"}, knows),
+            ({}, "flags\t\t: fpu avx512f avx512_bf16x\n"),
+        ]:
+            with self.assertRaisesRegex(Failure, "compute in fp32") as raised:
+                mixing.check(environment, processors)
+            self.assertEqual(raised.exception.kind, Kind.UNSUPPORTED)
 
     def test_exceptions_become_typed_outcomes(self) -> None:
         cases: list[tuple[Exception, Kind]] = [

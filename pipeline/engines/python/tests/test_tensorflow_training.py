@@ -1,21 +1,38 @@
 """The engine of TensorFlow: variants and iterations. Needs TensorFlow."""
 
 import unittest
+from collections.abc import Callable
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
 from photofinish_numpy import fill
-from photofinish_tensorflow.configuration import Variant
+from photofinish_tensorflow import mixing
+from photofinish_tensorflow.configuration import Configuration, Variant
+from photofinish_tensorflow.engine import TensorFlow
 from photofinish_tensorflow.exchange import Exchange
-from photofinish_tensorflow.keras_sessions import Fitting
-from photofinish_worker.engine import Quantity, TrainingSession
+from photofinish_tensorflow.keras_sessions import Fitting, Predicting
+from photofinish_tensorflow.lowering import Pass
+from photofinish_worker.decode import decode
+from photofinish_worker.engine import ParityData, Quantity, TrainingSession
 from photofinish_worker.graph import Integers
-from photofinish_worker.messages import Optimizer, Sgd
+from photofinish_worker.messages import Cell, Load, Optimizer, Sgd
 from photofinish_worker.outcome import Failure
-from tests.sketch import NETWORK, graph, node, value, weight
-from tests.with_tensorflow import ADAM, SGD, asked, built, number, outputs, softmax, told, training
+from tests.sketch import CELL, NETWORK, graph, node, value, weight
+from tests.with_tensorflow import (
+    ADAM,
+    SGD,
+    Array,
+    asked,
+    built,
+    number,
+    outputs,
+    softmax,
+    told,
+    training,
+)
 
 
 class Variants(unittest.TestCase):
@@ -116,6 +133,117 @@ class Variants(unittest.TestCase):
         expected = number("a", [2, 3, 4, 4]) * number("b", [3, 1, 1])
         for variant in Variant:
             np.testing.assert_allclose(outputs(network, variant), expected)
+
+
+class Keras(unittest.TestCase):
+    """A step is a batch of `fit` and `predict`."""
+
+    def after(self, jit_compile: bool, moves: Callable[[Fitting], None]) -> list[Array]:
+        """Every variable, and the optimiser's own, after the steps that `moves` takes."""
+        session = built(NETWORK, asked(Variant.KERAS, ADAM, jit_compile, tf.float32))
+        assert isinstance(session, Fitting)
+        # Without dropout, whose random numbers each function draws by itself.
+        session._switch(Pass.DETERMINISTIC)
+        moves(session)
+        held = session._ground.held.values()
+        own = [variable.numpy() for variable in session._optimizer.variables]
+        return [variable.numpy() for variable in held] + own
+
+    def test_fit_moves_everything_exactly_as_a_step_does(self) -> None:
+        def steps(session: Fitting) -> None:
+            for _ in range(2):
+                session.step()
+
+        def fits(session: Fitting) -> None:
+            x, y = session._x, session._y
+            for _ in range(2):
+                session._model.fit(x, y, batch_size=len(x), shuffle=False, verbose=0)
+
+        for jit_compile in (False, True):
+            stepped, fitted = (self.after(jit_compile, moves) for moves in (steps, fits))
+            fresh = self.after(jit_compile, lambda _: None)
+            moved = 0
+            for one, other, first in zip(stepped, fitted, fresh, strict=True):
+                np.testing.assert_array_equal(one, other)
+                moved += not np.array_equal(one, first)
+            # Weights and running statistics, both moments, the count of iterations.
+            self.assertGreater(moved, 8)
+
+    def test_predict_gives_exactly_what_a_step_computes(self) -> None:
+        for jit_compile in (False, True):
+            session = built(NETWORK, asked(Variant.KERAS, None, jit_compile, tf.float32))
+            assert isinstance(session, Predicting)
+            x = session._x
+            predicted = session._model.predict(x, batch_size=len(x), verbose=0)
+            self.assertGreater(np.abs(predicted).max(), 0.0)
+            np.testing.assert_array_equal(predicted, session._run())
+
+
+class Mixed(unittest.TestCase):
+    """Where the processor has bf16, numbers show that it is used; others refuse such cells."""
+
+    def setUp(self) -> None:
+        try:
+            mixing.check({})
+        except Failure as failure:
+            self.skipTest(failure.reason)
+        self.addCleanup(mixing.turn, on=False)
+
+    def error(self, configuration: Configuration) -> dict[Quantity, float]:
+        """How far a variant that mixes is from fp32, relative to the norm of each quantity."""
+        mixing.turn(on=False)
+        eager = asked(Variant.EAGER, configuration.optimizer, element=tf.float32)
+        expected = built(NETWORK, eager).parity(3)
+        mixing.turn(on=True)
+        found = built(NETWORK, configuration).parity(3)
+        errors = {}
+        for quantity in {one.quantity for one in expected.tensors}:
+
+            def all_of(data: ParityData) -> Array:
+                of = (one.data for one in data.tensors if one.quantity is quantity)  # noqa: B023
+                return np.concatenate([np.frombuffer(data, np.float32) for data in of], dtype=float)
+
+            difference = all_of(found) - all_of(expected)
+            errors[quantity] = float(np.linalg.norm(difference) / np.linalg.norm(all_of(expected)))
+        return errors
+
+    def test_a_cell_that_asks_for_it_gets_it(self) -> None:
+        factors = {"jit_compile": "off", "mixed_precision": "on"}
+        cell = {**CELL, "engine": "tensorflow/function", "precision": "bf16", "factors": factors}
+        read = decode(Cell, cell, "cell")
+        assert isinstance(read, Cell)
+        expected = built(NETWORK, asked(Variant.EAGER, element=tf.float32)).parity(0)
+        # Threads are settled before anything runs, which is over here.
+        threads = "tensorflow.config.threading.set_{}_op_parallelism_threads"
+        with mock.patch(threads.format("intra")), mock.patch(threads.format("inter")):
+            session, report = TensorFlow().load(Load(read, NETWORK, None, "/"))
+        self.assertIn("bfloat16", report.settings["element type"])
+        (found,), (wide,) = session.parity(0).tensors, expected.tensors
+        difference = np.frombuffer(found.data, np.float32) - np.frombuffer(wide.data, np.float32)
+        self.assertGreater(np.abs(difference).max(), 1e-4)
+
+    def test_products_of_functions_are_in_bf16(self) -> None:
+        roundoff = 2.0**-9
+        for variant in (Variant.FUNCTION, Variant.KERAS):
+            for optimizer in (None, SGD):
+                mixed = asked(variant, optimizer, False, tf.float32, mixes=True)
+                errors = self.error(mixed)
+                # Statistics of the batch are taken in fp32.
+                errors.pop(Quantity.MOVEMENT, None)
+                self.assertEqual(len(errors), 1 if optimizer is None else 2)
+                for quantity, error in errors.items():
+                    self.assertGreater(error, roundoff / 10.0, f"{variant} {quantity}")
+                    self.assertLess(error, 0.1, f"{variant} {quantity}")
+
+    def test_what_is_no_function_of_grapplers_stays_in_fp32(self) -> None:
+        """So these are not offered it."""
+        for variant, compiled in (
+            (Variant.EAGER, False),
+            (Variant.FUNCTION, True),
+            (Variant.KERAS, True),
+        ):
+            for error in self.error(asked(variant, SGD, compiled, tf.float32)).values():
+                self.assertLess(error, 1e-5, variant)
 
 
 class Iterations(unittest.TestCase):

@@ -27,8 +27,9 @@ def asked(
     optimizer: Optimizer | None = None,
     jit_compile: bool = False,
     element: tf.DType = tf.float64,
+    mixes: bool = False,
 ) -> Configuration:
-    return Configuration(variant, element, 1, jit_compile, optimizer)
+    return Configuration(variant, element, 1, jit_compile, optimizer, mixes_precision=mixes)
 
 
 def ground(network: Graph, element: tf.DType = tf.float64) -> Ground:

@@ -135,7 +135,7 @@ fn float(precision: Precision) -> Result<Float, Outcome> {
             "tf32 is an arithmetic of NVIDIA GPUs; the device is cpu",
         )),
         Precision::Bf16 => Err(unsupported(format!(
-            "{ENGINE}/graph is run in bf16 by mixed precision alone: give `{MIXED_PRECISION}: on`"
+            "{ENGINE} is run in bf16 by mixed precision alone: give `{MIXED_PRECISION}: on`"
         ))),
         Precision::Fp16 | Precision::Int8Dynamic | Precision::Int8Static => Err(unsupported(
             format!("{ENGINE} is not run in {precision} here"),
@@ -166,9 +166,10 @@ fn mixes_precision(
             cell.precision
         )));
     }
-    if compilation != Compilation::None {
+    if compilation == Compilation::Whole {
         return Err(unsupported(
-            "precision is mixed by Grappler, before XLA sees the graph; `tensorflow/graph` is run so",
+            "precision is mixed by Grappler, which leaves alone what XLA compiles as a whole, and TensorFlow would \
+             compute in fp32; `tensorflow/graph` and `tensorflow/xla-auto` are run so",
         ));
     }
     if let Some(value) = onednn.filter(|value| is_off(value)) {
@@ -243,12 +244,15 @@ pub(crate) mod tests {
             .insert(MIXED_PRECISION.to_owned(), "on".to_owned());
         assert!(refused(&cell).contains("give `precision: bf16`"));
         cell.precision = Precision::Bf16;
-        match Configuration::of(&cell) {
-            Ok(configuration) => {
-                assert!(configuration.mixes_precision);
-                assert_eq!(configuration.float, Float::F32);
+        for variant in ["graph", "xla-auto"] {
+            cell.engine.variant = variant.to_owned();
+            match Configuration::of(&cell) {
+                Ok(configuration) => {
+                    assert!(configuration.mixes_precision);
+                    assert_eq!(configuration.float, Float::F32);
+                }
+                Err(outcome) => assert!(outcome.reason.contains("compute in fp32"), "{outcome:?}"),
             }
-            Err(outcome) => assert!(outcome.reason.contains("compute in fp32"), "{outcome:?}"),
         }
         cell.engine.variant = "xla".to_owned();
         assert!(refused(&cell).contains("Grappler"));

@@ -8,10 +8,11 @@ mod library;
 #[path = "../../onnxruntime/tests/support/zoo.rs"]
 mod zoo;
 
-use common::{onnx_outputs, outputs, relative_l2};
+use common::{Array, onnx_outputs, outputs, relative_l2};
 use library::library;
 use models::rewrite::{RECURRENT, Rewriting, UNROLLED};
-use schema::{OutcomeKind, Precision};
+use schema::{Graph, Optimizer, Outcome, OutcomeKind, Precision};
+use worker::ParityData;
 use zoo::{agreements, small};
 
 fn agree(name: &str) {
@@ -38,27 +39,74 @@ agreements! { agree:
     bert_tiny bert_base distilbert_base gpt2 transformer_base lstm_lm deepspeech2
 }
 
-/// Where the processor has bf16, the outputs show that it was used; elsewhere the cell is refused, and
-/// not computed in fp32 under another name.
-#[test]
-fn mixed_precision_computes_in_bf16_or_is_refused() {
-    let graph = small("resnet18");
-    let expected = onnx_outputs(&graph, library());
-    let mut cell = common::cell(&graph, Precision::Bf16, None);
+/// What a variant tells when it mixes precision, if it does on this processor.
+fn mixed(
+    graph: &Graph,
+    variant: &str,
+    optimizer: Option<Optimizer>,
+) -> Result<ParityData, Outcome> {
+    let mut cell = common::cell(graph, Precision::Bf16, optimizer);
+    cell.engine.variant = variant.to_owned();
     let on = ("mixed_precision".to_owned(), "on".to_owned());
     cell.factors.extend([on]);
-    match common::load(&graph, cell) {
-        Ok((mut session, report)) => {
-            session.step().unwrap();
-            let actual = common::arrays(&session.parity(1).unwrap().tensors);
-            let error = relative_l2(&actual[0], &expected[0]);
+    let (mut session, report) = common::load(graph, cell)?;
+    session.step()?;
+    assert!(report.settings["element type"].contains("bfloat16"));
+    let compiles = report.settings["XLA"].starts_with("clusters");
+    assert_eq!(compiles, variant == "xla-auto");
+    session.parity(3)
+}
+
+/// Where the processor has bf16, numbers show that it was used; elsewhere the cell is refused, and
+/// not computed in fp32 under another name.
+fn assert_mixed(told: Result<ParityData, Outcome>, expected: &[Array], what: &str) {
+    match told {
+        Ok(told) => {
             let roundoff = Precision::Bf16.unit_roundoff();
-            assert!(error > roundoff / 10.0 && error < 0.1, "{error:e}");
-            assert!(report.settings["element type"].contains("bfloat16"));
+            let all = |arrays: &[Array]| {
+                let numbers = arrays.iter().flat_map(|array| array.data.iter().copied());
+                let data: Vec<f64> = numbers.collect();
+                Array {
+                    shape: vec![data.len() as u64],
+                    data,
+                }
+            };
+            let error = relative_l2(&all(&common::arrays(&told.tensors)), &all(expected));
+            assert!(error > roundoff / 10.0 && error < 0.1, "{what}: {error:e}");
         }
         Err(outcome) => {
             assert_eq!(outcome.kind, OutcomeKind::Unsupported, "{outcome:?}");
             assert!(outcome.reason.contains("compute in fp32"), "{outcome:?}");
         }
+    }
+}
+
+#[test]
+fn mixed_precision_computes_in_bf16_or_is_refused() {
+    for network in ["resnet18", "bert_tiny"] {
+        let graph = small(network);
+        let expected = onnx_outputs(&graph, library());
+        for variant in ["graph", "xla-auto", "xla"] {
+            let told = mixed(&graph, variant, None);
+            assert!(variant != "xla" || told.is_err());
+            assert_mixed(told, &expected, &format!("{network} {variant}"));
+        }
+    }
+}
+
+#[test]
+fn mixed_precision_trains_in_bf16_or_is_refused() {
+    let graph = models::sample::perceptron(4).unwrap();
+    let sgd = Optimizer::Sgd {
+        learning_rate: 0.1,
+        momentum: 0.9,
+        weight_decay: 0.0,
+    };
+    let cell = common::cell(&graph, Precision::Fp32, Some(sgd));
+    let (mut session, _) = common::load(&graph, cell).unwrap();
+    let expected = common::arrays(&session.parity(3).unwrap().tensors);
+    for variant in ["graph", "xla-auto"] {
+        let told = mixed(&graph, variant, Some(sgd));
+        assert_mixed(told, &expected, variant);
     }
 }
