@@ -469,9 +469,6 @@ fn the_zoo_agrees_with_eager() {
 /// A perceptron trained in single precision: its smallest weights move, too.
 #[test]
 fn training_moves_every_weight_as_eager_does() {
-    if env::var_os(FULL).is_none() {
-        return;
-    }
     let graph = sample::perceptron(4).unwrap();
     let of = (Precision::Fp32, Some(SGD));
     let cache = tempfile::tempdir().unwrap();

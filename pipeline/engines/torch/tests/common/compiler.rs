@@ -26,7 +26,8 @@ pub(crate) fn compiler() -> WorkerCommand {
     let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
     let text = |path: PathBuf| path.to_str().unwrap().to_owned();
     let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let pycache = format!("pycache_prefix={}", text(temporary.join("pycache")));
+    let modules = text(temporary.join("pycache"));
+    let pycache = format!("pycache_prefix={modules}");
     let mut args: Vec<_> = ["-I", "-S", "-X", &pycache, "-c", START]
         .map(str::to_owned)
         .to_vec();
@@ -40,6 +41,10 @@ pub(crate) fn compiler() -> WorkerCommand {
     WorkerCommand {
         program: record["interpreter"].as_str().unwrap().into(),
         args,
-        env: BTreeMap::from([(kept.0.to_owned(), text(kept.1))]),
+        // PyTorch tries each kind of vectors in a Python of its own, which imports all of PyTorch.
+        env: BTreeMap::from([
+            (kept.0.to_owned(), text(kept.1)),
+            ("PYTHONPYCACHEPREFIX".to_owned(), modules),
+        ]),
     }
 }
