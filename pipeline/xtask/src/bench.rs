@@ -346,8 +346,9 @@ fn bench_python(folder: &Path) -> Result<PathBuf, String> {
     run(program("python3")
         .args(["-m", "venv", "--clear"])
         .arg(&home))?;
+    // All that is needed is named, with its version.
     run(program(&python)
-        .args(["-m", "pip", "install", "--requirement"])
+        .args(["-m", "pip", "install", "--no-deps", "--requirement"])
         .arg(requirements))?;
     write(&complete, &wanted)?;
     Ok(python)

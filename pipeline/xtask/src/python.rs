@@ -154,9 +154,10 @@ fn tools(kit: &Kit) -> Result<PathBuf, String> {
     }
     let python = python_of(packages.first().ok_or("a kit without packages")?)?;
     run(program(python).args(["-m", "venv", "--clear"]).arg(&home))?;
+    // All that is needed is named, with its version.
     run(program(home.join("bin/python3"))
         .args(["-m", "pip", "install", "--quiet", "--only-binary", ":all:"])
-        .arg("--requirement")
+        .args(["--no-deps", "--requirement"])
         .arg(&requirements))?;
     let mut where_ = program(home.join("bin/python3"));
     where_.args([

@@ -65,10 +65,14 @@ fn packages() -> PathBuf {
                 "install",
                 "--quiet",
                 "--only-binary=:all:",
+                "--no-deps",
                 "--target",
             ])
             .arg(&folder)
             .args(["pandas==2.3.3", "pyarrow==22.0.0"])
+            // What pandas needs.
+            .args(["numpy==2.4.6", "python-dateutil==4.0.0"])
+            .args(["pytz==2026.6", "tzdata==2026.6"])
             .status()
             .expect("python3 starts");
         assert!(status.success(), "pip installs pandas and pyarrow");

@@ -110,7 +110,10 @@ impl Environment {
         }
         let install = ["-m", "pip", "install", "--quiet", "--only-binary", ":all:"];
         let mut install_all = Command::new(&python);
-        install_all.args(install).arg("--requirement");
+        // All that is needed is named, with its version.
+        install_all
+            .args(install)
+            .args(["--no-deps", "--requirement"]);
         finished(install_all.arg(&requirements));
         fs::write(&complete, wanted).expect("target can be written");
         environment
