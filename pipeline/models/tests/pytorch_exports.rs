@@ -1,5 +1,5 @@
-//! Models as PyTorch's own exporters write them. The long form (`PHOTOFINISH_TEST_FULL`) has more
-//! networks, and each with open and fixed sizes from either exporter.
+//! Models as PyTorch's own exporters write them, with open sizes by both and with fixed ones. The long
+//! form (`PHOTOFINISH_TEST_FULL`) has more networks, and each with either sizes from either exporter.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -43,6 +43,9 @@ fn what_pytorch_exports_is_read_as_it_computes() {
     let printed = python::run_with_pytorch("pytorch_exports.py", &arguments);
     let exports: Vec<Export> = serde_json::from_str(&printed).unwrap();
     assert!(exports.len() >= 10, "{printed}");
+    for way in ["torchscript-dynamic", "dynamo-dynamic", "dynamo-static"] {
+        assert!(exports.iter().any(|it| it.name.ends_with(way)), "{way}");
+    }
     for Export { name, dims: open } in exports {
         // Exported with batch 2 and 6 positions.
         let other = |dim: &String| if dim == "batch" { 3 } else { 5 };
