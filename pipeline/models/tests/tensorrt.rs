@@ -33,8 +33,16 @@ const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Fp16, Precision:
 #[derive(Debug, serde::Deserialize)]
 #[serde(untagged)]
 enum Answer {
-    Built { layers: usize, bytes: usize },
-    Refused { kind: String, reason: String },
+    Built {
+        layers: usize,
+        bytes: u64,
+        /// Bytes of the engine's constants by TensorRT's name of their type.
+        constants: BTreeMap<String, u64>,
+    },
+    Refused {
+        kind: String,
+        reason: String,
+    },
 }
 
 /// The network as ONNX with its weights; in integers, on grids as TensorRT wants them. What they are
@@ -91,51 +99,61 @@ fn build(graph: &Graph, model: &[u8]) -> Answer {
     serde_json::from_str(&printed).unwrap()
 }
 
-/// About what an engine has for each layer beside its weights.
-const LAYER_BYTES: u64 = 10_000;
-
-/// What is wrong with the engine: there is none, or it does not hold the network's weights.
-fn fault(graph: &Graph, precision: Precision) -> Option<String> {
-    let width = match precision {
-        Precision::Int8Static => 1,
-        Precision::Fp16 => 2,
-        _ => 4,
-    };
+/// What is wrong with the engine: there is none, or it does not hold the network's weights in the
+/// precision.
+fn fault(graph: &Graph, precision: Precision, answer: &Answer) -> Option<String> {
     let count = |it: &Parameter| it.shape.iter().product::<u64>();
-    let numbers: u64 = graph.parameters.iter().map(count).sum();
+    let all: u64 = graph.parameters.iter().map(count).sum();
     // Tables of rows have no grids, and stay in binary32.
     let is_table = |it: &&Parameter| {
         let mut nodes = graph.nodes.iter();
         nodes.any(|node| node.op == Op::Gather && node.inputs.first() == Some(&it.name))
     };
     let tables: u64 = graph.parameters.iter().filter(is_table).map(count).sum();
-    let least = numbers * width * 9 / 10;
-    // What holds half of the others in binary32 all the same is no engine in the precision.
-    let most = |layers: usize| match precision {
-        Precision::Fp16 => numbers * 3 + layers as u64 * LAYER_BYTES,
-        Precision::Int8Static if tables < numbers / 2 => {
-            tables * 4 + (numbers - tables) * 5 / 2 + layers as u64 * LAYER_BYTES
-        }
-        _ => u64::MAX,
+    let (kind, width, numbers, narrower) = match precision {
+        Precision::Int8Static => ("int8", 1, all - tables, &[][..]),
+        Precision::Fp16 => ("half", 2, all, &["int8"][..]),
+        _ => ("float", 4, all, &["int8", "half"][..]),
     };
-    match build(graph, &written(graph, precision)) {
-        Answer::Built { layers, bytes } => {
-            let holds_all =
-                layers > graph.nodes.len() / 2 && (least..most(layers)).contains(&(bytes as u64));
-            (!holds_all).then(|| format!("{layers} layers, {bytes} bytes"))
+    match answer {
+        Answer::Built {
+            layers,
+            bytes,
+            constants,
+        } => {
+            // What holds half of them in another type all the same is no engine in the precision.
+            let is_in = constants
+                .get(kind)
+                .is_some_and(|held| *held > numbers * width / 2)
+                && !narrower.iter().any(|&kind| constants.contains_key(kind));
+            let holds_all = *layers > graph.nodes.len() / 2 && *bytes >= all * width * 9 / 10;
+            (!(is_in && holds_all))
+                .then(|| format!("{layers} layers, {bytes} bytes, {constants:?} of constants"))
         }
         Answer::Refused { kind, reason } => Some(format!("{kind}: {reason}")),
     }
     .map(|fault| format!("{} in {precision}: {fault}", graph.name))
 }
 
-/// Whether each network becomes an engine in each precision.
+/// Whether each network becomes an engine in each precision, which is none in the others.
 fn assert_built(graphs: impl IntoIterator<Item = Graph>) {
-    let faults: Vec<_> = graphs
-        .into_iter()
-        .flat_map(|graph| PRECISIONS.map(|precision| fault(&graph, precision)))
-        .flatten()
-        .collect();
+    let mut faults = Vec::new();
+    for graph in graphs {
+        for precision in PRECISIONS {
+            let answer = build(&graph, &written(&graph, precision));
+            for judged in PRECISIONS {
+                let fault = fault(&graph, judged, &answer);
+                if judged == precision {
+                    faults.extend(fault);
+                } else if fault.is_none() {
+                    let name = &graph.name;
+                    faults.push(format!(
+                        "{name} in {precision} passes for {judged}: {answer:?}"
+                    ));
+                }
+            }
+        }
+    }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
