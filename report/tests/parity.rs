@@ -3,7 +3,11 @@
 mod fixture;
 mod support;
 
-use schema::{Mode, OutcomeKind, Precision, Tables, record::Top1, tables::CellRow};
+use schema::{
+    Mode, OutcomeKind, Precision, Tables,
+    record::{Judged, Kinds, Top1},
+    tables::CellRow,
+};
 
 use fixture::realistic;
 use support::folder::Site;
@@ -116,6 +120,47 @@ fn what_was_not_judged_is_counted() {
     let few = told(28, 139);
     assert!(few.contains("agrees in part"), "{few}");
     assert!(few.contains("28 of 167 tensors and losses judged"), "{few}");
+}
+
+/// Most of it was judged, and of the updates, by which alone an optimiser is seen, next to none.
+#[test]
+fn updates_that_were_not_judged_are_told_of() {
+    let told = |updates: [u64; 2]| {
+        let mut tables = three();
+        tables.cells.truncate(1);
+        let row = &mut tables.cells[0];
+        let parity = row.parity.as_mut().expect("a cell with an error");
+        let [judged, unjudged] = updates;
+        (parity.judged, parity.unjudged) = (475 + judged, unjudged);
+        parity.kinds = Some(Kinds {
+            gradients: Judged {
+                judged: 475,
+                unjudged: 0,
+            },
+            updates: Judged { judged, unjudged },
+            ..Kinds::default()
+        });
+        let page = format!("cells/{}/{}.html", row.job, row.id);
+        (entry(&tables), Site::of(&tables).page(&page))
+    };
+    let (entry, cell) = told([2, 282]);
+    assert!(entry.contains("agrees in part"), "{entry}");
+    let words = "477 of 759 tensors and losses judged, of updates 2 of 284";
+    assert!(entry.contains(words), "{entry}");
+    for part in [
+        "within the bound, in part",
+        "What could be judged agrees with the reference, and that is 2 of 284 updates.",
+        "282 of 284 updates, by which PyTorch eager itself is too far off",
+    ] {
+        assert!(cell.contains(part), "{part}");
+    }
+    let (entry, cell) = told([142, 142]);
+    assert!(!entry.contains("in part"), "{entry}");
+    assert!(entry.contains("of updates 142 of 284"), "{entry}");
+    assert!(cell.contains("The outputs agree with the reference."));
+    let (entry, cell) = told([284, 0]);
+    assert!(!entry.contains("judged"), "{entry}");
+    assert!(!cell.contains("Not judged"));
 }
 
 #[test]

@@ -383,6 +383,7 @@ fn parity() -> Parity {
         worst_share: 0.107,
         judged: 1,
         unjudged: 0,
+        kinds: None,
         losses: Vec::new(),
         reference_losses: Vec::new(),
         top1: None,

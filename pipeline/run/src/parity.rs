@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Optimizer, Outcome, OutcomeKind, Precision, record::Parity};
+use schema::{
+    Optimizer, Outcome, OutcomeKind, Precision,
+    record::{Kinds, Parity},
+};
 
 use crate::{
     tensors::{self, Distance, Flaw, Growth, Outputs, Terms},
@@ -378,10 +381,32 @@ fn worst(
         worst_share,
         judged: judged.len() as u64,
         unjudged: unjudged.len() as u64,
+        kinds: kinds(measures),
         losses: exhibits.cell.losses.clone(),
         reference_losses: exhibits.reference.losses.clone(),
         top1: None,
     })
+}
+
+/// How much is judged of each kind; `None` where nothing was trained.
+fn kinds(measures: &Measures) -> Option<Kinds> {
+    let mut kinds = Kinds::default();
+    let mut is_training = false;
+    for measure in measures.iter() {
+        let kind = match measure.eager.growth {
+            Growth::None => continue,
+            Growth::Layers => &mut kinds.gradients,
+            Growth::Sums { .. } => &mut kinds.statistics,
+            Growth::Iterations => &mut kinds.updates,
+            Growth::FirstLoss | Growth::Loss { .. } => &mut kinds.losses,
+        };
+        is_training = true;
+        match measure.is_one() {
+            true => kind.judged += 1,
+            false => kind.unjudged += 1,
+        }
+    }
+    is_training.then_some(kinds)
 }
 
 #[cfg(test)]

@@ -17,8 +17,10 @@ use crate::{
     telemetry::{Energy, Telemetry},
 };
 
+mod kinds;
 mod profiled;
 
+pub use kinds::{Judged, Kinds};
 pub use profiled::Profiled;
 
 /// Version of the heat document.
@@ -175,6 +177,10 @@ pub struct Parity {
     pub judged: u64,
     /// Training: those that are not, since rounding alone moves those of PyTorch eager too far.
     pub unjudged: u64,
+    /// Training: both counts for each kind of what is compared; absent in what was written before they
+    /// were told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<Kinds>,
     /// Training: losses of the cell, step by step.
     pub losses: Vec<f64>,
     /// Training: losses of the reference.

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    OutcomeKind, Precision,
+    OutcomeKind,
     plan::ManifestSource,
     tables::{CellRow, JobTable, LaunchRow, Speed},
 };
 use serde::Serialize;
 
 use super::{
+    agreement::{self, ParityView},
     cells,
     chrome::{self, Chrome, link},
     comparison::{self, Contender},
@@ -109,16 +110,6 @@ struct Phase {
     width: f64,
 }
 
-/// Agreement of the outputs.
-#[derive(Debug, Serialize)]
-struct ParityView {
-    passed: bool,
-    facts: Vec<Fact>,
-    losses: Vec<[String; 3]>,
-    /// Whether the network is on grids of integers, which random weights say little about.
-    is_int8: bool,
-}
-
 /// Where the cell was measured.
 #[derive(Debug, Serialize)]
 struct MachineLink {
@@ -195,7 +186,7 @@ impl CellPage {
             parity: row
                 .parity
                 .as_ref()
-                .map(|found| parity(found, row.cell.precision, row.is_outline())),
+                .map(|found| agreement::of_cell(found, row.cell.precision, row.is_outline())),
             configuration: configuration::resolved(row),
             settings: configuration::reported(row),
             versions: row
@@ -400,73 +391,6 @@ fn phases(row: &CellRow) -> Vec<Phase> {
             }
         })
         .collect()
-}
-
-fn parity(parity: &schema::record::Parity, precision: Precision, is_outline: bool) -> ParityView {
-    let losses = parity
-        .losses
-        .iter()
-        .zip(&parity.reference_losses)
-        .enumerate()
-        .map(|(step, (own, reference))| {
-            [
-                (step + 1).to_string(),
-                units::fixed(*own, 6),
-                units::fixed(*reference, 6),
-            ]
-        });
-    // A cell in integers may be nearer to the reference than its grids allow.
-    let bound = match parity.worst_share > 1.0 && parity.error < parity.bound {
-        true => "Smallest that passes",
-        false => "Largest that passes",
-    };
-    let made_from = match (is_outline, precision) {
-        (true, _) => "What the bound is made from: ONNX Runtime's own error, or 32 roundoffs",
-        (false, Precision::Fp64) if !parity.losses.is_empty() => {
-            "What the bound is made from: PyTorch eager's error in fp32, scaled, or 128 roundoffs"
-        }
-        (false, Precision::Fp64) => {
-            "What the bound is made from: PyTorch eager's own error, or 32 roundoffs"
-        }
-        (false, _) => "Error of PyTorch eager on the same tensor",
-    };
-    let mut facts = vec![
-        fact("Reference", &parity.reference),
-        fact("Relative error", units::error(parity.error)),
-        fact(bound, units::error(parity.bound)),
-        fact(
-            "Share of the bound, worst tensor",
-            units::percent(parity.worst_share),
-        ),
-        fact(made_from, units::error(parity.eager_error)),
-        fact("Tensor", &parity.tensor),
-    ];
-    if let Some(error) = parity.kink_error {
-        let what = "Error of the reference with all that is next to a kink on its other side";
-        facts.push(fact(what, units::error(error)));
-    }
-    if let Some(top1) = parity.top1 {
-        facts.push(fact(
-            "Top-1 agreement with the reference",
-            words::top1(top1),
-        ));
-    }
-    if !parity.losses.is_empty() {
-        facts.push(fact("Tensors and losses judged", parity.judged.to_string()));
-    }
-    if parity.unjudged > 0 {
-        let count = format!(
-            "{}, by which PyTorch eager itself is too far off",
-            parity.unjudged
-        );
-        facts.push(fact("Not judged", count));
-    }
-    ParityView {
-        passed: parity.worst_share <= 1.0,
-        facts,
-        losses: losses.collect(),
-        is_int8: precision.is_int8(),
-    }
 }
 
 fn machine(index: &Index<'_>, row: &CellRow) -> Option<MachineLink> {

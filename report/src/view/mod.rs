@@ -1,5 +1,6 @@
 //! What each page shows, in words: templates get text and decide nothing.
 
+pub(crate) mod agreement;
 pub(crate) mod batches;
 pub(crate) mod cell;
 pub(crate) mod cells;

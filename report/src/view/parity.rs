@@ -10,7 +10,10 @@ use schema::{
 };
 use serde::Serialize;
 
-use super::chrome::{Chrome, link};
+use super::{
+    agreement,
+    chrome::{Chrome, link},
+};
 use crate::{
     units,
     words::{self, Badge},
@@ -74,7 +77,7 @@ const AGREES: Badge = Badge {
     tone: "good",
 };
 
-/// What could be judged agrees, and most could not.
+/// What could be judged agrees, and most of it, or of the updates, could not.
 const AGREES_IN_PART: Badge = Badge {
     word: "agrees in part",
     tone: "unclear",
@@ -122,7 +125,7 @@ fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
     let agree = rows.iter().copied();
     let agree = agree.filter(|row| standing(row) == Standing::Agrees);
     let (in_part, agree): (Vec<&CellRow>, Vec<&CellRow>) =
-        agree.partition(|row| is_mostly_unjudged(row.parity.as_ref()));
+        agree.partition(|row| row.parity.as_ref().is_some_and(Parity::is_in_part));
     Some(Matrix {
         mode: mode.word(),
         has_int8: columns.iter().any(|(_, precision)| precision.is_int8()),
@@ -173,10 +176,10 @@ fn summary(mode: Mode, agree: usize, in_part: usize, all: usize) -> String {
     match in_part {
         0 => whole,
         1 => format!(
-            "{whole} Those of one more do as far as they could be judged, which is less than half."
+            "{whole} Those of one more do as far as they could be judged, which is less than half of them or of its updates."
         ),
         _ => format!(
-            "{whole} Those of {} more do as far as they could be judged, which is less than half.",
+            "{whole} Those of {} more do as far as they could be judged, which is less than half of them or of their updates.",
             units::count(in_part as u64)
         ),
     }
@@ -218,35 +221,15 @@ fn entry(rows: &[&CellRow]) -> Option<Entry> {
         href: format!("cells/{}/{}.html", worst.job, worst.id),
         error: parity.map(|parity| units::error(parity.error)),
         share: parity.map(|parity| share_of_bound(parity.worst_share)),
-        judged: parity.and_then(judged),
+        judged: parity.and_then(agreement::judged),
         top1: parity.and_then(|parity| parity.top1).map(words::top1),
         badge: match standing(worst) {
             Standing::Disagrees => DISAGREES,
-            Standing::Agrees if is_mostly_unjudged(parity) => AGREES_IN_PART,
+            Standing::Agrees if parity.is_some_and(Parity::is_in_part) => AGREES_IN_PART,
             Standing::Agrees => AGREES,
             Standing::Unknown => words::outcome(worst.outcome.kind),
         },
         note: note(rows.len(), compared),
-    })
-}
-
-/// Whether rounding alone moves most of a training too far to tell right from wrong.
-fn is_mostly_unjudged(parity: Option<&Parity>) -> bool {
-    parity.is_some_and(|parity| parity.unjudged > parity.judged)
-}
-
-/// `28 of 167 tensors and losses judged`, where not all are.
-fn judged(parity: &Parity) -> Option<String> {
-    let Parity {
-        judged, unjudged, ..
-    } = parity;
-    let all = judged.saturating_add(*unjudged);
-    (*unjudged > 0).then(|| {
-        format!(
-            "{} of {} tensors and losses judged",
-            units::count(*judged),
-            units::count(all)
-        )
     })
 }
 

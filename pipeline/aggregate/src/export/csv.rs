@@ -103,7 +103,7 @@ pub(super) fn interval(interval: Option<&Interval>) -> [String; 5] {
     ]
 }
 
-const CELLS: [&str; 66] = [
+const CELLS: [&str; 70] = [
     "job",
     "cell",
     "group",
@@ -157,6 +157,10 @@ const CELLS: [&str; 66] = [
     "parity_worst_share",
     "parity_judged",
     "parity_unjudged",
+    "unjudged_gradients",
+    "unjudged_statistics",
+    "unjudged_updates",
+    "unjudged_losses",
     "top1_agreeing",
     "top1_rows",
     "peak_resident_bytes",
@@ -239,6 +243,7 @@ fn figures(speed: Option<&Speed>) -> Vec<String> {
 
 fn costs(row: &CellRow) -> Vec<String> {
     let parity = row.parity.as_ref();
+    let kinds = parity.and_then(|parity| parity.kinds);
     let top1 = parity.and_then(|parity| parity.top1);
     let memory = row.memory.as_ref();
     let loaded = row.loaded.as_ref();
@@ -250,6 +255,10 @@ fn costs(row: &CellRow) -> Vec<String> {
         decimal(parity.map(|parity| parity.worst_share)),
         number(parity.map(|parity| parity.judged)),
         number(parity.map(|parity| parity.unjudged)),
+        number(kinds.map(|kinds| kinds.gradients.unjudged)),
+        number(kinds.map(|kinds| kinds.statistics.unjudged)),
+        number(kinds.map(|kinds| kinds.updates.unjudged)),
+        number(kinds.map(|kinds| kinds.losses.unjudged)),
         number(top1.map(|top1| top1.agreeing)),
         number(top1.map(|top1| top1.rows)),
         number(memory.map(|memory| memory.peak_resident_bytes)),

@@ -1,5 +1,7 @@
 //! Gradients, updates, running statistics and losses.
 
+use schema::record::{Judged, Kinds};
+
 use super::*;
 
 fn judged_as(reference: Made, eager: Made, cell: Made) -> (Parity, Option<Outcome>) {
@@ -69,6 +71,49 @@ fn an_update_is_judged_while_rounding_alone_does_not_move_it_far() {
     let (kind, reason) = refusal(judged(exact(), exact().losses(&[2.001]), exact()));
     assert_eq!(kind, OutcomeKind::ParityUnverified);
     assert!(reason.contains("loss of iteration 1"), "{reason}");
+}
+
+/// What rounding moves too far is counted by what it is, and outputs have no kinds.
+#[test]
+fn what_is_judged_is_counted_by_kind() {
+    let made = |gradient: f64, update: f64, loss: f64| {
+        trained(gradient, update)
+            .f64("b", &wave(1.0))
+            .told_as(Quantity::Gradient)
+            .f64("m", &wave(1.0 + gradient))
+            .told_as(Quantity::Movement)
+            .losses(&[2.0, 1.0 + loss])
+    };
+    let (parity, _) = judged_as(
+        made(0.0, 0.0, 0.0),
+        made(0.0, 0.06, 0.3),
+        made(0.0, 0.0, 0.0),
+    );
+    let of = |judged, unjudged| Judged { judged, unjudged };
+    let kinds = Kinds {
+        gradients: of(2, 0),
+        statistics: of(1, 0),
+        updates: of(0, 1),
+        losses: of(1, 1),
+    };
+    assert_eq!(parity.kinds, Some(kinds));
+    assert_eq!((parity.judged, parity.unjudged), (4, 2));
+    assert!(parity.is_in_part());
+    let (parity, _) = judged_as(
+        made(0.0, 0.0, 0.0),
+        made(0.06, 0.0, 0.0),
+        made(0.0, 0.0, 0.0),
+    );
+    let kinds = Kinds {
+        gradients: of(1, 1),
+        statistics: of(0, 1),
+        updates: of(1, 0),
+        losses: of(2, 0),
+    };
+    assert_eq!(parity.kinds, Some(kinds));
+    assert!(!parity.is_in_part());
+    let (parity, _) = judged(exact(), exact(), exact());
+    assert_eq!(parity.unwrap().kinds, None);
 }
 
 /// Three updates, and losses that training halves; `off` is what is wrong in them.
