@@ -63,7 +63,7 @@ pub(crate) fn of_cell(parity: &Parity, precision: Precision, is_outline: bool) -
     let made_from = match (is_outline, precision) {
         (true, _) => "What the bound is made from: ONNX Runtime's own error, or 32 roundoffs",
         (false, Precision::Fp64) if !parity.losses.is_empty() => {
-            "What the bound is made from: PyTorch eager's error in fp32, scaled, or 128 roundoffs"
+            "What the bound is made from: PyTorch eager's error in fp32, scaled, 128 roundoffs, or a tenth of fp32's"
         }
         (false, Precision::Fp64) => {
             "What the bound is made from: PyTorch eager's own error, or 32 roundoffs"

@@ -4,6 +4,14 @@ use schema::record::{Judged, Kinds};
 
 use super::*;
 
+const ADAM: Optimizer = Optimizer::Adam {
+    learning_rate: 1e-3,
+    beta1: 0.9,
+    beta2: 0.999,
+    epsilon: 1e-8,
+    weight_decay: 0.0,
+};
+
 fn judged_as(reference: Made, eager: Made, cell: Made) -> (Parity, Option<Outcome>) {
     let (parity, outcome) = judged(reference, eager, cell);
     (parity.unwrap(), outcome)
@@ -297,8 +305,8 @@ fn a_gradient_that_is_zero_by_mathematics_is_measured_by_the_others() {
     assert_eq!(off(2e-4).1.unwrap().kind, OutcomeKind::ParityFailed);
 }
 
-/// In fp64 eager is the reference, and is off by nothing: eager in fp32 tells how roundings grow, and what
-/// cannot be judged. Here it is off by a millionth, 17 roundoffs, and in an update of noise by all of it.
+/// In fp64 eager is the reference, and is off by nothing: eager in fp32 tells how roundings grow. Here it is
+/// off by a millionth, 17 roundoffs, and in an update of noise by all of it.
 #[test]
 fn training_in_fp64_is_measured_by_how_roundings_grow_in_fp32() {
     let scale = Precision::Fp64.unit_roundoff() / Precision::Fp32.unit_roundoff();
@@ -308,12 +316,13 @@ fn training_in_fp64_is_measured_by_how_roundings_grow_in_fp32() {
             .told_as(Quantity::Update)
     };
     let folder = tempfile::tempdir().unwrap();
-    let judged = |eager: Made, cell: Made| {
+    let judged = |optimizer: Option<Optimizer>, eager: Made, cell: Made| {
         let made = [with(0.0, 1.0), eager, cell];
         let [reference, eager, cell] = made.map(|made| made.try_write(folder.path()).unwrap());
         let exhibits = Exhibits {
             eager_scale: scale,
             least_roundoffs: ROUNDED,
+            optimizer,
             ..exhibits([&reference, &eager, &cell])
         };
         let (parity, outcome) = judge(&exhibits, Precision::Fp64);
@@ -323,18 +332,24 @@ fn training_in_fp64_is_measured_by_how_roundings_grow_in_fp32() {
     let roundoff = Precision::Fp64.unit_roundoff();
     for (eager, update, passes) in [
         // Rounding hardly grows: what is allowed for is that of the reference itself.
-        (with(1e-6, 1.0), 1_200.0, true),
-        (with(1e-6, 1.0), 1_400.0, false),
+        (with(1e-6, 1.0), 1_200.0 * roundoff, true),
+        (with(1e-6, 1.0), 1_400.0 * roundoff, false),
         // It grows to 168,000 roundoffs.
-        (with(1e-2, 1.0), 1_500_000.0, true),
-        (with(1e-2, 1.0), 1_800_000.0, false),
+        (with(1e-2, 1.0), 1_500_000.0 * roundoff, true),
+        (with(1e-2, 1.0), 1_800_000.0 * roundoff, false),
+        // In fp32 activations came to lie on other sides of kinks: how it grows is not known, and that
+        // nothing computes in fp32 is what is seen.
+        (with(0.3, 1.0), 5.9e-8, true),
+        (with(0.3, 1.0), 6.0e-8, false),
     ] {
-        let (parity, passed) = judged(eager, with(update * roundoff, 1.0));
+        let (parity, passed) = judged(None, eager, with(update, 1.0));
         assert_eq!((passed, parity.unjudged), (passes, 0), "{parity:?}");
     }
-    let (parity, passed) = judged(with(1e-6, -1.0), with(0.0, -1.0));
+    let (parity, passed) = judged(Some(ADAM), with(1e-6, -1.0), with(0.0, -1.0));
     assert_eq!((passed, parity.unjudged), (true, 1), "{parity:?}");
-    assert!(judged(with(1e-6, 1.0), exact()).1);
+    let (parity, passed) = judged(None, with(1e-6, -1.0), with(0.0, -1.0));
+    assert_eq!((passed, parity.unjudged), (false, 0), "{parity:?}");
+    assert!(judged(None, with(1e-6, 1.0), exact()).1);
 }
 
 /// An update of a quarter of the elements, off by `dense` in all of them and by `sparse` in so many;
@@ -360,13 +375,6 @@ fn divided(dense: f64, sparse: (usize, f64), unmoved: f64) -> Made {
 #[test]
 fn where_updates_are_divided_by_gradients_the_hundredth_that_is_furthest_off_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    let adam = Optimizer::Adam {
-        learning_rate: 1e-3,
-        beta1: 0.9,
-        beta2: 0.999,
-        epsilon: 1e-8,
-        weight_decay: 0.0,
-    };
     let judged = |cell: Made, rows: u64, optimizer| {
         let made = [
             divided(0.0, (0, 0.0), 0.0),
@@ -390,13 +398,13 @@ fn where_updates_are_divided_by_gradients_the_hundredth_that_is_furthest_off_is_
         // What has no gradient stays where it is.
         (divided(0.0, (0, 0.0), 1e-2), 1e-2 * 3_f64.sqrt(), false),
     ] {
-        let (parity, passed) = judged(cell, 1, adam);
+        let (parity, passed) = judged(cell, 1, ADAM);
         assert!((parity.error / error.max(1e-9) - 1.0).abs() < 0.01 || error == 0.0);
         assert_eq!(passed, passes, "{parity:?}");
     }
     // In rows of 20 no more than 10: one that is wrong is seen.
     for (wrong, passes) in [(10, true), (11, false)] {
-        let (parity, passed) = judged(divided(0.0, (wrong, 1.0), 0.0), 1000, adam);
+        let (parity, passed) = judged(divided(0.0, (wrong, 1.0), 0.0), 1000, ADAM);
         assert_eq!(passed, passes, "{parity:?}");
     }
     // Momentum divides nothing: eager's ten are its error.
