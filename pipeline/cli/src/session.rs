@@ -146,6 +146,7 @@ impl run::Workers for Workers<'_> {
         engine: &EngineVariant,
         precision: Precision,
         mode: Mode,
+        device: Device,
     ) -> BTreeMap<String, String> {
         let engines = self.0.descriptions();
         let described = engines
@@ -153,7 +154,9 @@ impl run::Workers for Workers<'_> {
             .find(|described| described.name == engine.engine);
         described
             .and_then(|described| described.variant(&engine.variant))
-            .map_or_else(BTreeMap::new, |variant| variant.defaults(precision, mode))
+            .map_or_else(BTreeMap::new, |variant| {
+                variant.defaults(precision, mode, device)
+            })
     }
 }
 

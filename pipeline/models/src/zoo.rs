@@ -178,10 +178,14 @@ pub fn names() -> Vec<&'static str> {
 /// The factor that decides how values with four axes lie in memory: images, and sounds with a channel.
 pub const LAYOUT: &str = "layout";
 
+/// The factor that decides whether a convolution's algorithm is chosen by trying all of them: what has
+/// images, or sounds with a channel, has convolutions.
+pub const AUTOTUNE: &str = "autotune";
+
 /// Whether a factor is about what only some networks have.
 #[must_use]
 pub fn is_about_some(factor: &str) -> bool {
-    factor == LAYOUT || rewrite::is_about_operators(factor)
+    factor == LAYOUT || factor == AUTOTUNE || rewrite::is_about_operators(factor)
 }
 
 /// Whether a factor says anything about the network `name`: one that decides about an operator says
@@ -189,7 +193,8 @@ pub fn is_about_some(factor: &str) -> bool {
 /// any factor may.
 #[must_use]
 pub fn is_concerned(name: &str, factor: &str) -> bool {
-    !is_about_some(factor) || entry(name).map_or(true, |entry| entry.factors.contains(&factor))
+    let known = if factor == AUTOTUNE { LAYOUT } else { factor };
+    !is_about_some(factor) || entry(name).map_or(true, |entry| entry.factors.contains(&known))
 }
 
 /// The network `name` for inference. Missing dimensions take their defaults.

@@ -115,7 +115,14 @@ fn factors_concern_the_networks_that_have_their_operators() {
             has_images,
             "{name}"
         );
-        assert!(zoo::is_concerned(name, "autotune"));
+        let convolves = |op: &Op| matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. });
+        let has_convolutions = graph.nodes.iter().any(|node| convolves(&node.op));
+        assert_eq!(
+            zoo::is_concerned(name, zoo::AUTOTUNE),
+            has_convolutions,
+            "{name}"
+        );
+        assert!(zoo::is_concerned(name, "spin"));
     }
     assert!(zoo::is_concerned(
         "a file of the user's",

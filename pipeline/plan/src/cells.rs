@@ -215,14 +215,14 @@ fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
     }
 }
 
-/// What has a factor: an engine, one in the modes or precisions that alone it is about, or a model
-/// with what it is about.
+/// What has a factor: an engine, one in the modes, on the devices or in the precisions that alone it
+/// is about, or a model with what it is about.
 fn whose(world: &World, factor: &str, mode: Mode, cells: &Cells) -> String {
     let has = |planned: &PlannedCell| {
         let cell = &planned.cell;
         let known = world.variant(&cell.engine);
         let known = known.and_then(|variant| variant.factors.get(factor));
-        known.is_some_and(|known| known.concerns(cell.precision, cell.mode))
+        known.is_some_and(|known| known.concerns(cell.precision, cell.mode, cell.device))
     };
     let is_of_the_job = cells.cells.iter().any(has);
     if is_of_the_job && zoo::is_about_some(factor) {
@@ -240,6 +240,15 @@ fn whose(world: &World, factor: &str, mode: Mode, cells: &Cells) -> String {
     if !modes.is_empty() && !modes.contains(&mode) {
         let modes: Vec<String> = modes.iter().map(|mode| format!("`{mode}`")).collect();
         return format!("the mode {}, and an engine", modes.join(" or "));
+    }
+    let devices: BTreeSet<&str> = knowing
+        .iter()
+        .flat_map(|known| known.devices.iter().map(String::as_str))
+        .collect();
+    let mut own = cells.cells.iter().map(|planned| planned.cell.device.kind());
+    if !devices.is_empty() && !own.any(|kind| devices.contains(kind)) {
+        let devices: Vec<String> = devices.iter().map(|kind| format!("`{kind}`")).collect();
+        return format!("the device {}, and an engine", devices.join(" or "));
     }
     if rewrite::is_about_operators(factor) {
         return "a model whose engine has it, too,".to_owned();
@@ -350,12 +359,13 @@ impl Draft {
 
     fn new(world: &World, axes: &[Axis], point: &Point, shared: &Shared) -> Self {
         let mut draft = Self::of_shared(shared);
-        // The model, the engine and the precision first: they decide which other axes apply.
+        // The model, the engine, the precision and the device first: they decide which other axes apply.
         for (axis, index) in axes.iter().zip(point) {
             match axis.values.get(*index as usize) {
                 Some((_, Typed::Model(model))) => draft.model.clone_from(model),
                 Some((_, Typed::Engine(engine))) => draft.engine.clone_from(engine),
                 Some((_, Typed::Precision(precision))) => draft.precision = *precision,
+                Some((_, Typed::Device(device))) => draft.device = *device,
                 _ => {}
             }
         }
@@ -391,9 +401,10 @@ impl Draft {
         }
     }
 
-    /// Whether a factor has a part in the model at the precision and in the mode.
+    /// Whether a factor has a part in the model at the precision, in the mode and on the device.
     fn is_concerned(&self, factor: &str, description: &FactorDescription) -> bool {
-        self.model.is_concerned(factor) && description.concerns(self.precision, self.mode)
+        self.model.is_concerned(factor)
+            && description.concerns(self.precision, self.mode, self.device)
     }
 
     fn set(&mut self, axis: &str, value: &Typed) {

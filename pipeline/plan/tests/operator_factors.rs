@@ -237,3 +237,63 @@ fn a_factor_of_a_mode_is_on_no_cell_of_another() {
     let complaint = refusal(&job("training", "resnet18", "dropout: off, "), &world);
     assert!(complaint.contains("lacks a model"), "{complaint}");
 }
+
+/// What cuDNN tries has a part on GPUs alone, and in networks that have convolutions.
+#[test]
+fn a_factor_of_a_device_is_on_no_cell_of_another() {
+    let mut world = support::world();
+    let engine = world
+        .engines
+        .iter_mut()
+        .find(|known| known.name == "pytorch");
+    for variant in &mut engine.expect("an engine of the world").variants {
+        let description = schema::FactorDescription {
+            devices: vec!["cuda".to_owned()],
+            ..support::factor(&["off", "on"])
+        };
+        variant.factors.insert("autotune".to_owned(), description);
+    }
+    let job = |devices: &str, models: &str, more: &str| {
+        format!(
+            "  - id: a
+    matrix: {{ model: {models}, batch: 2, device: {devices}, {more}engine: pytorch/eager }}
+"
+        )
+    };
+    let told = |devices: &str, more: &str| -> Vec<(String, String, Option<String>)> {
+        let plan = planned(&job(devices, "[resnet18, bert_tiny]", more), &world);
+        let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+        let mut told: Vec<_> = cells
+            .filter(|cell| cell.twin_of.is_none())
+            .map(|cell| {
+                (
+                    cell.cell.model.name.clone(),
+                    cell.cell.device.kind().to_owned(),
+                    cell.cell.factors.get("autotune").cloned(),
+                )
+            })
+            .collect();
+        told.sort();
+        told
+    };
+    let cell = |model: &str, device: &str, value: Option<&str>| {
+        (
+            model.to_owned(),
+            device.to_owned(),
+            value.map(str::to_owned),
+        )
+    };
+    let plain = |device| cell("bert_tiny", device, None);
+    let on_cpu = cell("resnet18", "cpu", None);
+    let [off, on] = ["off", "on"].map(|value| cell("resnet18", "cuda", Some(value)));
+    assert_eq!(told("cpu", ""), [plain("cpu"), on_cpu.clone()]);
+    assert_eq!(told("cuda", ""), [plain("cuda"), off.clone()]);
+    assert_eq!(
+        told("[cpu, cuda]", "autotune: [off, on], "),
+        [plain("cpu"), plain("cuda"), on_cpu, off, on]
+    );
+    let complaint = refusal(&job("cpu", "resnet18", "autotune: on, "), &world);
+    assert!(complaint.contains("the device `cuda`"), "{complaint}");
+    let complaint = refusal(&job("cuda", "bert_tiny", "autotune: on, "), &world);
+    assert!(complaint.contains("lacks a model"), "{complaint}");
+}

@@ -362,7 +362,9 @@ fn on_own_file(context: &Context<'_>, cell: &Cell, precision: Precision) -> Cell
         variant: "cpu".to_owned(),
     };
     Cell {
-        factors: context.workers.factors(&engine, precision, cell.mode),
+        factors: context
+            .workers
+            .factors(&engine, precision, cell.mode, Device::Cpu),
         engine,
         precision,
         device: Device::Cpu,
@@ -407,7 +409,9 @@ pub(crate) fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
         engine: "pytorch".to_owned(),
         variant: "eager".to_owned(),
     };
-    let mut factors = context.workers.factors(&engine, cell.precision, cell.mode);
+    let mut factors = context
+        .workers
+        .factors(&engine, cell.precision, cell.mode, cell.device);
     factors.retain(|factor, _| models::zoo::is_concerned(&cell.model.name, factor));
     if cell.precision.is_int8() {
         let forms = [rewrite::ATTENTION, rewrite::RECURRENT];

@@ -13,15 +13,16 @@ pub trait Workers {
     /// Why there is none on this machine, as the outcome of the cells that need it.
     fn command(&self, engine: &EngineVariant, device: Device) -> Result<WorkerCommand, Outcome>;
 
-    /// Every switch that the variant has at a precision in a mode, with its default: what the
-    /// reference of parity is run with.
+    /// Every switch that the variant has at a precision in a mode on a device, with its default: what
+    /// the reference of parity is run with.
     fn factors(
         &self,
         engine: &EngineVariant,
         precision: Precision,
         mode: Mode,
+        device: Device,
     ) -> BTreeMap<String, String> {
-        let _ = (engine, precision, mode);
+        let _ = (engine, precision, mode, device);
         BTreeMap::new()
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Boundary, Digest, HostLanguage, Mode, Precision};
+use crate::{Boundary, Device, Digest, HostLanguage, Mode, Precision};
 
 /// A runtime under test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,11 +32,16 @@ impl EngineDescription {
 }
 
 impl VariantDescription {
-    /// The default of every factor that has a part in this precision and mode.
+    /// The default of every factor that has a part in this precision and mode on this device.
     #[must_use]
-    pub fn defaults(&self, precision: Precision, mode: Mode) -> BTreeMap<String, String> {
+    pub fn defaults(
+        &self,
+        precision: Precision,
+        mode: Mode,
+        device: Device,
+    ) -> BTreeMap<String, String> {
         let factors = self.factors.iter();
-        let concerned = factors.filter(|(_, factor)| factor.concerns(precision, mode));
+        let concerned = factors.filter(|(_, factor)| factor.concerns(precision, mode, device));
         concerned
             .filter_map(|(name, factor)| Some((name.clone(), factor.values.first()?.clone())))
             .collect()
@@ -129,17 +134,22 @@ pub struct FactorDescription {
     /// Modes that it has a part in, likewise.
     #[serde(default)]
     pub modes: Vec<Mode>,
+    /// Kinds of device that it has a part on, likewise: `cpu`, `cuda`.
+    #[serde(default)]
+    pub devices: Vec<String>,
     /// Which of the other values [`AUTO`] usually comes to, by mode.
     #[serde(default)]
     pub auto: BTreeMap<Mode, String>,
 }
 
 impl FactorDescription {
-    /// Whether it has a part in a cell of this precision and mode.
+    /// Whether it has a part in a cell of this precision and mode on this device.
     #[must_use]
-    pub fn concerns(&self, precision: Precision, mode: Mode) -> bool {
+    pub fn concerns(&self, precision: Precision, mode: Mode, device: Device) -> bool {
+        let mut devices = self.devices.iter();
         (self.precisions.is_empty() || self.precisions.contains(&precision))
             && (self.modes.is_empty() || self.modes.contains(&mode))
+            && (self.devices.is_empty() || devices.any(|kind| kind == device.kind()))
     }
 }
 

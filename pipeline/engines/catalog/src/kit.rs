@@ -477,6 +477,10 @@ fn check_factor(
     if let Some(strange) = about.find(|about| !variant.modes.contains(about)) {
         return foreign(strange, "modes");
     }
+    let mut about = factor.devices.iter();
+    if let Some(strange) = about.find(|about| !variant.devices.contains(about)) {
+        return foreign(strange, "devices");
+    }
     let is_value = |value: &str| factor.values.iter().any(|known| known == value);
     let comes_to = |value: &String| is_value(AUTO) && value != AUTO && is_value(value);
     if !factor.auto.values().all(comes_to) {

@@ -232,6 +232,9 @@ fn mistakes_in_engines_toml_are_shown_with_their_place() {
             "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\nmodes = [\"training\"]\n"
         ),
         format!(
+            "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\ndevices = [\"cuda\"]\n"
+        ),
+        format!(
             "{good}[engines.mine.variants.factors.depth]\nvalues = [\"auto\", \"1\"]\nsummary = \"\"\nauto = {{ inference = \"2\" }}\n"
         ),
         format!(

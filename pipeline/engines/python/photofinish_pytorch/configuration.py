@@ -16,6 +16,7 @@ PACKAGED = "aot"
 """Compiled here and run by the worker that is written in Rust."""
 
 LAYOUT = "layout"
+AUTOTUNE = "autotune"
 COMPILE_MODE = "compile_mode"
 LAYOUTS = ("nchw", "channels_last")
 FORMS = ("recurrent", "attention", "dropout")
@@ -40,6 +41,9 @@ class Common:
     """Element type of weights and activations."""
     tf32: bool
     """Whether products of binary32 may be rounded to TF32."""
+    autotune: bool | None
+    """Whether cuDNN tries every algorithm of a convolution and keeps the fastest; `None` on a CPU,
+    which has no cuDNN."""
     threads: int
     """Threads of one operator."""
     mode: Mode
@@ -62,7 +66,7 @@ class Configuration(Common):
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
     compiles = cell.engine == f"{ENGINE}/{COMPILED}"
-    known_factors = (LAYOUT, *FORMS, *((COMPILE_MODE,) if compiles else ()))
+    known_factors = (LAYOUT, AUTOTUNE, *FORMS, *((COMPILE_MODE,) if compiles else ()))
     common = understand_common(cell, ENGINE, VARIANTS, known_factors, requests=True)
     if not compiles:
         return _configuration(cell, common, None)
@@ -86,6 +90,7 @@ def _configuration(cell: Cell, common: Common, compile_mode: str | None) -> Conf
     return Configuration(
         common.element,
         common.tf32,
+        common.autotune,
         common.threads,
         common.mode,
         common.optimizer,
@@ -112,8 +117,17 @@ def understand_common(
     return Common(
         element=_ELEMENTS[cell.precision],
         tf32=cell.precision is Precision.TF32,
+        autotune=_autotune(cell),
         threads=cell.threads,
         mode=cell.mode,
         optimizer=cell.optimizer if cell.mode is Mode.TRAINING else None,
         requests=asks_requests,
     )
+
+
+def _autotune(cell: Cell) -> bool | None:
+    if cell.device != "cpu":
+        return ask.factor(cell, AUTOTUNE, ("off", "on")) == "on"
+    if AUTOTUNE in cell.factors:
+        raise unsupported(f"`{AUTOTUNE}` is about cuDNN's convolutions; the device is cpu")
+    return None

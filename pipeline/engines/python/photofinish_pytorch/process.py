@@ -41,6 +41,7 @@ def apply(common: Common) -> None:
     torch.set_num_threads(common.threads)
     torch.backends.cuda.matmul.allow_tf32 = common.tf32
     torch.backends.cudnn.allow_tf32 = common.tf32
+    torch.backends.cudnn.benchmark = common.autotune is True
 
 
 def spin(environment: Mapping[str, str]) -> str:
@@ -62,6 +63,8 @@ def settings(common: Common, on_cpu: bool) -> dict[str, str]:
         "TF32": _on_or_off(common.tf32),
         "widest CPU kernels": torch.backends.cpu.get_cpu_capability(),
     }
+    if common.autotune is not None:
+        told["cuDNN tries all algorithms"] = _on_or_off(common.autotune)
     if common.requests:
         told["inputs and outputs"] = ask.REQUEST
     if common.optimizer is not None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from photofinish_pytorch.configuration import Common, understand_common
+from photofinish_pytorch.configuration import AUTOTUNE, Common, understand_common
 from photofinish_worker import ask
 from photofinish_worker.messages import Cell, Mode, ModelSource, Precision
 from photofinish_worker.outcome import unsupported
@@ -26,8 +26,8 @@ DROPOUT = "dropout"
 """Decided which graph this worker is sent; the configuration is made from that."""
 
 _FACTORS = {
-    MODEL: (ATTENTION, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
-    TRAINER: (ATTENTION, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
+    MODEL: (ATTENTION, AUTOTUNE, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
+    TRAINER: (ATTENTION, AUTOTUNE, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
     PIPELINE: (ATTENTION,),
     ONNXRUNTIME: (ATTENTION,),
 }
@@ -90,6 +90,7 @@ def understand(cell: Cell) -> Configuration:
     return Configuration(
         torch.float32 if mixed else common.element,
         common.tf32,
+        common.autotune,
         common.threads,
         common.mode,
         common.optimizer,

@@ -15,7 +15,7 @@ from unittest import mock
 import torch
 from torch.nn import functional
 
-from photofinish_pytorch import arithmetic, fill, parity, stored
+from photofinish_pytorch import arithmetic, fill, parity, process, stored
 from photofinish_pytorch.configuration import understand
 from photofinish_pytorch.device import find
 from photofinish_pytorch.engine import Torch
@@ -482,6 +482,11 @@ class Cells(unittest.TestCase):
             ({"precision": "int8-static"}, "not run in int8-static"),
             ({"mode": "training"}, "needs an optimizer"),
             ({"factors": {"spin": "off"}}, "factor `spin` is not known"),
+            ({"factors": {"autotune": "off"}}, "`autotune` is about .* the device is cpu"),
+            (
+                {"device": "cuda:0", "factors": {"autotune": "maybe"}},
+                "autotune is `maybe`",
+            ),
             ({"factors": {"compile_mode": "fast"}}, "compile_mode is `fast`"),
             ({"factors": {"compile_mode": "reduce-overhead"}}, "replays CUDA graphs"),
         ]
@@ -489,6 +494,22 @@ class Cells(unittest.TestCase):
             with self.assertRaisesRegex(Failure, reason) as raised:
                 self.understood(**changes)
             self.assertEqual(raised.exception.kind, Kind.UNSUPPORTED)
+
+    def test_cudnn_tries_its_algorithms_where_it_is_there_and_asked_to(self) -> None:
+        setting = "cuDNN tries all algorithms"
+        self.assertIsNone(self.understood().autotune)
+        self.assertNotIn(setting, process.settings(self.understood(), True))
+        self.addCleanup(setattr, torch.backends.cudnn, "benchmark", False)
+        for engine in ("pytorch/python-eager", "pytorch/compiled"):
+            for word, tries in [("on", True), ("off", False), (None, False)]:
+                factors = {} if word is None else {"autotune": word}
+                asked = self.understood(engine=engine, device="cuda:0", factors=factors)
+                self.assertEqual(asked.autotune, tries)
+                self.assertEqual(process.settings(asked, False)[setting], "on" if tries else "off")
+                # It may be called once in a process.
+                with mock.patch.object(torch, "set_num_interop_threads"):
+                    process.apply(asked)
+                self.assertEqual(torch.backends.cudnn.benchmark, tries)
 
     def test_fewer_threads_than_asked_for_are_refused(self) -> None:
         for name, word in [("OMP_THREAD_LIMIT", "1"), ("OMP_DYNAMIC", "TRUE")]:

@@ -256,6 +256,11 @@ class Cells(unittest.TestCase):
         self.assertEqual(configuration.accumulation, 2)
         self.assertFalse(configuration.checkpointing)
         self.assertEqual(understood().attention, "sdpa")
+        self.assertIsNone(understood().autotune)
+        for engine, more in [("model", {}), ("trainer", self.training)]:
+            cell = {"engine": f"transformers/{engine}", "device": "cuda:0", **more}
+            self.assertIs(understood(**cell).autotune, False)
+            self.assertIs(understood(**cell, factors={"autotune": "on"}).autotune, True)
         for precision in ("fp64", "fp32", "bf16", "fp16"):
             piped = understood(engine="transformers/pipeline", precision=precision)
             self.assertEqual((piped.variant, piped.mode), ("pipeline", Mode.INFERENCE))
@@ -304,6 +309,7 @@ class Cells(unittest.TestCase):
             ({"model": mine}, "mine.onnx is a file"),
             ({"factors": {"attention": "flash"}}, "attention is `flash`"),
             ({"factors": {"layout": "nchw"}}, "factor `layout` is not known"),
+            ({"factors": {"autotune": "on"}}, "`autotune` is about .* the device is cpu"),
             ({"factors": {"gradient_checkpointing": "on"}}, "are about training"),
             ({"factors": {"mixed_precision": "on"}}, "ask for precision bf16"),
             (

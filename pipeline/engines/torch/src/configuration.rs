@@ -1,6 +1,9 @@
 //! What a cell asks of PyTorch, checked and in its words.
 
-use models::{quantise, rewrite, zoo::LAYOUT};
+use models::{
+    quantise, rewrite,
+    zoo::{AUTOTUNE, LAYOUT},
+};
 use schema::{Cell, Mode, Optimizer, Outcome, Precision};
 use tch::Kind;
 
@@ -20,8 +23,9 @@ pub(crate) const VARIANTS: [&str; 2] = [EAGER, AOT];
 
 /// Every factor. What is fused, what is spelt out, what drops and what is rounded is decided in the
 /// graph that comes.
-const FACTORS: [&str; 6] = [
+const FACTORS: [&str; 7] = [
     rewrite::ATTENTION,
+    AUTOTUNE,
     quantise::CALIBRATION,
     rewrite::DROPOUT,
     quantise::GRID,
@@ -38,6 +42,9 @@ pub(crate) struct Configuration {
     pub(crate) kind: Kind,
     /// Whether products of binary32 may be rounded to TF32.
     pub(crate) tf32: bool,
+    /// Whether cuDNN tries every algorithm of a convolution and keeps the fastest; `None` on a CPU,
+    /// which has no cuDNN.
+    pub(crate) autotune: Option<bool>,
     /// Whether images lie in memory with channels last.
     pub(crate) channels_last: bool,
     /// Threads of one operator.
@@ -62,11 +69,13 @@ impl Configuration {
         worker::check_drive(cell)?;
         quantise::check(cell).map_err(unsupported)?;
         let threads = worker::threads(cell)?;
+        check_factors(cell)?;
         Ok(Self {
             compiled: variant == AOT,
             kind: kind(cell)?,
             tf32: cell.precision == Precision::Tf32,
-            channels_last: channels_last(cell)?,
+            autotune: autotune(cell, variant)?,
+            channels_last: choice(cell, LAYOUT, ["nchw", "channels_last"])?,
             threads,
             optimizer: worker::optimizer(cell)?,
             takes_requests: worker::takes_requests(cell),
@@ -93,7 +102,7 @@ fn kind(cell: &Cell) -> Result<Kind, Outcome> {
     }
 }
 
-fn channels_last(cell: &Cell) -> Result<bool, Outcome> {
+fn check_factors(cell: &Cell) -> Result<(), Outcome> {
     let is_unknown = |name: &&String| !FACTORS.contains(&name.as_str());
     if let Some(name) = cell.factors.keys().find(is_unknown) {
         return Err(unsupported(format!(
@@ -102,11 +111,76 @@ fn channels_last(cell: &Cell) -> Result<bool, Outcome> {
             FACTORS.join("`, `")
         )));
     }
-    match cell.factors.get(LAYOUT).map(String::as_str) {
-        None | Some("nchw") => Ok(false),
-        Some("channels_last") => Ok(true),
-        Some(other) => Err(unsupported(format!(
-            "{LAYOUT} is `{other}`; known: `nchw`, `channels_last`"
+    Ok(())
+}
+
+/// Whether a factor has the second of its two values; where the cell says nothing it has the first.
+fn choice(cell: &Cell, factor: &str, [usual, other]: [&str; 2]) -> Result<bool, Outcome> {
+    match cell.factors.get(factor) {
+        None => Ok(false),
+        Some(value) if value == usual => Ok(false),
+        Some(value) if value == other => Ok(true),
+        Some(value) => Err(unsupported(format!(
+            "{factor} is `{value}`; known: `{usual}`, `{other}`"
         ))),
+    }
+}
+
+fn autotune(cell: &Cell, variant: &str) -> Result<Option<bool>, Outcome> {
+    let is_asked = cell.factors.contains_key(AUTOTUNE);
+    if is_asked && cell.device.is_cpu() {
+        return Err(unsupported(format!(
+            "`{AUTOTUNE}` is about cuDNN's convolutions; the device is cpu"
+        )));
+    }
+    if is_asked && variant == AOT {
+        return Err(unsupported(format!(
+            "`{AUTOTUNE}` is for {ENGINE}/{EAGER}, not {}",
+            cell.engine
+        )));
+    }
+    let tries = choice(cell, AUTOTUNE, ["off", "on"])?;
+    Ok((!cell.device.is_cpu()).then_some(tries))
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::Device;
+
+    use super::*;
+
+    fn cell(variant: &str, device: Device, autotune: Option<&str>) -> Cell {
+        let graph = models::sample::perceptron(1).unwrap();
+        let engine = format!("{ENGINE}/{variant}").parse().unwrap();
+        let autotune = autotune.map(|value| (AUTOTUNE.to_owned(), value.to_owned()));
+        Cell {
+            device,
+            host_language: schema::HostLanguage::Rust,
+            factors: autotune.into_iter().collect(),
+            ..Cell::plain(&graph, engine)
+        }
+    }
+
+    #[test]
+    fn cudnn_tries_its_algorithms_where_it_is_there_and_asked_to() {
+        let asked = |variant, device, value| {
+            let configuration = Configuration::of(&cell(variant, device, value));
+            configuration.map(|known| known.autotune)
+        };
+        let gpu = Device::Cuda(0);
+        assert_eq!(asked(EAGER, Device::Cpu, None), Ok(None));
+        assert_eq!(asked(EAGER, gpu, None), Ok(Some(false)));
+        assert_eq!(asked(EAGER, gpu, Some("off")), Ok(Some(false)));
+        assert_eq!(asked(EAGER, gpu, Some("on")), Ok(Some(true)));
+        assert_eq!(asked(AOT, gpu, None), Ok(Some(false)));
+        for (variant, device, value, named) in [
+            (EAGER, Device::Cpu, "off", "the device is cpu"),
+            (EAGER, gpu, "maybe", "autotune is `maybe`"),
+            (AOT, gpu, "on", "pytorch/aot"),
+        ] {
+            let outcome = asked(variant, device, Some(value)).unwrap_err();
+            assert_eq!(outcome.kind, schema::OutcomeKind::Unsupported);
+            assert!(outcome.reason.contains(named), "{}", outcome.reason);
+        }
     }
 }

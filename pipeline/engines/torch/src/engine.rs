@@ -171,6 +171,7 @@ fn apply(configuration: &Configuration) -> Result<(), Fault> {
     INTEROP.call_once(|| tch::set_num_interop_threads(1));
     tch::set_num_threads(configuration.threads);
     shim::allow_tf32(configuration.tf32)?;
+    tch::Cuda::cudnn_set_benchmark(configuration.autotune == Some(true));
     Ok(())
 }
 
@@ -211,6 +212,10 @@ fn settings(
         ("oneDNN".to_owned(), on_or_off(tch::utils::has_mkldnn())),
         ("TF32".to_owned(), on_or_off(configuration.tf32)),
     ]);
+    let tries = configuration
+        .autotune
+        .map(|tries| ("cuDNN tries all algorithms".to_owned(), on_or_off(tries)));
+    settings.extend(tries);
     settings.extend(told);
     if configuration.takes_requests {
         settings.insert("inputs and outputs".to_owned(), worker::REQUEST.to_owned());

@@ -107,6 +107,7 @@ fn what_is_not_run_is_unsupported_by_name() {
     let factor = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
     type Change = Box<dyn FnOnce(&mut Cell)>;
     let (autotune, diagonal) = (factor("autotune", "on"), factor("layout", "diagonal"));
+    let spin = factor("spin", "off");
     let cases: Vec<(Change, &str)> = vec![
         (
             Box::new(|cell| cell.engine.variant = "compiled".to_owned()),
@@ -124,7 +125,11 @@ fn what_is_not_run_is_unsupported_by_name() {
         (Box::new(|cell| cell.boundary = Boundary::Device), "request"),
         (Box::new(|cell| cell.threads = 0), "threads"),
         (Box::new(|cell| cell.precision = Precision::Tf32), "tf32"),
-        (Box::new(move |cell| cell.factors = autotune), "autotune"),
+        (
+            Box::new(move |cell| cell.factors = autotune),
+            "`autotune` is about cuDNN's convolutions",
+        ),
+        (Box::new(move |cell| cell.factors = spin), "`spin` is not"),
         (Box::new(move |cell| cell.factors = diagonal), "diagonal"),
         (Box::new(|cell| cell.mode = Mode::Training), "optimizer"),
     ];

@@ -79,6 +79,7 @@ use crate::{
     ModelError, infer,
     onnx::proto::{GraphProto, ModelProto, NodeProto, TensorProto},
     rewrite,
+    zoo::AUTOTUNE,
 };
 use import::{Held, Import};
 use inputs::Inputs;
@@ -417,12 +418,14 @@ impl File {
     }
 
     /// Whether a factor says anything about it: the reader makes recurrent layers where the file
-    /// has them, and attention only in its parts.
+    /// has them, and attention only in its parts. Convolutions have the same names there.
     #[must_use]
     pub fn is_concerned(&self, factor: &str) -> bool {
         let is_recurrent = |node: &NodeProto| matches!(node.op_type.as_str(), "LSTM" | "GRU");
+        let is_convolution = |node: &NodeProto| node.op_type.starts_with("Conv");
         match factor {
             rewrite::RECURRENT => self.nodes.node.iter().any(is_recurrent),
+            AUTOTUNE => self.nodes.node.iter().any(is_convolution),
             _ => !rewrite::is_about_operators(factor),
         }
     }

@@ -54,6 +54,7 @@ pub(crate) fn factor(values: &[&str]) -> FactorDescription {
         summary: "A switch".to_owned(),
         precisions: Vec::new(),
         modes: Vec::new(),
+        devices: Vec::new(),
         auto: BTreeMap::new(),
     }
 }

@@ -156,6 +156,11 @@ impl Subject<'_> {
                 .first()
                 .ok_or_else(|| first("precision"))?
         };
+        let device = if variant.devices.iter().any(|kind| kind == "cpu") {
+            Device::Cpu
+        } else {
+            Device::Cuda(0)
+        };
         let cell = Cell {
             model: Model {
                 name: self.graph.name.clone(),
@@ -176,11 +181,7 @@ impl Subject<'_> {
                 variant: self.variant.to_owned(),
             },
             host_language: variant.host_language,
-            device: if variant.devices.iter().any(|kind| kind == "cpu") {
-                Device::Cpu
-            } else {
-                Device::Cuda(0)
-            },
+            device,
             threads: 1,
             strategy: Strategy::Single,
             world_size: 1,
@@ -188,7 +189,7 @@ impl Subject<'_> {
                 .boundaries
                 .first()
                 .ok_or_else(|| first("timing boundary"))?,
-            factors: variant.defaults(precision, mode),
+            factors: variant.defaults(precision, mode, device),
         };
         let mut load = Load {
             cell,
