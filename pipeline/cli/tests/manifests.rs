@@ -50,6 +50,22 @@ fn planned(folder: &Path, manifest: &Path) -> schema::Plan {
     serde_json::from_slice(&printed(folder, &arguments)).unwrap()
 }
 
+/// What a seed is called, without its ending.
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap().to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+/// The comment before a manifest.
+fn head(manifest: &Path) -> String {
+    let text = fs::read_to_string(manifest).unwrap();
+    let lines = text.lines().take_while(|line| line.starts_with('#'));
+    let words: Vec<&str> = lines
+        .map(|line| line.trim_start_matches(['#', ' ']))
+        .collect();
+    words.join(" ")
+}
+
 /// The time of a seed for a CPU, by prediction: within the hour that its head promises.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
@@ -58,7 +74,7 @@ fn every_manifest_that_ships_is_planned() {
     let folder = tempfile::tempdir().unwrap();
     let plan = |manifest: &Path| planned(folder.path(), manifest);
     let (own, seeds) = (files(&jobs(), "yaml"), files(&jobs().join("seeds"), "yaml"));
-    assert_eq!((own.len(), seeds.len()), (8, 12));
+    assert_eq!((own.len(), seeds.len()), (8, 20));
     for manifest in own {
         assert!(!plan(&manifest).heats.is_empty(), "{}", manifest.display());
     }
@@ -68,14 +84,48 @@ fn every_manifest_that_ships_is_planned() {
         let told: Vec<&str> = plan.warnings.iter().map(|known| &*known.message).collect();
         let unfair: Vec<&&str> = told.iter().filter(|told| told.contains("fair")).collect();
         assert!(unfair.is_empty(), "{name}: {unfair:?}");
+        // What no claim can say of a time, the head says in words.
         let claims = plan.jobs.iter().map(|job| job.claims.len());
-        assert!(claims.sum::<usize>() > 0, "{name}");
+        let is_judged = claims.sum::<usize>() > 0;
+        assert!(
+            is_judged || head(&manifest).contains("is the answer"),
+            "{name}"
+        );
+        for claim in plan.jobs.iter().flat_map(|job| &job.claims) {
+            assert!(
+                !claim.source.is_empty() && !claim.states.is_empty(),
+                "{name}"
+            );
+        }
+        let is_for_cpu = name.to_string().ends_with("-cpu.yaml");
+        let mut cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+        assert!(
+            cells.all(|cell| cell.cell.device.is_cpu() == is_for_cpu),
+            "{name}"
+        );
         // Ceilings among them.
         let predicted = plan.distinct_heats().map(|heat| heat.predicted_ns);
         let predicted = predicted.sum::<u64>();
-        if name.to_string().ends_with("-cpu.yaml") {
+        if is_for_cpu {
             assert!(predicted < HOUR_NS, "{name}: {predicted} ns");
         }
+    }
+}
+
+/// Whoever has no GPU asks the same of two cores, at the sizes that the head names.
+#[test]
+fn every_seed_for_a_gpu_has_a_twin_for_a_cpu() {
+    let seeds = files(&jobs().join("seeds"), "yaml");
+    let names: Vec<String> = seeds.iter().map(|path| name(path)).collect();
+    for (seed, manifest) in names.iter().zip(&seeds) {
+        let head = head(manifest);
+        if seed.ends_with("-cpu") {
+            assert!(head.contains("network  "), "{seed} has no table of sizes");
+            continue;
+        }
+        let twin = format!("{seed}-cpu");
+        assert!(names.contains(&twin), "{twin} is not there");
+        assert!(head.contains(&twin), "{seed} does not name {twin}");
     }
 }
 
@@ -84,10 +134,6 @@ fn every_manifest_that_ships_is_planned() {
 fn every_recorded_run_gives_its_site() {
     let folder = tempfile::tempdir().unwrap();
     let bundles = files(&jobs().join("recorded"), "zst");
-    let name = |path: &Path| {
-        let name = path.file_name().unwrap().to_string_lossy();
-        name.split('.').next().unwrap_or_default().to_owned()
-    };
     let names: Vec<String> = bundles.iter().map(|path| name(path)).collect();
     let seeds = files(&jobs().join("seeds"), "yaml");
     for seed in seeds.iter().map(|path| name(path)) {
