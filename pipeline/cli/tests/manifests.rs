@@ -4,6 +4,7 @@
 mod common;
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
@@ -136,9 +137,16 @@ fn every_recorded_run_gives_its_site() {
     let bundles = files(&jobs().join("recorded"), "zst");
     let names: Vec<String> = bundles.iter().map(|path| name(path)).collect();
     let seeds = files(&jobs().join("seeds"), "yaml");
+    // What is still to be measured on a quiet machine is said where the others are listed.
+    let readme = std::fs::read_to_string(jobs().join("recorded/README.md")).unwrap();
+    let owed = readme
+        .lines()
+        .find_map(|line| line.strip_prefix("Not recorded yet: "));
+    let owed: BTreeSet<&str> = owed.into_iter().flat_map(|line| line.split('`')).collect();
     for seed in seeds.iter().map(|path| name(path)) {
         let is_due = seed.ends_with("-cpu");
-        assert!(!is_due || names.contains(&seed), "{seed} is not recorded");
+        let is_owed = owed.contains(seed.as_str());
+        assert_eq!(is_owed, is_due && !names.contains(&seed), "{seed}");
     }
     for (rendered, bundle) in bundles.iter().enumerate() {
         let site = folder.path().join(format!("site-{rendered}"));

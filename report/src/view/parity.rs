@@ -126,10 +126,16 @@ fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
     let agree = agree.filter(|row| standing(row) == Standing::Agrees);
     let (in_part, agree): (Vec<&CellRow>, Vec<&CellRow>) =
         agree.partition(|row| row.parity.as_ref().is_some_and(Parity::is_in_part));
+    let is_whole = |row: &&CellRow| {
+        row.parity
+            .as_ref()
+            .is_none_or(|parity| parity.unjudged == 0)
+    };
+    let not_all = agree.len() - agree.iter().copied().filter(is_whole).count();
     Some(Matrix {
         mode: mode.word(),
         has_int8: columns.iter().any(|(_, precision)| precision.is_int8()),
-        summary: summary(mode, agree.len(), in_part.len(), rows.len()),
+        summary: summary(mode, agree.len(), in_part.len(), rows.len()) + &some_unjudged(not_all),
         rows: models
             .into_iter()
             .map(|model| Row {
@@ -181,6 +187,18 @@ fn summary(mode: Mode, agree: usize, in_part: usize, all: usize) -> String {
         _ => format!(
             "{whole} Those of {} more do as far as they could be judged, which is less than half of them or of their updates.",
             units::count(in_part as u64)
+        ),
+    }
+}
+
+/// Says of how many of those that agree not everything could be judged.
+fn some_unjudged(cells: usize) -> String {
+    match cells {
+        0 => String::new(),
+        1 => " Of one of those that agree, some tensors could not be judged.".to_owned(),
+        _ => format!(
+            " Of {} of those that agree, some tensors could not be judged.",
+            units::count(cells as u64)
         ),
     }
 }
