@@ -138,7 +138,7 @@ fn every_recorded_run_gives_its_site() {
     let names: Vec<String> = bundles.iter().map(|path| name(path)).collect();
     let seeds = files(&jobs().join("seeds"), "yaml");
     // What is still to be measured on a quiet machine is said where the others are listed.
-    let readme = std::fs::read_to_string(jobs().join("recorded/README.md")).unwrap();
+    let readme = fs::read_to_string(jobs().join("recorded/README.md")).unwrap();
     let owed = readme
         .lines()
         .find_map(|line| line.strip_prefix("Not recorded yet: "));
