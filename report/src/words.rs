@@ -56,6 +56,12 @@ pub(crate) struct Badge {
     pub(crate) tone: &'static str,
 }
 
+impl Badge {
+    pub(crate) const fn new(word: &'static str, tone: &'static str) -> Self {
+        Self { word, tone }
+    }
+}
+
 pub(crate) const fn verdict(verdict: Verdict) -> Badge {
     match verdict {
         Verdict::Faster => Badge {

@@ -122,6 +122,34 @@ fn what_was_not_judged_is_counted() {
     assert!(few.contains("28 of 167 tensors and losses judged"), "{few}");
 }
 
+/// The sentence above the table speaks of all cells, and says of how many of them not all was judged.
+#[test]
+fn the_headline_counts_what_was_not_judged() {
+    let told = |unjudged: [u64; 3]| {
+        let mut tables = three();
+        for (row, unjudged) in tables.cells.iter_mut().zip(unjudged) {
+            let parity = row.parity.as_mut().expect("a cell with an error");
+            parity.worst_share = 0.5;
+            (parity.judged, parity.unjudged) = (100, unjudged);
+        }
+        Site::of(&tables).page("parity.html")
+    };
+    let said = "some tensors could not be judged";
+    assert!(!told([0, 0, 0]).contains(said));
+    let one = told([0, 7, 0]);
+    assert!(
+        one.contains(&format!("Of one of those that agree, {said}")),
+        "{one}"
+    );
+    let two = told([3, 7, 0]);
+    assert!(
+        two.contains(&format!("Of 2 of those that agree, {said}")),
+        "{two}"
+    );
+    // Of what agrees in part the sentence speaks anyway.
+    assert!(!told([0, 101, 0]).contains(said));
+}
+
 /// Most of it was judged, and of the updates, by which alone an optimiser is seen, next to none.
 #[test]
 fn updates_that_were_not_judged_are_told_of() {

@@ -83,6 +83,33 @@ fn refusal(tensors: &[Held]) -> String {
     found(&bytes(tensors), graph()).unwrap_err().to_string()
 }
 
+/// What is no number in single precision is found, and where.
+#[test]
+fn numbers_that_are_not_finite_are_named() {
+    let told = |number: Option<[u8; 8]>| {
+        let graph = graph();
+        let mut tensors = weights(&graph, str::to_owned);
+        let (_, dtype, shape, bytes) = tensors
+            .iter_mut()
+            .find(|held| held.0 == "classifier.bias")
+            .unwrap();
+        if let Some(number) = number {
+            let count = shape.iter().product::<usize>();
+            let mut wide = vec![0; 8 * count];
+            wide[8 * (count - 1)..].copy_from_slice(&number);
+            (*dtype, *bytes) = (Dtype::F64, wide);
+        }
+        let reading = open(&self::bytes(&tensors)).unwrap().read(graph).unwrap();
+        reading.first_not_finite().unwrap().map(str::to_owned)
+    };
+    assert_eq!(told(None), None);
+    assert_eq!(told(Some(1.0_f64.to_le_bytes())), None);
+    for number in [f64::NAN, f64::NEG_INFINITY, 1e200] {
+        let found = told(Some(number.to_le_bytes()));
+        assert_eq!(found.as_deref(), Some("classifier.bias"), "{number}");
+    }
+}
+
 #[test]
 fn weights_are_found_by_name_whatever_else_is_there() {
     let graph = graph();

@@ -185,21 +185,28 @@ jobs:
     assert_eq!(told, BTreeSet::from(expected));
 }
 
-/// Dropout has a part in training alone.
-#[test]
-fn a_factor_of_a_mode_is_on_no_cell_of_another() {
+/// A world whose PyTorch has one factor more.
+fn world_with(factor: &str, description: &schema::FactorDescription) -> World {
     let mut world = support::world();
     let engine = world
         .engines
         .iter_mut()
         .find(|known| known.name == "pytorch");
     for variant in &mut engine.expect("an engine of the world").variants {
-        let description = schema::FactorDescription {
-            modes: vec![Mode::Training],
-            ..support::factor(&["on", "off"])
-        };
-        variant.factors.insert("dropout".to_owned(), description);
+        let factors = &mut variant.factors;
+        factors.insert(factor.to_owned(), description.clone());
     }
+    world
+}
+
+/// Dropout has a part in training alone.
+#[test]
+fn a_factor_of_a_mode_is_on_no_cell_of_another() {
+    let description = schema::FactorDescription {
+        modes: vec![Mode::Training],
+        ..support::factor(&["on", "off"])
+    };
+    let world = world_with("dropout", &description);
     let job = |mode: &str, models: &str, more: &str| {
         format!(
             "  - id: a
@@ -241,18 +248,11 @@ fn a_factor_of_a_mode_is_on_no_cell_of_another() {
 /// What cuDNN tries has a part on GPUs alone, and in networks that have convolutions.
 #[test]
 fn a_factor_of_a_device_is_on_no_cell_of_another() {
-    let mut world = support::world();
-    let engine = world
-        .engines
-        .iter_mut()
-        .find(|known| known.name == "pytorch");
-    for variant in &mut engine.expect("an engine of the world").variants {
-        let description = schema::FactorDescription {
-            devices: vec!["cuda".to_owned()],
-            ..support::factor(&["off", "on"])
-        };
-        variant.factors.insert("autotune".to_owned(), description);
-    }
+    let description = schema::FactorDescription {
+        devices: vec!["cuda".to_owned()],
+        ..support::factor(&["off", "on"])
+    };
+    let world = world_with("autotune", &description);
     let job = |devices: &str, models: &str, more: &str| {
         format!(
             "  - id: a

@@ -589,6 +589,33 @@ fn conditions_and_procedure_are_parts_of_the_key() {
     assert_ne!(key(&world), key(&newer));
 }
 
+/// What lies between two blocks is told where no others fill it: five gaps of a first look.
+#[test]
+fn time_between_the_blocks_of_a_lone_group_is_predicted() {
+    let told = |apart: &str, status: Status| {
+        let measure =
+            format!("measure: {{ blocks: 6, apart: {apart}, ceilings: false }}\n    compare:");
+        let mut plan = planned(&RACE.replace("compare:", &measure), &support::world());
+        for heat in &mut plan.heats {
+            heat.status = status.clone();
+            heat.predicted_ns = 60_000_000_000;
+        }
+        if let Some(heat) = plan.heats.first_mut() {
+            heat.status = Status::New;
+        }
+        explain(&plan, false)
+    };
+    let digest = Digest::of_bytes(b"a heat");
+    let cached = Status::Cached { heat: digest };
+    let lone = told("5m", cached.clone());
+    assert!(lone.contains("about 26 min to measure"), "{lone}");
+    let at_once = told("0s", cached);
+    assert!(at_once.contains("about 60 s to measure"), "{at_once}");
+    // Four groups of a minute fill more than four gaps of ten seconds.
+    let full = told("10s", Status::New);
+    assert!(full.contains("about 4.0 min to measure"), "{full}");
+}
+
 #[test]
 fn what_is_there_or_cannot_run_takes_no_time() {
     let mut plan = planned(RACE, &support::world());

@@ -381,7 +381,8 @@ fn compare(
 
 /// Whether there is something to hold another against: who computes nothing at all agrees with zeros.
 fn is_something(sums: &[Sums]) -> bool {
-    sums.is_empty() || sums.iter().any(|sum| sum.count == 0 || sum.reference > 0.0)
+    let mut counted = sums.iter().filter(|sum| sum.count > 0).peekable();
+    counted.peek().is_none() || counted.any(|sum| sum.reference > 0.0)
 }
 
 fn relative(reference: &Outputs, sums: &[Sums], terms: Terms<'_>) -> Vec<Distance> {

@@ -128,6 +128,25 @@ mod tests {
         assert!(found.high.unwrap() < 2.001, "{found:?}");
     }
 
+    /// A jackknife's values are lopsided where few blocks have most of the error, however many there are: the
+    /// interval is one of their mean, and holds the gain.
+    #[test]
+    fn the_gain_of_many_blocks_lies_in_its_interval() {
+        let mut random = ChaCha8Rng::seed_from_u64(5);
+        let mut turn = |at: usize| {
+            let shared = f64::from(u8::from(at % 331 > 300)) * 0.08;
+            let mut own = || 1e-3 * (random.random::<f64>() - 0.5);
+            [shared + own(), shared + own()]
+        };
+        let turns: Vec<[f64; 2]> = (0..800).map(&mut turn).collect();
+        let blocks: Vec<Block> = turns.chunks(20).map(<[_]>::to_vec).collect();
+        let found = gain(&blocks, 20, 0.0, 0.95).unwrap();
+        assert!(
+            found.low.unwrap() < found.centre && found.centre < found.high.unwrap(),
+            "{found:?}"
+        );
+    }
+
     #[test]
     fn too_little_says_nothing() {
         let block = vec![[0.0, 0.0]; 10];

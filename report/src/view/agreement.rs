@@ -24,22 +24,13 @@ pub(crate) struct ParityView {
 }
 
 /// Nothing that was judged is off by more than its bound.
-const WITHIN: Badge = Badge {
-    word: "within the bound",
-    tone: "good",
-};
+const WITHIN: Badge = Badge::new("within the bound", "good");
 
 /// Likewise, of a training of which little was.
-const WITHIN_IN_PART: Badge = Badge {
-    word: "within the bound, in part",
-    tone: "unclear",
-};
+const WITHIN_IN_PART: Badge = Badge::new("within the bound, in part", "unclear");
 
 /// Something is off by more.
-const BEYOND: Badge = Badge {
-    word: "beyond the bound",
-    tone: "bad",
-};
+const BEYOND: Badge = Badge::new("beyond the bound", "bad");
 
 /// What a cell's page tells of its parity.
 pub(crate) fn of_cell(parity: &Parity, precision: Precision, is_outline: bool) -> ParityView {

@@ -72,22 +72,13 @@ struct Entry {
 }
 
 /// Outputs that agree.
-const AGREES: Badge = Badge {
-    word: "agrees",
-    tone: "good",
-};
+const AGREES: Badge = Badge::new("agrees", "good");
 
 /// What could be judged agrees, and most of it, or of the updates, could not.
-const AGREES_IN_PART: Badge = Badge {
-    word: "agrees in part",
-    tone: "unclear",
-};
+const AGREES_IN_PART: Badge = Badge::new("agrees in part", "unclear");
 
 /// Outputs that do not.
-const DISAGREES: Badge = Badge {
-    word: "disagrees",
-    tone: "bad",
-};
+const DISAGREES: Badge = Badge::new("disagrees", "bad");
 
 impl ParityPage {
     pub(crate) fn new(tables: &Tables) -> Self {

@@ -357,7 +357,7 @@ fn a_tensor_of_nothing_but_noise_is_measured_against_the_others() {
     assert_eq!(parity.unwrap().tensor, "zero");
     assert_eq!(outcome.unwrap().kind, OutcomeKind::ParityFailed);
     // Where all is nothing there is nothing to compare with, whatever a candidate puts out.
-    let all = |value: f64| Made::new().f64("out", &[value; 8]);
+    let all = |value: f64| Made::new().f64("out", &[value; 8]).f64("empty", &[]);
     for value in [0.0, 1.0] {
         let (parity, outcome) = judged(all(0.0), all(0.0), all(value));
         let outcome = outcome.unwrap();

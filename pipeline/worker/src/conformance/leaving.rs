@@ -1,9 +1,6 @@
 //! How a worker leaves.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
 use schema::protocol::{Measure, Request};
 
@@ -11,9 +8,6 @@ use super::subject::{Subject, Trouble, left};
 
 /// How long a measurement goes on before the stream is closed on it.
 const A_WHILE: Duration = Duration::from_millis(200);
-
-/// How long a worker whose stream is closed may finish the step that it is at: networks are small.
-const LEAVING: Duration = Duration::from_mins(1);
 
 const THREE: Measure = Measure {
     discard: 0,
@@ -32,7 +26,8 @@ pub(super) fn bye(subject: &Subject<'_>) -> Result<(), Trouble> {
 pub(super) fn early_close(subject: &Subject<'_>) -> Result<(), Trouble> {
     for mut guest in [subject.start()?, subject.start_loaded()?] {
         guest.host.close_stream();
-        left(&guest.host.wait(Instant::now() + LEAVING))?;
+        let deadline = guest.leaving();
+        left(&guest.host.wait(deadline))?;
     }
     Ok(())
 }
@@ -49,5 +44,6 @@ pub(super) fn close_at_work(subject: &Subject<'_>) -> Result<(), Trouble> {
     guest.host.begin(&Request::Measure(long), deadline)?;
     thread::sleep(A_WHILE);
     guest.host.close_stream();
-    left(&guest.host.wait(Instant::now() + LEAVING))
+    let deadline = guest.leaving();
+    left(&guest.host.wait(deadline))
 }

@@ -217,9 +217,17 @@ pub fn refusal(subject: &Subject<'_>) -> Option<Outcome> {
     (guest.host.is_alive() && outcome.kind == OutcomeKind::Unsupported).then_some(outcome)
 }
 
+/// How long a worker may finish the step that it is at: networks are small.
+const LEAVING: Duration = Duration::from_mins(1);
+
 impl Guest {
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.patience
+    }
+
+    /// Until when a worker whose stream is closed must be gone.
+    pub(super) fn leaving(&self) -> Instant {
+        Instant::now() + self.patience.min(LEAVING)
     }
 
     pub(super) fn ask(&mut self, request: &Request) -> Result<Reply, Trouble> {

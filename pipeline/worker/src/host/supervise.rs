@@ -497,3 +497,31 @@ fn machine_kills() -> u64 {
         .and_then(|text| cgroup::counter(&text, "oom_kill"))
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn an_interrupt_ends_the_wait_for_a_worker_that_stays() {
+        let command = WorkerCommand {
+            program: "/bin/sleep".into(),
+            args: vec!["600".to_owned()],
+            env: BTreeMap::new(),
+        };
+        let interrupt = Interrupt::new().unwrap();
+        let started = Supervised::start(
+            Transport::Standard,
+            &command,
+            &Limits::default(),
+            &interrupt,
+        );
+        let mut worker = started.unwrap();
+        interrupt.trigger();
+        worker.wait_for_leave(Instant::now() + Duration::from_secs(600));
+        let outcome = worker.into_ended().outcome.unwrap();
+        assert_eq!(outcome.kind, OutcomeKind::NotReached, "{outcome:?}");
+    }
+}

@@ -92,11 +92,8 @@ fn what_is_judged_is_counted_by_kind() {
             .told_as(Quantity::Movement)
             .losses(&[2.0, 1.0 + loss])
     };
-    let (parity, _) = judged_as(
-        made(0.0, 0.0, 0.0),
-        made(0.0, 0.06, 0.3),
-        made(0.0, 0.0, 0.0),
-    );
+    let right = || made(0.0, 0.0, 0.0);
+    let (parity, _) = judged_as(right(), made(0.0, 0.06, 0.3), right());
     let of = |judged, unjudged| Judged { judged, unjudged };
     let kinds = Kinds {
         gradients: of(2, 0),
@@ -107,11 +104,7 @@ fn what_is_judged_is_counted_by_kind() {
     assert_eq!(parity.kinds, Some(kinds));
     assert_eq!((parity.judged, parity.unjudged), (4, 2));
     assert!(parity.is_in_part());
-    let (parity, _) = judged_as(
-        made(0.0, 0.0, 0.0),
-        made(0.06, 0.0, 0.0),
-        made(0.0, 0.0, 0.0),
-    );
+    let (parity, _) = judged_as(right(), made(0.06, 0.0, 0.0), right());
     let kinds = Kinds {
         gradients: of(1, 1),
         statistics: of(0, 1),
