@@ -2,7 +2,8 @@
 //!
 //! Settings are held against each other by what they come to: `auto` by what it is in the cell's
 //! mode, and where an engine has no choice, by what its description says that it does
-//! ([`VariantDescription::fixed`]).
+//! ([`VariantDescription::fixed`]), or that another value brings with it
+//! ([`schema::FactorDescription::brings`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,21 +51,104 @@ pub(crate) fn left_alone(
             continue;
         };
         let own = found.entry(&pair.value).or_default();
-        let factors = left(first, second, world).into_iter();
-        let others = factors.filter(|(factor, ..)| *factor != comparison.axis);
-        own.extend(others.map(|(factor, a, b)| format!("{factor} ({a} and {b})")));
+        own.extend(left_in_words(&comparison.axis, [first, second], world));
     }
     let differing = found.into_iter().filter(|(_, what)| !what.is_empty());
     differing
         .map(|(value, what)| {
-            let what: Vec<String> = what.into_iter().collect();
-            format!(
-                "{} and {value} run as their users get them, and differ in {}",
-                comparison.baseline,
-                what.join(", ")
-            )
+            let what = join(what);
+            let baseline = &comparison.baseline;
+            format!("{baseline} and {value} run as their users get them, and differ in {what}")
         })
         .collect()
+}
+
+/// In what the two sides of a claim differ that nobody asks for, where no comparison tells it.
+pub(crate) fn left_alone_by_claim(
+    claim: &Claim,
+    comparisons: &[Comparison],
+    heats: &[PlannedHeat],
+    world: &World,
+) -> Vec<String> {
+    let Expectation {
+        axis, left, right, ..
+    } = &claim.expect;
+    let pairs = pairs_of_its_own(claim, comparisons, heats);
+    let found = pairs.map(|cells| left_in_words(axis, cells, world));
+    let found: BTreeSet<String> = found.flatten().collect();
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let what = join(found);
+    let id = &claim.id;
+    vec![format!(
+        "the claim `{id}`: {left} and {right} run as their users get them, and differ in {what}"
+    )]
+}
+
+fn join(what: BTreeSet<String>) -> String {
+    what.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// What of two cells is left to their engines and differs, but for the axis and what comes with it.
+fn left_in_words(axis: &str, [first, second]: [&PlannedCell; 2], world: &World) -> Vec<String> {
+    let with_axis = with_axis(axis, [first, second], world);
+    let factors = left(first, second, world).into_iter();
+    let others = factors.filter(|(factor, ..)| *factor != axis && !with_axis.contains_key(*factor));
+    others
+        .map(|(factor, a, b)| format!("{factor} ({a} and {b})"))
+        .collect()
+}
+
+/// What the values of a comparison's axis bring with them, in words: it changes with the axis, and is
+/// a part of what is compared.
+pub(crate) fn brought_by_axis(
+    comparison: &Comparison,
+    cells: &BTreeMap<&CellId, &PlannedCell>,
+    world: &World,
+) -> Vec<String> {
+    let axis = &comparison.axis;
+    let mut found: BTreeSet<String> = BTreeSet::new();
+    for pair in &comparison.pairs {
+        let (Some(first), Some(second)) = (cells.get(&pair.baseline), cells.get(&pair.contender))
+        else {
+            continue;
+        };
+        for (factor, [a, b]) in with_axis(axis, [first, second], world) {
+            let (baseline, value) = (&comparison.baseline, &pair.value);
+            found.insert(format!(
+                "{value} differs from {baseline} in {factor} as well ({b} and {a}), which the comparison over \
+                 {axis} cannot tell apart"
+            ));
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// What differs between two cells because the values of the axis bring it with them.
+fn with_axis<'a>(
+    axis: &str,
+    cells: [&'a PlannedCell; 2],
+    world: &'a World,
+) -> BTreeMap<&'a str, [&'a str; 2]> {
+    let variants = cells.map(|cell| world.variant(&cell.cell.engine));
+    let mut found = BTreeMap::new();
+    for (cell, variant) in cells.iter().zip(variants) {
+        let factor = variant.and_then(|variant| variant.factors.get(axis));
+        let value = cell.cell.factors.get(axis);
+        let brings = factor
+            .zip(value)
+            .and_then(|(it, value)| it.brings.get(value));
+        for name in brings.into_iter().flat_map(BTreeMap::keys) {
+            let [first, second] = cells;
+            let effects =
+                effect(name, &first.cell, variants[0]).zip(effect(name, &second.cell, variants[1]));
+            if let Some((a, b)) = effects.filter(|(a, b)| a != b) {
+                found.insert(name.as_str(), [a, b]);
+            }
+        }
+    }
+    found
 }
 
 /// What differs between two cells of what is left to their engines, with what it comes to in each.
@@ -79,7 +163,8 @@ fn left<'a>(
     );
     let known = |cell: &'a PlannedCell, variant: Option<&'a VariantDescription>| {
         let fixed = variant.into_iter().flat_map(|variant| variant.fixed.keys());
-        cell.cell.factors.keys().chain(fixed)
+        let own = cell.cell.factors.keys().chain(fixed);
+        own.chain(brought(&cell.cell, variant).map(|(name, _)| name))
     };
     let factors: BTreeSet<&String> = known(first, variants.0)
         .chain(known(second, variants.1))
@@ -89,7 +174,7 @@ fn left<'a>(
     let effects = factors.filter_map(|factor| {
         let a = effect(factor, &first.cell, variants.0)?;
         let b = effect(factor, &second.cell, variants.1)?;
-        (a != b).then_some((factor.as_str(), a, b))
+        (!is_same(factor, a, b)).then_some((factor.as_str(), a, b))
     });
     effects.collect()
 }
@@ -105,31 +190,44 @@ pub(crate) fn unfair_claim(
         axis, left, right, ..
     } = &claim.expect;
     let names = [left.as_str(), right.as_str()];
-    let is_compared = |comparison: &Comparison| {
-        comparison.axis == *axis && names.contains(&comparison.baseline.as_str())
-    };
-    if comparisons.iter().any(is_compared) {
-        return Vec::new();
-    }
-    let mut found: BTreeSet<String> = BTreeSet::new();
-    for heat in heats {
-        let cells = heat.cells.iter().filter(|cell| cell.twin_of.is_none());
-        for [(first, ()), (second, ())] in claim.expect.pairs(cells.map(|cell| (cell, ()))) {
-            found.extend(told(axis, names, [first, second], world));
-        }
-    }
+    let pairs = pairs_of_its_own(claim, comparisons, heats);
+    let found = pairs.flat_map(|cells| told(axis, names, cells, world));
+    let found: BTreeSet<String> = found.collect();
     found
         .into_iter()
         .map(|what| format!("the claim `{}` is not judged fairly: {what}", claim.id))
         .collect()
 }
 
-/// In what besides the axis two cells differ, in words.
+/// The pairs of cells that a claim speaks of, and no comparison.
+fn pairs_of_its_own<'a>(
+    claim: &'a Claim,
+    comparisons: &[Comparison],
+    heats: &'a [PlannedHeat],
+) -> impl Iterator<Item = [&'a PlannedCell; 2]> {
+    let Expectation {
+        axis, left, right, ..
+    } = &claim.expect;
+    let is_compared = |comparison: &Comparison| {
+        comparison.axis == *axis && [left, right].contains(&&comparison.baseline)
+    };
+    let is_compared = comparisons.iter().any(is_compared);
+    let heats = heats.iter().filter(move |_| !is_compared);
+    heats.flat_map(|heat| {
+        let cells = heat.cells.iter().filter(|cell| cell.twin_of.is_none());
+        let pairs = claim.expect.pairs(cells.map(|cell| (cell, ())));
+        let pairs = pairs.into_iter();
+        pairs.map(|[(first, ()), (second, ())]| [first, second])
+    })
+}
+
+/// In what besides the axis, and what its values bring with them, two cells differ, in words.
 fn told(axis: &str, names: [&str; 2], cells: [&PlannedCell; 2], world: &World) -> Vec<String> {
     let [first, second] = names;
+    let with_axis = with_axis(axis, cells, world);
     differences(cells[0], cells[1], world)
         .into_iter()
-        .filter(|(what, ..)| *what != axis)
+        .filter(|(what, ..)| *what != axis && !with_axis.contains_key(*what))
         .map(|(what, a, b)| format!("{what} differs between {first} ({a}) and {second} ({b})"))
         .collect()
 }
@@ -156,7 +254,9 @@ fn differences<'a>(
         ("threads", a.threads.to_string(), b.threads.to_string()),
     ];
     let variants = (world.variant(&a.engine), world.variant(&b.engine));
+    let brought = brought(a, variants.0).chain(brought(b, variants.1));
     let factors: BTreeSet<&String> = a.factors.keys().chain(b.factors.keys()).collect();
+    let factors = factors.into_iter().chain(brought.map(|(name, _)| name));
     for factor in factors {
         if is_of_the_engine(factor, first, second, variants) {
             continue;
@@ -166,7 +266,7 @@ fn differences<'a>(
             all.push((factor, word(a), word(b)));
         }
     }
-    all.retain(|(_, a, b)| a != b);
+    all.retain(|(what, a, b)| !is_same(what, a, b));
     all
 }
 
@@ -181,8 +281,15 @@ fn is_of_the_engine(
     second: &PlannedCell,
     variants: (Option<&VariantDescription>, Option<&VariantDescription>),
 ) -> bool {
-    let is_asked = |cell: &PlannedCell| cell.coordinates.contains_key(factor);
-    if is_asked(first) || is_asked(second) {
+    let is_asked = |cell: &PlannedCell, variant: Option<&VariantDescription>| {
+        let brings = |(name, value): (&String, &String)| {
+            let asked = variant.and_then(|variant| variant.factors.get(name));
+            let brought = asked.and_then(|asked| asked.brings.get(value));
+            brought.is_some_and(|brought| brought.contains_key(factor))
+        };
+        cell.coordinates.contains_key(factor) || cell.coordinates.iter().any(brings)
+    };
+    if is_asked(first, variants.0) || is_asked(second, variants.1) {
         return false;
     }
     let is_about_precisions = || {
@@ -191,7 +298,36 @@ fn is_of_the_engine(
         known.any(|description| !description.precisions.is_empty())
     };
     let is_one_engine = first.cell.engine.engine == second.cell.engine.engine;
-    rewrite::is_about_operators(factor) || !(is_one_engine || is_about_precisions())
+    rewrite::is_about_operators(factor)
+        || OF_THE_PROCESS.contains(&factor)
+        || !(is_one_engine || is_about_precisions())
+}
+
+/// What a library does with its threads and its memory, whichever engine it is a variant of.
+const OF_THE_PROCESS: [&str; 2] = ["affinity", ALLOCATOR];
+
+/// Who keeps the memory that a step gives back.
+const ALLOCATOR: &str = "allocator";
+
+/// Those that keep it, so that the next step finds its pages there.
+const KEEPERS: [&str; 2] = ["arena", "keep"];
+
+/// Whether two values of a factor come to the same.
+fn is_same(factor: &str, a: &str, b: &str) -> bool {
+    a == b || (factor == ALLOCATOR && [a, b].iter().all(|value| KEEPERS.contains(value)))
+}
+
+/// What only a GPU has.
+const CUDA_GRAPHS: &str = "cuda_graphs";
+
+/// What the values of a cell's factors bring with them.
+fn brought<'a>(
+    cell: &'a Cell,
+    variant: Option<&'a VariantDescription>,
+) -> impl Iterator<Item = (&'a String, &'a String)> {
+    let factors = variant.into_iter().flat_map(|variant| &variant.factors);
+    let values = factors.filter_map(|(name, factor)| factor.brings.get(cell.factors.get(name)?));
+    values.flatten()
 }
 
 /// What a factor comes to in a cell; `None` where nobody knows, or it has no part there.
@@ -200,8 +336,14 @@ fn effect<'a>(
     cell: &'a Cell,
     variant: Option<&'a VariantDescription>,
 ) -> Option<&'a str> {
+    if factor == CUDA_GRAPHS && cell.device.is_cpu() {
+        return None;
+    }
     let Some(value) = cell.factors.get(factor) else {
-        return variant?.fixed.get(factor).map(String::as_str);
+        let fixed = || variant?.fixed.get(factor);
+        let brought = brought(cell, variant).find(|(name, _)| *name == factor);
+        let said = brought.map(|(_, value)| value).or_else(fixed);
+        return said.map(String::as_str);
     };
     let comes_to = variant
         .and_then(|variant| variant.factors.get(factor))

@@ -2,6 +2,7 @@
 
 use schema::{
     Measure,
+    manifest::Unfair,
     plan::{PlannedCell, PlannedHeat, PlannedJob, VERDICT_BLOCKS, Warning},
 };
 
@@ -158,22 +159,35 @@ fn refuse_empty_profile(context: &mut Context<'_>, measure: &Measure) {
 
 /// Where the manifest says so, what is not fair is an error.
 fn refuse_unfair(context: &mut Context<'_>, job: &PlannedJob, heats: &[PlannedHeat]) -> Option<()> {
-    if !crate::measure::refuses_unfair(context) {
+    let asked = crate::measure::unfair(context);
+    if asked == Unfair::Warn {
         return Some(());
     }
     let lint::Unfair {
         comparisons,
         claims,
+        mut left_alone,
+        mut left_alone_by_claims,
     } = lint::unfair(job, heats, context.world);
+    if asked != Unfair::Strict {
+        left_alone.clear();
+        left_alone_by_claims.clear();
+    }
     let compared = if context.job.compare.is_empty() {
         "vary"
     } else {
         "compare"
     };
-    for (place, found) in [(compared, comparisons), ("claims", claims)] {
+    let equal = "make it equal in the matrix or compare it as an axis; `unfair: warn` lets it pass";
+    let alike = "ask for the same of both in the matrix, or leave one of them out; `unfair: refuse` lets \
+                 engines run as their users get them";
+    for (place, found, help) in [
+        (compared, comparisons, equal),
+        ("claims", claims, equal),
+        (compared, left_alone, alike),
+        ("claims", left_alone_by_claims, alike),
+    ] {
         for message in found {
-            let help =
-                "make it equal in the matrix or compare it as an axis; `unfair: warn` lets it pass";
             context.error_with_help(&[name(place)], message, help);
         }
     }

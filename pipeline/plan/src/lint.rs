@@ -21,9 +21,11 @@ pub(crate) fn lint<'a>(
     let Unfair {
         comparisons,
         claims,
+        left_alone,
+        left_alone_by_claims,
     } = unfair(job, heats, world);
-    let mut notes = [comparisons, claims].concat();
-    notes.extend(left_alone(job, &cells, world));
+    let mut notes = [comparisons, claims, left_alone, left_alone_by_claims].concat();
+    notes.extend(brought_by_axes(job, &cells, world));
     notes.extend(too_few_blocks(job));
     notes.extend(too_short(job));
     for (comparison, family) in job.comparisons.iter().zip(families) {
@@ -45,6 +47,10 @@ pub(crate) fn lint<'a>(
 pub(crate) struct Unfair {
     pub(crate) comparisons: Vec<String>,
     pub(crate) claims: Vec<String>,
+    /// In what engines differ of themselves.
+    pub(crate) left_alone: Vec<String>,
+    /// Likewise, of what claims alone speak of.
+    pub(crate) left_alone_by_claims: Vec<String>,
 }
 
 /// What is not fair about a job. Where nothing is timed, nothing can be timed unfairly.
@@ -57,7 +63,15 @@ pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], world: &World) -> 
     let claims = job.claims.iter().filter(|_| is_timed);
     Unfair {
         comparisons: comparisons
+            .clone()
             .flat_map(|comparison| fairness::unfair(comparison, &by_id, world))
+            .collect(),
+        left_alone: comparisons
+            .flat_map(|comparison| fairness::left_alone(comparison, &by_id, world))
+            .collect(),
+        left_alone_by_claims: claims
+            .clone()
+            .flat_map(|claim| fairness::left_alone_by_claim(claim, &job.comparisons, heats, world))
             .collect(),
         claims: claims
             .flat_map(|claim| fairness::unfair_claim(claim, &job.comparisons, heats, world))
@@ -65,13 +79,13 @@ pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], world: &World) -> 
     }
 }
 
-/// In what engines differ of themselves, where something is timed.
-fn left_alone(job: &PlannedJob, cells: &[&PlannedCell], world: &World) -> Vec<String> {
+/// What changes with the axis of a comparison, where something is timed.
+fn brought_by_axes(job: &PlannedJob, cells: &[&PlannedCell], world: &World) -> Vec<String> {
     let by_id: BTreeMap<&CellId, &PlannedCell> =
         cells.iter().map(|&cell| (&cell.id, cell)).collect();
     let comparisons = job.comparisons.iter().filter(|_| job.measure.blocks > 0);
     comparisons
-        .flat_map(|comparison| fairness::left_alone(comparison, &by_id, world))
+        .flat_map(|comparison| fairness::brought_by_axis(comparison, &by_id, world))
         .collect()
 }
 

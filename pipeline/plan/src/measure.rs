@@ -64,10 +64,10 @@ fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {
     }
 }
 
-/// Whether the job is not to be measured with a comparison that is not fair.
-pub(crate) fn refuses_unfair(context: &Context<'_>) -> bool {
+/// What becomes of a comparison of the job that is not fair.
+pub(crate) fn unfair(context: &Context<'_>) -> Unfair {
     let given = merged(&context.job.measure, &context.file.manifest.measure);
-    given.unfair == Some(Unfair::Refuse)
+    given.unfair.unwrap_or(Unfair::Warn)
 }
 
 /// Whether the run is to measure what the devices of the job can do at most: where nobody says, if it has

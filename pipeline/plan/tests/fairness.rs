@@ -423,4 +423,174 @@ jobs:
     assert_eq!(unfair(&lenient), 1);
     let fair = jobs("refuse").replace("layout: nchw", "layout: channels_last");
     assert_eq!(unfair(&fair), 0);
+    // What nobody asked for is let alone, unless the manifest is strict.
+    let strict = fair.replace("refuse", "strict");
+    let errors = try_plan(&strict, &world()).unwrap_err();
+    let [error] = errors.as_slice() else {
+        panic!("one error: {errors:?}")
+    };
+    assert!(
+        error
+            .message
+            .contains("differ in weights (variables and frozen)"),
+        "{error:?}"
+    );
+    assert_eq!((error.line, error.column), (Some(6), Some(5)));
+    let equal = strict.replace(
+        "layout: channels_last",
+        "layout: channels_last, weights: variables",
+    );
+    assert_eq!(unfair(&equal), 0);
+}
+
+/// PyTorch compiled, with CUDA graphs in one of its modes, beside itself without a compiler.
+#[test]
+fn what_a_value_brings_with_it_is_held_against_what_others_do() {
+    let mut world = world();
+    let pytorch = world.engines.iter_mut().find(|it| it.name == "pytorch");
+    let pytorch = pytorch.expect("an engine");
+    let eager = &mut pytorch.variants[0];
+    let off = || ("cuda_graphs".to_owned(), "off".to_owned());
+    eager.fixed.extend([off()]);
+    let mut compiled = eager.clone();
+    compiled.name = "compiled".to_owned();
+    compiled.fixed.remove("cuda_graphs");
+    let brings = |value: &str| words([("cuda_graphs", value)]);
+    let modes = FactorDescription {
+        brings: BTreeMap::from([
+            ("default".to_owned(), brings("off")),
+            ("reduce-overhead".to_owned(), brings("on")),
+        ]),
+        ..support::factor(&["default", "reduce-overhead"])
+    };
+    compiled.factors.insert("compile_mode".to_owned(), modes);
+    pytorch.variants.push(compiled);
+    let onnxruntime = world.engines.iter_mut().find(|it| it.name == "onnxruntime");
+    for variant in &mut onnxruntime.expect("an engine").variants {
+        variant.fixed.extend([off()]);
+    }
+    let known = &world.availability;
+    let eager = known.iter().find(|(name, _)| name.engine == "pytorch");
+    let ready = eager.expect("it is there").1.clone();
+    let name = "pytorch/compiled".parse().expect("a name");
+    world.availability.insert(name, ready);
+
+    let told = |device: &str, matrix: &str, axis: &str| -> Vec<String> {
+        let job = format!(
+            "  - id: a
+    device: {device}
+    matrix: {{ model: resnet18, {matrix} }}
+    compare: {{ axis: {axis} }}
+"
+        );
+        let warnings = planned(&job, &world).warnings.into_iter();
+        let messages = warnings.map(|warning| warning.message);
+        messages
+            .filter(|message| message.contains("cuda_graphs"))
+            .collect()
+    };
+    let both = "engine: [pytorch/eager, pytorch/compiled]";
+    let replayed = format!("{both}, compile_mode: reduce-overhead");
+    assert_eq!(
+        told("cuda", &replayed, "engine"),
+        [
+            "the comparison over engine is not fair: cuda_graphs differs between pytorch/eager (off) and pytorch/compiled (on)"
+        ]
+    );
+    assert_eq!(told("cuda", both, "engine"), NOTHING);
+    assert_eq!(told("cpu", &replayed, "engine"), NOTHING);
+    // It comes with the axis.
+    let modes = "engine: pytorch/compiled, compile_mode: [default, reduce-overhead]";
+    assert_eq!(
+        told("cuda", modes, "compile_mode"),
+        [
+            "reduce-overhead differs from default in cuda_graphs as well (on and off), which the comparison over compile_mode cannot tell apart"
+        ]
+    );
+    // Whoever asks for the one asks for the other, of whatever engine.
+    let others = "engine: [onnxruntime/cuda, pytorch/compiled], compile_mode: reduce-overhead";
+    assert_eq!(
+        told("cuda", others, "engine"),
+        [
+            "the comparison over engine is not fair: cuda_graphs differs between onnxruntime/cuda (off) and pytorch/compiled (on)"
+        ]
+    );
+}
+
+/// What a library does with memory is told of variants of one engine, too, and is no unfair switch.
+#[test]
+fn who_keeps_memory_is_left_to_the_library() {
+    let mut world = world();
+    for engine in &mut world.engines {
+        for variant in &mut engine.variants {
+            if engine.name == "pytorch" {
+                let allocator = support::factor(&["system", "keep"]);
+                variant.factors.insert("allocator".to_owned(), allocator);
+            } else {
+                let arena = ("allocator".to_owned(), "arena".to_owned());
+                variant.fixed.extend([arena]);
+            }
+        }
+    }
+    let told = |matrix: &str| -> Vec<String> {
+        let job = format!(
+            "  - id: a
+    matrix: {{ model: resnet18, engine: [pytorch/eager, onnxruntime/cpu], {matrix} }}
+    compare: {{ axis: engine }}
+"
+        );
+        let warnings = planned(&job, &world).warnings.into_iter();
+        let messages = warnings.map(|warning| warning.message);
+        messages
+            .filter(|message| message.contains("allocator"))
+            .collect()
+    };
+    assert_eq!(
+        told("batch: 1"),
+        [
+            "pytorch/eager and onnxruntime/cpu run as their users get them, and differ in allocator (system and arena), weights (variables and frozen)"
+        ]
+    );
+    // Memory that is kept is kept, whoever keeps it.
+    assert_eq!(told("allocator: keep"), NOTHING);
+    assert_eq!(
+        told("allocator: system"),
+        [
+            "the comparison over engine is not fair: allocator differs between pytorch/eager (system) and onnxruntime/cpu (arena)"
+        ]
+    );
+}
+
+/// A claim about two that are each held against a third.
+#[test]
+fn what_is_left_to_the_engines_of_a_claim_is_told() {
+    let jobs = |unfair: &str| {
+        format!(
+            "measure: {{ unfair: {unfair}, ceilings: false }}
+jobs:
+  - id: a
+    matrix: {{ model: resnet18, weights: variables, layout: channels_last, engine: [tensorflow/graph, pytorch/eager, onnxruntime/cpu] }}
+    compare: {{ axis: engine, baseline: tensorflow/graph }}
+    claims: {{ id: c, source: s, states: t, expect: 'pytorch/eager < onnxruntime/cpu' }}
+"
+        )
+    };
+    let mut world = world();
+    for engine in &mut world.engines {
+        for variant in &mut engine.variants {
+            let spin = match engine.name.as_str() {
+                "onnxruntime" => "bound",
+                _ => "free",
+            };
+            variant.fixed.insert("affinity".to_owned(), spin.to_owned());
+        }
+    }
+    let warnings = try_plan(&jobs("warn"), &world).unwrap().warnings;
+    let told: Vec<_> = warnings.iter().map(|it| it.message.as_str()).collect();
+    let expected = "the claim `c`: pytorch/eager and onnxruntime/cpu run as their users get them, and \
+                    differ in affinity (free and bound), weights (variables and frozen)";
+    assert!(told.contains(&expected), "{told:?}");
+    let errors = try_plan(&jobs("strict"), &world).unwrap_err();
+    let at_claims = errors.iter().filter(|error| error.message == expected);
+    assert_eq!(at_claims.count(), 1, "{errors:?}");
 }

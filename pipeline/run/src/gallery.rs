@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Cell, CellId, Outcome, OutcomeKind, Precision, plan, protocol};
+use schema::{Cell, CellId, Mode, Outcome, OutcomeKind, Precision, plan, protocol};
 use tempfile::TempDir;
 
 use crate::{
@@ -103,10 +103,15 @@ impl Gallery {
             Ok(network) => network,
             Err(outcome) => return fail(context, cell, outcome, "").map(Err),
         };
-        let measure = &setting.header.measure;
+        let header = setting.header;
+        let is_raced = header.cells.iter().any(|planned| planned.cell == *cell);
+        let measure = match is_raced {
+            true => with_room_for_copies(&header.measure, cell, network),
+            false => of_our_own(&header.measure),
+        };
         let launched = launch(
             context,
-            measure,
+            &measure,
             asked,
             (network, setting.graphs),
             Phase::Parity,
@@ -141,6 +146,40 @@ pub(crate) fn launch(
             Err(outcome) if attempt < ATTEMPTS && !outcome.kind.is_final() => attempt += 1,
             _ => return Ok(launched),
         }
+    }
+}
+
+/// Settings for what vouches for others: a limit of memory is about what is raced.
+pub(crate) fn of_our_own(measure: &plan::Measure) -> plan::Measure {
+    plan::Measure {
+        memory_limit_bytes: None,
+        ..*measure
+    }
+}
+
+/// Copies of the weights that a training is judged by, which no step needs: as they were, their
+/// gradients, their updates, and what is on its way to the file of outputs.
+const COPIES: u64 = 6;
+
+/// Settings for the outputs of a cell that is raced: what judges a training is not to run out of a limit
+/// that its steps keep to.
+fn with_room_for_copies(measure: &plan::Measure, cell: &Cell, network: &Prepared) -> plan::Measure {
+    let parameters = network.graph.parameters.iter();
+    let weights = parameters.map(|parameter| {
+        let sizes = parameter.shape.iter();
+        sizes.fold(cell.precision.bytes().max(4), |product, size| {
+            product.saturating_mul(*size)
+        })
+    });
+    let weights = weights.fold(0_u64, u64::saturating_add);
+    let copies = match cell.mode {
+        Mode::Training => weights.saturating_mul(COPIES),
+        Mode::Inference => 0,
+    };
+    let limit = measure.memory_limit_bytes;
+    plan::Measure {
+        memory_limit_bytes: limit.map(|limit| limit.saturating_add(copies)),
+        ..*measure
     }
 }
 

@@ -68,6 +68,22 @@ fn it_is_doubled_and_bisected_until_memory_ends_it() {
     assert_eq!(track.run(&plan).1.lines, ["cached g"]);
 }
 
+/// The reference is double in size, and is not what is sought.
+#[test]
+fn what_vouches_for_outputs_has_no_limit() {
+    let mut track = Track::new();
+    track.workers.reference_variant = Some("hoards");
+    let narrow = Measure {
+        memory_limit_bytes: Some(40 << 20),
+        frontier: Some(2),
+        ..seeking()
+    };
+    let plan = plan(narrow, vec![("g", cells(&["steady", "hoards"]))]);
+    let (record, _) = track.run(&plan);
+    let outcomes = kinds(&track.heat(&record, 0).footer.outcomes);
+    assert_eq!(outcomes, [OutcomeKind::Verified, OutcomeKind::OutOfMemory]);
+}
+
 #[test]
 fn it_ends_where_the_manifest_says() {
     let track = Track::new();

@@ -164,7 +164,8 @@ pub struct MeasureSettings {
     /// Time limit for one launch of a worker; default `5m`.
     #[serde(default)]
     pub timeout: Option<Duration>,
-    /// Memory limit of a worker; default: what the machine has.
+    /// Memory limit of a worker that is measured; default: what the machine has, which those have that
+    /// vouch for its outputs.
     #[serde(default)]
     pub memory_limit: Option<Size>,
     /// Simultaneous confidence of a family's intervals; default `95%`.
@@ -204,6 +205,9 @@ pub enum Unfair {
     Warn,
     /// It is an error, and nothing is measured.
     Refuse,
+    /// As `refuse`; and it is an error, too, where engines that nobody asked otherwise differ in layout,
+    /// in weights that are constants, in who keeps memory, or in anything else that is known of them.
+    Strict,
 }
 
 /// What becomes of a block that something from outside disturbed.

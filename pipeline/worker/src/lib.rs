@@ -7,6 +7,7 @@
 //!
 //! The messages are `schema::protocol`'s.
 
+mod allocator;
 pub mod census;
 mod clock;
 mod command;
@@ -21,6 +22,7 @@ mod procfs;
 mod profile;
 mod serve;
 
+pub use allocator::{ALLOCATOR, Allocator};
 pub use clock::nanoseconds;
 pub use command::{CACHE_VARIABLE, COMPILER_VARIABLE, CXX_VARIABLE, WorkerCommand};
 pub use demands::{REQUEST, check_drive, optimizer, takes_requests, threads};

@@ -30,6 +30,8 @@ pub(crate) fn kits() -> Result<Vec<Kit>, CatalogError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     #[test]
     fn every_kit_that_ships_is_described_rightly() {
         let kits = super::kits().unwrap();
@@ -58,9 +60,12 @@ mod tests {
     fn what_is_fixed_is_a_value_of_another_s_factor() {
         let kits = super::kits().unwrap();
         let variants = || kits.iter().flat_map(|kit| &kit.description().variants);
+        let factors = || variants().flat_map(|variant| &variant.factors);
+        let brought = || factors().flat_map(|(_, factor)| factor.brings.values());
         let is_value = |name: &str, value: &String| {
-            let mut factors = variants().filter_map(|variant| variant.factors.get(name));
-            factors.any(|factor| factor.values.contains(value))
+            let is_its = |brought: &BTreeMap<String, String>| brought.get(name) == Some(value);
+            factors().any(|(factor, its)| factor == name && its.values.contains(value))
+                || brought().any(is_its)
         };
         let mut said = 0;
         for variant in variants() {

@@ -445,7 +445,7 @@ pub(crate) fn check_variant(variant: &VariantDescription) -> Result<(), String> 
     for (name, factor) in &variant.factors {
         check_factor(variant, name, factor)?;
     }
-    check_fixed(variant)
+    check_said(variant, "what is fixed", &variant.fixed)
 }
 
 /// Whether a factor of a variant can be written in a manifest, and makes sense.
@@ -488,18 +488,31 @@ fn check_factor(
             "factor `{name}`: `auto` says which of its other values the value `{AUTO}` comes to"
         ));
     }
+    for (value, brought) in &factor.brings {
+        if !is_value(value) {
+            return Err(format!(
+                "factor `{name}`: `brings` speaks of `{value}`, which is not among its values"
+            ));
+        }
+        let what = format!("factor `{name}`: what `{value}` brings");
+        check_said(variant, &what, brought)?;
+    }
     Ok(())
 }
 
-/// Whether what a variant has no choice about is said in words, and is no choice.
-fn check_fixed(variant: &VariantDescription) -> Result<(), String> {
-    for (name, value) in &variant.fixed {
+/// Whether what is said of switches of others, in their words, is of none that the variant has.
+fn check_said(
+    variant: &VariantDescription,
+    what: &str,
+    said: &BTreeMap<String, String>,
+) -> Result<(), String> {
+    for (name, value) in said {
         word("factor", name)?;
         if variant.factors.contains_key(name) {
-            return Err(format!("`{name}` is a factor and cannot be fixed, too"));
+            return Err(format!("{what}: `{name}` is a factor of the variant"));
         }
         if value.is_empty() {
-            return Err(format!("`{name}` is fixed to nothing"));
+            return Err(format!("{what}: `{name}` has no value"));
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ use models::{
 };
 use ort::session::builder::GraphOptimizationLevel;
 use schema::{Cell, Mode, Outcome, Precision};
+use worker::{ALLOCATOR, Allocator};
 
 use crate::{failure::unsupported, provider::Provider};
 
@@ -22,7 +23,14 @@ const SPIN: &str = "spin";
 
 /// Every factor. Whether recurrent layers are spelt out, and on which grids, is decided in the graph
 /// that comes.
-const FACTORS: [&str; 5] = [ATTENTION, CALIBRATION, OPTIMIZATION, RECURRENT, SPIN];
+const FACTORS: [&str; 6] = [
+    ALLOCATOR,
+    ATTENTION,
+    CALIBRATION,
+    OPTIMIZATION,
+    RECURRENT,
+    SPIN,
+];
 
 /// A cell, understood.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +45,8 @@ pub(crate) struct Configuration {
     pub(crate) optimization: Optimization,
     /// Whether idle threads spin between operators.
     pub(crate) spins: bool,
+    /// Who keeps what a step gives back of the host's memory.
+    pub(crate) allocator: Allocator,
     /// Whether attention is an operator of ONNX Runtime's own, rather than composed.
     pub(crate) fuses_attention: bool,
     /// Whether each step begins and ends in the caller's memory.
@@ -115,6 +125,11 @@ impl Configuration {
             threads,
             optimization,
             spins: spins(&cell.factors)?,
+            allocator: Allocator::of(
+                cell,
+                Allocator::Arena,
+                &[Allocator::System, Allocator::Keep],
+            )?,
             fuses_attention: fuses_attention(&cell.factors)?,
             takes_requests: worker::takes_requests(cell),
         })

@@ -4,7 +4,7 @@ use std::{cell::OnceCell, collections::BTreeMap, path::PathBuf, time::Instant};
 
 use models::onnx::{self, Document, Extensions};
 use schema::{Outcome, Precision, protocol::Load};
-use worker::{Engine, Identity, LoadReport, Session, nanoseconds};
+use worker::{Allocator, Engine, Identity, LoadReport, Session, nanoseconds};
 
 use crate::{
     configuration::{Configuration, ENGINE},
@@ -128,6 +128,10 @@ fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, Stri
     } else {
         "composed of products and a softmax"
     };
+    let arena = match configuration.allocator {
+        Allocator::Arena => "on (default)",
+        Allocator::System | Allocator::Keep => "off",
+    };
     let bound = if configuration.takes_requests {
         worker::REQUEST
     } else if load.graph.is_outline() {
@@ -156,7 +160,7 @@ fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, Stri
             "intra-op threads".to_owned(),
             configuration.threads.to_string(),
         ),
-        ("memory arena".to_owned(), "on (default)".to_owned()),
+        ("memory arena".to_owned(), arena.to_owned()),
         ("memory pattern".to_owned(), "on (default)".to_owned()),
         match own_file {
             Some(_) => ("model".to_owned(), "the user's file as it is".to_owned()),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use models::onnx::Document;
 use ort::session::{Session, builder::SessionBuilder};
 use schema::Outcome;
+use worker::Allocator;
 
 use crate::{configuration::Configuration, failure::failed, library::Library};
 
@@ -70,7 +71,8 @@ fn options(configuration: &Configuration, library: &Library) -> Result<SessionBu
         }
     };
     let builder = set().map_err(|error| failed("session options", &error))?;
+    let has_arena = configuration.allocator == Allocator::Arena;
     configuration
         .provider
-        .register(builder, configuration.precision, &library.path)
+        .register(builder, configuration.precision, has_arena, &library.path)
 }

@@ -96,6 +96,7 @@ impl Provider {
         self,
         builder: SessionBuilder,
         precision: Precision,
+        has_arena: bool,
         library: &Path,
     ) -> Result<SessionBuilder, Outcome> {
         let cuda = |index| {
@@ -108,7 +109,9 @@ impl Provider {
                 .error_on_failure()
         };
         let (name, providers) = match self {
-            Self::Cpu => return Ok(builder),
+            // Its own provider has an arena unless it is told otherwise.
+            Self::Cpu if has_arena => return Ok(builder),
+            Self::Cpu => return without_arena(builder),
             Self::Cuda(index) => ("libonnxruntime_providers_cuda.so", vec![cuda(index)]),
             Self::TensorRt(index) => {
                 let tensorrt = ep::TensorRT::default()
@@ -137,6 +140,14 @@ impl Provider {
             .with_execution_providers(providers)
             .map_err(|error| unavailable(format!("{}: {}", self.title(), error.message())))
     }
+}
+
+/// The CPU's provider, with the C library's memory.
+fn without_arena(builder: SessionBuilder) -> Result<SessionBuilder, Outcome> {
+    let provider = ep::CPU::default().with_arena_allocator(false).build();
+    builder
+        .with_execution_providers([provider.error_on_failure()])
+        .map_err(|error| failed("memory arena", &error))
 }
 
 /// Refuses a process in which TensorRT would compute in another arithmetic than is asked for: it

@@ -240,6 +240,8 @@ fn every_level_of_optimisation_gives_the_same_answer() {
         ("optimization", "basic"),
         ("optimization", "off"),
         ("spin", "off"),
+        ("allocator", "system"),
+        ("allocator", "keep"),
     ] {
         let (tensors, report) = run(name, value);
         let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * size;
@@ -250,5 +252,10 @@ fn every_level_of_optimisation_gives_the_same_answer() {
         if name == "spin" {
             assert!(report.spin.starts_with("sleep"), "{}", report.spin);
         }
+        let arena = match name {
+            "allocator" => "off",
+            _ => "on (default)",
+        };
+        assert_eq!(report.settings["memory arena"], arena);
     }
 }

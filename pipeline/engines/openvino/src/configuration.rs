@@ -21,7 +21,10 @@ const PROCESSORS: &str = "/proc/cpuinfo";
 
 /// Every factor. Whether recurrent layers are spelt out, and on which grids, is decided in the graph
 /// that comes.
-const FACTORS: [&str; 2] = [CALIBRATION, RECURRENT];
+const FACTORS: [&str; 3] = [AFFINITY, CALIBRATION, RECURRENT];
+
+/// The factor that decides whether threads are bound to cores.
+const AFFINITY: &str = "affinity";
 
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub(crate) struct Configuration {
     pub(crate) arithmetic: &'static str,
     /// Whether the network is on grids, to be computed in integers.
     pub(crate) is_quantised: bool,
+    /// Whether no thread is bound to a core; else OpenVINO does as it sees fit.
+    pub(crate) is_free: bool,
     /// Whether each step begins and ends in the caller's memory.
     pub(crate) takes_requests: bool,
 }
@@ -75,6 +80,7 @@ impl Configuration {
         Ok(Self {
             threads: worker::threads(cell)?,
             arithmetic,
+            is_free: is_free(&cell.factors)?,
             is_quantised: cell.precision.is_int8(),
             takes_requests: worker::takes_requests(cell),
         })
@@ -114,6 +120,16 @@ fn check_factors(factors: &BTreeMap<String, String>) -> Result<(), Outcome> {
     }
 }
 
+fn is_free(factors: &BTreeMap<String, String>) -> Result<bool, Outcome> {
+    match factors.get(AFFINITY).map(String::as_str) {
+        None | Some("default") => Ok(false),
+        Some("free") => Ok(true),
+        Some(other) => Err(unsupported(format!(
+            "{AFFINITY} is `{other}`; known: `default`, `free`"
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use schema::OutcomeKind;
@@ -145,10 +161,20 @@ mod tests {
     }
 
     #[test]
+    fn threads_are_free_where_they_are_to_be() {
+        let asked = |value: &str| is_free(&BTreeMap::from([(AFFINITY.into(), value.into())]));
+        assert_eq!(is_free(&BTreeMap::new()), Ok(false));
+        assert_eq!((asked("default"), asked("free")), (Ok(false), Ok(true)));
+        assert!(asked("loose").unwrap_err().reason.contains("`loose`"));
+    }
+
+    #[test]
     fn other_factors_are_refused() {
         let checked = |name: &str| check_factors(&BTreeMap::from([(name.into(), "any".into())]));
         assert!(check_factors(&BTreeMap::new()).is_ok());
-        assert!(checked(RECURRENT).is_ok() && checked(CALIBRATION).is_ok());
+        for name in FACTORS {
+            assert!(checked(name).is_ok(), "{name}");
+        }
         for name in ["attention", "layout"] {
             assert!(checked(name).unwrap_err().reason.contains(name));
         }

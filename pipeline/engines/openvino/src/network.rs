@@ -121,12 +121,17 @@ pub(crate) fn compile(
         (RwPropertyKey::InferenceNumThreads, threads.as_str()),
         (RwPropertyKey::NumStreams, "1"),
     ];
-    core.set_properties(&DEVICE, properties)
+    let free = (RwPropertyKey::HintEnableCpuPinning, "NO");
+    let free = configuration.is_free.then_some(free);
+    core.set_properties(&DEVICE, properties.into_iter().chain(free))
         .map_err(|error| failed("properties", &error))?;
     let compiled = core
         .compile_model(model, DEVICE)
         .map_err(|error| failed("compiling the model", &error))?;
     check_arithmetic(&compiled, configuration.arithmetic)?;
+    if configuration.is_free {
+        check_free(&compiled)?;
+    }
     Ok(compiled)
 }
 
@@ -140,6 +145,18 @@ fn check_arithmetic(compiled: &CompiledModel, asked: &str) -> Result<(), Outcome
     }
     Err(unsupported(format!(
         "OpenVINO computes in {found} on this CPU, and {asked} was asked for"
+    )))
+}
+
+/// Refuses threads that are bound to cores where they are to be free.
+fn check_free(compiled: &CompiledModel) -> Result<(), Outcome> {
+    let key = RwPropertyKey::HintEnableCpuPinning;
+    let found = property(compiled, key).map_err(|error| failed("affinity", &error))?;
+    if found == "NO" {
+        return Ok(());
+    }
+    Err(unsupported(format!(
+        "OpenVINO says that it binds threads to cores ({found}), and was told not to"
     )))
 }
 

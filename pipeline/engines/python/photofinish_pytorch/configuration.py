@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from photofinish_worker import ask
+from photofinish_worker import allocator, ask
+from photofinish_worker.allocator import ALLOCATOR
 from photofinish_worker.messages import Cell, HostLanguage, Mode, Optimizer, Precision
 from photofinish_worker.outcome import unsupported
 
@@ -66,7 +67,7 @@ class Configuration(Common):
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
     compiles = cell.engine == f"{ENGINE}/{COMPILED}"
-    known_factors = (LAYOUT, AUTOTUNE, *FORMS, *((COMPILE_MODE,) if compiles else ()))
+    known_factors = (ALLOCATOR, LAYOUT, AUTOTUNE, *FORMS, *((COMPILE_MODE,) if compiles else ()))
     common = understand_common(cell, ENGINE, VARIANTS, known_factors, requests=True)
     if not compiles:
         return _configuration(cell, common, None)
@@ -82,7 +83,8 @@ def understand_packaged(cell: Cell) -> Configuration:
     """Understands a cell whose network is to be compiled ahead of time: from Python, whatever
     language drives what comes of it."""
     here = replace(cell, host_language=HostLanguage.PYTHON)
-    common = understand_common(here, ENGINE, (PACKAGED,), (LAYOUT, *FORMS), requests=True)
+    known_factors = (ALLOCATOR, LAYOUT, *FORMS)
+    common = understand_common(here, ENGINE, (PACKAGED,), known_factors, requests=True)
     return _configuration(cell, common, None)
 
 
@@ -112,6 +114,7 @@ def understand_common(
     ask.variant(cell, engine, variants)
     asks_requests = ask.check_drive(cell, requests)
     ask.check_factors(cell, known_factors)
+    allocator.check(cell)
     if cell.precision not in _ELEMENTS:
         raise unsupported(f"{engine} is not run in {cell.precision} here")
     return Common(

@@ -6,6 +6,7 @@ import torch
 
 from photofinish_pytorch.configuration import AUTOTUNE, Common, understand_common
 from photofinish_worker import ask
+from photofinish_worker.allocator import ALLOCATOR
 from photofinish_worker.messages import Cell, Mode, ModelSource, Precision
 from photofinish_worker.outcome import unsupported
 
@@ -26,9 +27,9 @@ DROPOUT = "dropout"
 """Decided which graph this worker is sent; the configuration is made from that."""
 
 _FACTORS = {
-    MODEL: (ATTENTION, AUTOTUNE, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
-    TRAINER: (ATTENTION, AUTOTUNE, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
-    PIPELINE: (ATTENTION,),
+    MODEL: (ALLOCATOR, ATTENTION, AUTOTUNE, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
+    TRAINER: (ALLOCATOR, ATTENTION, AUTOTUNE, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
+    PIPELINE: (ALLOCATOR, ATTENTION),
     ONNXRUNTIME: (ATTENTION,),
 }
 _MODES = {

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import assert_never
 
-from photofinish_worker import memory, outputs, timing
+from photofinish_worker import allocator, memory, outputs, timing
 from photofinish_worker.control import Gone, NoStream, Stream, open_stream
 from photofinish_worker.engine import Engine, ProfilingSession, Session, TrainingSession
 from photofinish_worker.inbox import Inbox, Incoming
@@ -162,6 +162,7 @@ class Turns:
         if self._engine is None:
             raise Failure(Kind.UNAVAILABLE, "there is no engine: its `hello` says why")
         self._spent = "failed"
+        allocator.carry_out(load.cell)
         session, report = self._engine.load(load)
         first_step_ns = timing.time_step(session)
         self._session, self._spent = session, None

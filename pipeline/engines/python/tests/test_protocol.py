@@ -4,13 +4,15 @@ import hashlib
 import json
 import math
 import os
+import resource
 import tempfile
 import threading
 import unittest
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from photofinish_worker import memory, outputs, sources, timing
+from photofinish_worker import allocator, memory, outputs, sources, timing
 from photofinish_worker.control import NoStream, Stream, _connect
 from photofinish_worker.decode import Mismatch, Signed, decode, message
 from photofinish_worker.engine import (
@@ -355,6 +357,23 @@ class Surroundings(unittest.TestCase):
         ]:
             with self.assertRaisesRegex(NoStream, reason):
                 _connect(address)
+
+    def test_memory_that_is_kept_is_not_paid_for_again(self) -> None:
+        def faults() -> int:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            bytearray(64 << 20)
+            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+        load = message(Request, json.dumps(LOAD).encode())
+        assert isinstance(load, Load)
+        cell = load.cell
+        allocator.carry_out(replace(cell, factors={"allocator": "system"}))
+        faults()
+        # Pages of 2 MiB at most.
+        self.assertGreaterEqual(faults(), 30)
+        allocator.carry_out(replace(cell, factors={"allocator": "keep"}))
+        faults()
+        self.assertLessEqual(faults(), 2)
 
     def test_memory_is_in_bytes(self) -> None:
         self.assertEqual(memory.field_bytes("VmHWM:\t  5 kB\nVmRSS:\t 3 kB\n", "VmRSS"), 3072)

@@ -487,6 +487,11 @@ class Cells(unittest.TestCase):
                 {"device": "cuda:0", "factors": {"autotune": "maybe"}},
                 "autotune is `maybe`",
             ),
+            ({"factors": {"allocator": "arena"}}, "allocator is `arena`; known: `system`, `keep`"),
+            (
+                {"device": "cuda:0", "factors": {"allocator": "keep"}},
+                "host's memory; the device is cuda:0",
+            ),
             ({"factors": {"compile_mode": "fast"}}, "compile_mode is `fast`"),
             ({"factors": {"compile_mode": "reduce-overhead"}}, "replays CUDA graphs"),
         ]

@@ -6,6 +6,7 @@ use models::{
 };
 use schema::{Cell, Mode, Optimizer, Outcome, Precision};
 use tch::Kind;
+use worker::{ALLOCATOR, Allocator};
 
 use crate::failure::unsupported;
 
@@ -23,7 +24,8 @@ pub(crate) const VARIANTS: [&str; 2] = [EAGER, AOT];
 
 /// Every factor. What is fused, what is spelt out, what drops and what is rounded is decided in the
 /// graph that comes.
-const FACTORS: [&str; 7] = [
+const FACTORS: [&str; 8] = [
+    ALLOCATOR,
     rewrite::ATTENTION,
     AUTOTUNE,
     quantise::CALIBRATION,
@@ -70,6 +72,7 @@ impl Configuration {
         quantise::check(cell).map_err(unsupported)?;
         let threads = worker::threads(cell)?;
         check_factors(cell)?;
+        Allocator::without_arena(cell)?;
         Ok(Self {
             compiled: variant == AOT,
             kind: kind(cell)?,

@@ -6,6 +6,7 @@ mod common;
 
 use std::{
     collections::BTreeMap,
+    fs,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -13,7 +14,9 @@ use std::{
 use common::{cell, load, operand, single};
 use schema::{
     Boundary, Cell, Device, EngineDescription, Graph, HostLanguage, Mode, OutcomeKind, Precision,
-    VariantDescription, graph::Op,
+    VariantDescription,
+    graph::Op,
+    protocol::{Load, Measure, Reply, Request},
 };
 use worker::{
     WorkerCommand,
@@ -107,7 +110,7 @@ fn what_is_not_run_is_unsupported_by_name() {
     let factor = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
     type Change = Box<dyn FnOnce(&mut Cell)>;
     let (autotune, diagonal) = (factor("autotune", "on"), factor("layout", "diagonal"));
-    let spin = factor("spin", "off");
+    let (spin, arena) = (factor("spin", "off"), factor("allocator", "arena"));
     let cases: Vec<(Change, &str)> = vec![
         (
             Box::new(|cell| cell.engine.variant = "compiled".to_owned()),
@@ -131,6 +134,10 @@ fn what_is_not_run_is_unsupported_by_name() {
         ),
         (Box::new(move |cell| cell.factors = spin), "`spin` is not"),
         (Box::new(move |cell| cell.factors = diagonal), "diagonal"),
+        (
+            Box::new(move |cell| cell.factors = arena),
+            "allocator is `arena`; known: `system`, `keep`",
+        ),
         (Box::new(|cell| cell.mode = Mode::Training), "optimizer"),
     ];
     for (change, named) in cases {
@@ -138,6 +145,55 @@ fn what_is_not_run_is_unsupported_by_name() {
         assert_eq!(kind, OutcomeKind::Unsupported, "{reason}");
         assert!(reason.contains(named), "`{named}` is not in: {reason}");
     }
+}
+
+/// Minor page faults of a process so far (proc_pid_stat(5)).
+fn faults(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    fields.split(' ').nth(7).unwrap().parse().unwrap()
+}
+
+/// Page faults of a step that makes 64 MiB.
+fn faults_of_a_step(allocator: &str) -> u64 {
+    const STEPS: u64 = 8;
+    let graph = single(Op::Relu, &[operand("x", &[16, 1 << 20])]);
+    let mut cell = cell(&graph, Precision::Fp32, None);
+    cell.factors = BTreeMap::from([("allocator".to_owned(), allocator.to_owned())]);
+    let scratch = tempfile::tempdir().unwrap();
+    let load = Load {
+        cell,
+        graph,
+        files: None,
+        scratch: scratch.path().to_owned(),
+    };
+    let steps = Measure {
+        discard: 2,
+        min_steps: STEPS,
+        min_ns: 0,
+        max_steps: STEPS,
+    };
+    let interrupt = Interrupt::new().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut host = Host::start(&command(), &Limits::default(), &interrupt).unwrap();
+    host.hello(deadline).unwrap();
+    let loaded = host.request(&Request::Load(Box::new(load)), deadline);
+    assert!(matches!(loaded, Ok(Reply::Loaded(_))), "{loaded:?}");
+    host.request(&Request::Measure(steps), deadline).unwrap();
+    let before = faults(host.pid());
+    host.request(&Request::Measure(steps), deadline).unwrap();
+    let taken = faults(host.pid()) - before;
+    assert_eq!(host.finish(deadline).outcome, None);
+    taken / STEPS
+}
+
+#[test]
+fn memory_that_is_kept_is_not_paid_for_again() {
+    // Pages of 2 MiB at most, and of 4 KiB at least.
+    let system = faults_of_a_step("system");
+    assert!(system >= 30, "{system}");
+    let kept = faults_of_a_step("keep");
+    assert!(kept <= 2, "{kept}");
 }
 
 #[test]

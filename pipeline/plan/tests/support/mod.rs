@@ -56,6 +56,7 @@ pub(crate) fn factor(values: &[&str]) -> FactorDescription {
         modes: Vec::new(),
         devices: Vec::new(),
         auto: BTreeMap::new(),
+        brings: BTreeMap::new(),
     }
 }
 

@@ -12,7 +12,7 @@ use schema::{
 };
 
 use super::{Writer, memory, outputs, reader::Inbox, send, timing};
-use crate::{Engine, Session};
+use crate::{Engine, Session, allocator};
 
 /// A worker in conversation.
 pub(super) struct Turns<E> {
@@ -131,6 +131,7 @@ impl<E: Engine> Turns<E> {
                 "this worker makes weights by recipe alone, and reads no file with a user's",
             ));
         }
+        allocator::carry_out(&load.cell)?;
         let (mut session, report) = guarded(|| self.engine.load(load))?;
         let first_step_ns = guarded(|| timing::time_step(session.as_mut()))?;
         self.state = State::Ready(session);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, env, fs, path::Path};
 
 use schema::{Cell, Device, Digest, Graph, Mode, Outcome, Precision, protocol::Load};
 use serde::Serialize;
-use worker::{CXX_VARIABLE, WorkerCommand};
+use worker::{ALLOCATOR, CXX_VARIABLE, WorkerCommand};
 
 use crate::{device::Place, failure::Fault, shim};
 
@@ -42,7 +42,8 @@ struct Parts<'a> {
     mode: Mode,
     device: Device,
     threads: u32,
-    factors: &'a BTreeMap<String, String>,
+    /// But not who keeps the memory of the process that runs it.
+    factors: BTreeMap<&'a str, &'a str>,
     dropout: bool,
 }
 
@@ -103,6 +104,8 @@ pub(super) fn of(
         factors,
         ..
     } = &load.cell;
+    let factors = factors.iter().filter(|(name, _)| *name != ALLOCATOR);
+    let factors = factors.map(|(name, value)| (name.as_str(), value.as_str()));
     let parts = Parts {
         version: VERSION,
         compiler: (&command.program, &command.args),
@@ -114,7 +117,7 @@ pub(super) fn of(
         mode: *mode,
         device: *device,
         threads: *threads,
-        factors,
+        factors: factors.collect(),
         dropout,
     };
     Digest::of_value(&parts).to_string()
@@ -190,6 +193,11 @@ mod tests {
             change(&mut changed);
             assert_ne!(key(&changed), base, "change {index}");
         }
+        // Who keeps the memory of the process decides nothing about the code.
+        let mut kept = load();
+        let keep = (ALLOCATOR.to_owned(), "keep".to_owned());
+        kept.cell.factors.extend([keep]);
+        assert_eq!(key(&kept), base);
         let trained = |path: &str| {
             let mut load = load();
             load.cell.model.weights = Some(Weights {
