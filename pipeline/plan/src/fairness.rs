@@ -100,29 +100,44 @@ fn left_in_words(axis: &str, [first, second]: [&PlannedCell; 2], world: &World) 
         .collect()
 }
 
-/// What the values of a comparison's axis bring with them, in words: it changes with the axis, and is
-/// a part of what is compared.
-pub(crate) fn brought_by_axis(
-    comparison: &Comparison,
+/// What the values of the axes bring with them, in words, of the pairs of all comparisons, and of those
+/// that claims alone speak of: it changes with the axis, and is a part of what is compared.
+pub(crate) fn brought_by_axes(
+    (comparisons, claims): (&[Comparison], &[Claim]),
     cells: &BTreeMap<&CellId, &PlannedCell>,
+    heats: &[PlannedHeat],
     world: &World,
-) -> Vec<String> {
-    let axis = &comparison.axis;
-    let mut found: BTreeSet<String> = BTreeSet::new();
-    for pair in &comparison.pairs {
-        let (Some(first), Some(second)) = (cells.get(&pair.baseline), cells.get(&pair.contender))
-        else {
-            continue;
-        };
-        for (factor, [a, b]) in with_axis(axis, [first, second], world) {
-            let (baseline, value) = (&comparison.baseline, &pair.value);
-            found.insert(format!(
-                "{value} differs from {baseline} in {factor} as well ({b} and {a}), which the comparison over \
+) -> BTreeSet<String> {
+    let in_words = |axis: &str, names: [&str; 2], cells: [&PlannedCell; 2]| {
+        let with_axis = with_axis(axis, cells, world).into_iter();
+        let [first, second] = names;
+        let told = with_axis.map(|(factor, [a, b])| {
+            format!(
+                "{second} differs from {first} in {factor} as well ({b} and {a}), which a comparison over \
                  {axis} cannot tell apart"
-            ));
+            )
+        });
+        told.collect::<Vec<_>>()
+    };
+    let mut found = BTreeSet::new();
+    for comparison in comparisons {
+        for pair in &comparison.pairs {
+            let of_pair = cells.get(&pair.baseline).zip(cells.get(&pair.contender));
+            if let Some((first, second)) = of_pair {
+                let names = [comparison.baseline.as_str(), pair.value.as_str()];
+                found.extend(in_words(&comparison.axis, names, [first, second]));
+            }
         }
     }
-    found.into_iter().collect()
+    for claim in claims {
+        let Expectation {
+            axis, left, right, ..
+        } = &claim.expect;
+        for pair in pairs_of_its_own(claim, comparisons, heats) {
+            found.extend(in_words(axis, [left, right], pair));
+        }
+    }
+    found
 }
 
 /// What differs between two cells because the values of the axis bring it with them.
@@ -143,7 +158,7 @@ fn with_axis<'a>(
             let [first, second] = cells;
             let effects =
                 effect(name, &first.cell, variants[0]).zip(effect(name, &second.cell, variants[1]));
-            if let Some((a, b)) = effects.filter(|(a, b)| a != b) {
+            if let Some((a, b)) = effects.filter(|(a, b)| !is_same(name, a, b)) {
                 found.insert(name.as_str(), [a, b]);
             }
         }
@@ -255,8 +270,8 @@ fn differences<'a>(
     ];
     let variants = (world.variant(&a.engine), world.variant(&b.engine));
     let brought = brought(a, variants.0).chain(brought(b, variants.1));
-    let factors: BTreeSet<&String> = a.factors.keys().chain(b.factors.keys()).collect();
-    let factors = factors.into_iter().chain(brought.map(|(name, _)| name));
+    let mut factors: BTreeSet<&String> = a.factors.keys().chain(b.factors.keys()).collect();
+    factors.extend(brought.map(|(name, _)| name));
     for factor in factors {
         if is_of_the_engine(factor, first, second, variants) {
             continue;
@@ -317,7 +332,7 @@ fn is_same(factor: &str, a: &str, b: &str) -> bool {
     a == b || (factor == ALLOCATOR && [a, b].iter().all(|value| KEEPERS.contains(value)))
 }
 
-/// What only a GPU has.
+/// A switch of GPUs, which a cell on a CPU has no part in, whatever its description says of its variant.
 const CUDA_GRAPHS: &str = "cuda_graphs";
 
 /// What the values of a cell's factors bring with them.

@@ -166,27 +166,24 @@ fn refuse_unfair(context: &mut Context<'_>, job: &PlannedJob, heats: &[PlannedHe
     let lint::Unfair {
         comparisons,
         claims,
-        mut left_alone,
-        mut left_alone_by_claims,
+        left_alone,
+        left_alone_by_claims,
+        ..
     } = lint::unfair(job, heats, context.world);
-    if asked != Unfair::Strict {
-        left_alone.clear();
-        left_alone_by_claims.clear();
-    }
     let compared = if context.job.compare.is_empty() {
         "vary"
     } else {
         "compare"
     };
     let equal = "make it equal in the matrix or compare it as an axis; `unfair: warn` lets it pass";
-    let alike = "ask for the same of both in the matrix, or leave one of them out; `unfair: refuse` lets \
-                 engines run as their users get them";
-    for (place, found, help) in [
-        (compared, comparisons, equal),
-        ("claims", claims, equal),
-        (compared, left_alone, alike),
-        ("claims", left_alone_by_claims, alike),
-    ] {
+    let alike = "ask for the same of both in the matrix where they have the choice, or leave one of them \
+                 out; `unfair: refuse` lets engines run as their users get them";
+    let mut faults = vec![(compared, comparisons, equal), ("claims", claims, equal)];
+    if asked == Unfair::Strict {
+        faults.push((compared, left_alone, alike));
+        faults.push(("claims", left_alone_by_claims, alike));
+    }
+    for (place, found, help) in faults {
         for message in found {
             context.error_with_help(&[name(place)], message, help);
         }

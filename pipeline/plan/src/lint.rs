@@ -23,9 +23,10 @@ pub(crate) fn lint<'a>(
         claims,
         left_alone,
         left_alone_by_claims,
+        brought,
     } = unfair(job, heats, world);
     let mut notes = [comparisons, claims, left_alone, left_alone_by_claims].concat();
-    notes.extend(brought_by_axes(job, &cells, world));
+    notes.extend(brought);
     notes.extend(too_few_blocks(job));
     notes.extend(too_short(job));
     for (comparison, family) in job.comparisons.iter().zip(families) {
@@ -51,6 +52,8 @@ pub(crate) struct Unfair {
     pub(crate) left_alone: Vec<String>,
     /// Likewise, of what claims alone speak of.
     pub(crate) left_alone_by_claims: Vec<String>,
+    /// What changes with the axis of a comparison or a claim.
+    pub(crate) brought: BTreeSet<String>,
 }
 
 /// What is not fair about a job. Where nothing is timed, nothing can be timed unfairly.
@@ -73,20 +76,17 @@ pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], world: &World) -> 
             .clone()
             .flat_map(|claim| fairness::left_alone_by_claim(claim, &job.comparisons, heats, world))
             .collect(),
+        brought: match is_timed {
+            true => {
+                let compared = (job.comparisons.as_slice(), job.claims.as_slice());
+                fairness::brought_by_axes(compared, &by_id, heats, world)
+            }
+            false => BTreeSet::new(),
+        },
         claims: claims
             .flat_map(|claim| fairness::unfair_claim(claim, &job.comparisons, heats, world))
             .collect(),
     }
-}
-
-/// What changes with the axis of a comparison, where something is timed.
-fn brought_by_axes(job: &PlannedJob, cells: &[&PlannedCell], world: &World) -> Vec<String> {
-    let by_id: BTreeMap<&CellId, &PlannedCell> =
-        cells.iter().map(|&cell| (&cell.id, cell)).collect();
-    let comparisons = job.comparisons.iter().filter(|_| job.measure.blocks > 0);
-    comparisons
-        .flat_map(|comparison| fairness::brought_by_axis(comparison, &by_id, world))
-        .collect()
 }
 
 /// The cells that readers see, twins left out.

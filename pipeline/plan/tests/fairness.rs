@@ -504,7 +504,7 @@ fn what_a_value_brings_with_it_is_held_against_what_others_do() {
     assert_eq!(
         told("cuda", modes, "compile_mode"),
         [
-            "reduce-overhead differs from default in cuda_graphs as well (on and off), which the comparison over compile_mode cannot tell apart"
+            "reduce-overhead differs from default in cuda_graphs as well (on and off), which a comparison over compile_mode cannot tell apart"
         ]
     );
     // Whoever asks for the one asks for the other, of whatever engine.
@@ -578,17 +578,18 @@ jobs:
     let mut world = world();
     for engine in &mut world.engines {
         for variant in &mut engine.variants {
-            let spin = match engine.name.as_str() {
-                "onnxruntime" => "bound",
+            let affinity = match engine.name.as_str() {
+                "onnxruntime" => "default",
                 _ => "free",
             };
-            variant.fixed.insert("affinity".to_owned(), spin.to_owned());
+            let affinity = ("affinity".to_owned(), affinity.to_owned());
+            variant.fixed.extend([affinity]);
         }
     }
     let warnings = try_plan(&jobs("warn"), &world).unwrap().warnings;
     let told: Vec<_> = warnings.iter().map(|it| it.message.as_str()).collect();
     let expected = "the claim `c`: pytorch/eager and onnxruntime/cpu run as their users get them, and \
-                    differ in affinity (free and bound), weights (variables and frozen)";
+                    differ in affinity (free and default), weights (variables and frozen)";
     assert!(told.contains(&expected), "{told:?}");
     let errors = try_plan(&jobs("strict"), &world).unwrap_err();
     let at_claims = errors.iter().filter(|error| error.message == expected);

@@ -150,7 +150,7 @@ fn ranges(
     (network, graphs): (&Prepared, &Graphs),
     Quantisation { form, method }: Quantisation,
 ) -> Result<Result<Ranges, Lack>, Stop> {
-    let measure = &gallery::of_our_own(&header.measure);
+    let measure = &gallery::unlimited(&header.measure);
     let largest = calibrate::largest_pass(gallery::memory_bytes(measure).unwrap_or(0));
     let Calibration { mut ranges, passes } =
         match Calibration::of(&network.graph, form, method, largest) {

@@ -28,7 +28,8 @@ const ATTEMPTS: u32 = 2;
 /// than this part of it, or by one.
 const RESOLUTION: u64 = 32;
 
-/// Seeks the frontier of every cell that agrees with its reference; `None` for the others.
+/// Seeks the frontier of every cell that agrees with its reference, and tries one sample of those that ran
+/// out of memory before; `None` for the others.
 pub(crate) fn seek(
     context: &mut Context<'_>,
     setting: &Setting<'_>,
@@ -39,9 +40,14 @@ pub(crate) fn seek(
         return Ok(Vec::new());
     };
     let cells = setting.header.cells.iter().zip(&reference.obstacles);
-    let frontiers = cells.map(|(planned, obstacle)| match obstacle {
-        Some(_) => Ok(None),
-        None => of_cell(context, setting, manifests, planned, most).map(Some),
+    let frontiers = cells.map(|(planned, obstacle)| {
+        let most = match obstacle {
+            None => most,
+            // Giving outputs takes more than a step does: whether that fits, one try tells.
+            Some(outcome) if outcome.kind == OutcomeKind::OutOfMemory => 1,
+            Some(_) => return Ok(None),
+        };
+        of_cell(context, setting, manifests, planned, most).map(Some)
     });
     frontiers.collect()
 }

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Cell, CellId, Mode, Outcome, OutcomeKind, Precision, plan, protocol};
+use schema::{
+    Cell, CellId, Mode, Outcome, OutcomeKind, Precision,
+    plan::{self, PlannedCell},
+    protocol,
+};
 use tempfile::TempDir;
 
 use crate::{
@@ -45,6 +49,8 @@ impl Asked<'_> {
 #[derive(Default)]
 pub(crate) struct Gallery {
     outputs: BTreeMap<(CellId, Option<Precision>), Result<Exhibit, Outcome>>,
+    /// Those of what vouches for others, where a limit of memory kept it from giving any as a cell.
+    unlimited: BTreeMap<(CellId, Option<Precision>), Result<Exhibit, Outcome>>,
     /// The log of each configuration's last launch; none where no worker could be started.
     logs: BTreeMap<CellId, String>,
 }
@@ -56,8 +62,27 @@ pub(crate) struct Exhibit {
 }
 
 impl Gallery {
-    /// Makes sure that the outputs of a configuration are there, or the reason for having none.
-    pub(crate) fn make<'a>(
+    /// Makes sure that the outputs of a cell of the heat are there, or the reason for having none.
+    pub(crate) fn make(
+        &mut self,
+        context: &mut Context<'_>,
+        setting: &Setting<'_>,
+        planned: &PlannedCell,
+    ) -> Result<(), Stop> {
+        let asked = Asked::from(&planned.cell);
+        let key = asked.key();
+        if self.outputs.contains_key(&key) {
+            return Ok(());
+        }
+        let measure = with_room_for_copies(&setting.header.measure, planned);
+        let outputs = self.launch(context, setting, asked, &measure)?;
+        self.outputs.insert(key, outputs);
+        Ok(())
+    }
+
+    /// Makes sure of the outputs of what vouches for others: a limit of memory is about what is
+    /// measured, and not about this.
+    pub(crate) fn make_standard<'a>(
         &mut self,
         context: &mut Context<'_>,
         setting: &Setting<'_>,
@@ -65,21 +90,39 @@ impl Gallery {
     ) -> Result<(), Stop> {
         let asked = asked.into();
         let key = asked.key();
-        if self.outputs.contains_key(&key) {
+        let measure = &setting.header.measure;
+        let is_limited = measure.memory_limit_bytes.is_some();
+        let is_there = match self.outputs.get(&key) {
+            Some(made) => made.is_ok() || !is_limited,
+            None => false,
+        };
+        if is_there || self.unlimited.contains_key(&key) {
             return Ok(());
         }
-        let outputs = self.launch(context, setting, asked)?;
-        self.outputs.insert(key, outputs);
+        let outputs = self.launch(context, setting, asked, &unlimited(measure))?;
+        let made = match is_limited {
+            true => &mut self.unlimited,
+            false => &mut self.outputs,
+        };
+        made.insert(key, outputs);
         Ok(())
     }
 
-    /// The outputs of a configuration that was made.
-    pub(crate) fn get<'a>(&self, asked: impl Into<Asked<'a>>) -> Result<&Outputs, Outcome> {
-        match self.outputs.get(&asked.into().key()) {
-            Some(Ok(exhibit)) => Ok(&exhibit.outputs),
-            Some(Err(outcome)) => Err(outcome.clone()),
-            None => Err(Outcome::new(OutcomeKind::NotReached, "it was not launched")),
-        }
+    /// The outputs of a cell that was made.
+    pub(crate) fn get(&self, cell: &Cell) -> Result<&Outputs, Outcome> {
+        outputs_of(self.outputs.get(&Asked::from(cell).key()))
+    }
+
+    /// The outputs of what vouches for others.
+    pub(crate) fn standard<'a>(&self, asked: impl Into<Asked<'a>>) -> Result<&Outputs, Outcome> {
+        let key = asked.into().key();
+        let as_cell = self.outputs.get(&key).filter(|made| made.is_ok());
+        let unlimited = || self.unlimited.get(&key);
+        outputs_of(
+            as_cell
+                .or_else(unlimited)
+                .or_else(|| self.outputs.get(&key)),
+        )
     }
 
     /// The end of the log of a configuration's last launch; `None` where no worker was started.
@@ -97,21 +140,16 @@ impl Gallery {
         context: &mut Context<'_>,
         setting: &Setting<'_>,
         asked: Asked<'_>,
+        measure: &plan::Measure,
     ) -> Result<Result<Exhibit, Outcome>, Stop> {
         let cell = asked.cell;
         let network = match setting.graphs.get(cell) {
             Ok(network) => network,
             Err(outcome) => return fail(context, cell, outcome, "").map(Err),
         };
-        let header = setting.header;
-        let is_raced = header.cells.iter().any(|planned| planned.cell == *cell);
-        let measure = match is_raced {
-            true => with_room_for_copies(&header.measure, cell, network),
-            false => of_our_own(&header.measure),
-        };
         let launched = launch(
             context,
-            &measure,
+            measure,
             asked,
             (network, setting.graphs),
             Phase::Parity,
@@ -120,6 +158,14 @@ impl Gallery {
             self.logs.insert(cell.id(), log);
         }
         Ok(launched.exhibit)
+    }
+}
+
+fn outputs_of(made: Option<&Result<Exhibit, Outcome>>) -> Result<&Outputs, Outcome> {
+    match made {
+        Some(Ok(exhibit)) => Ok(&exhibit.outputs),
+        Some(Err(outcome)) => Err(outcome.clone()),
+        None => Err(Outcome::new(OutcomeKind::NotReached, "it was not launched")),
     }
 }
 
@@ -149,36 +195,32 @@ pub(crate) fn launch(
     }
 }
 
-/// Settings for what vouches for others: a limit of memory is about what is raced.
-pub(crate) fn of_our_own(measure: &plan::Measure) -> plan::Measure {
+/// Settings without a limit of memory, but for the machine's.
+pub(crate) fn unlimited(measure: &plan::Measure) -> plan::Measure {
     plan::Measure {
         memory_limit_bytes: None,
         ..*measure
     }
 }
 
-/// Copies of the weights that a training is judged by, which no step needs: as they were, their
-/// gradients, their updates, and what is on its way to the file of outputs.
-const COPIES: u64 = 6;
+/// So many numbers for each of its weights a training may take that no step needs, where it is judged:
+/// the gradients and the updates of all, and of the largest weight, which may be nearly all of them, its
+/// update in double precision beside what that is made of.
+const COPIES: u64 = 9;
 
-/// Settings for the outputs of a cell that is raced: what judges a training is not to run out of a limit
-/// that its steps keep to.
-fn with_room_for_copies(measure: &plan::Measure, cell: &Cell, network: &Prepared) -> plan::Measure {
-    let parameters = network.graph.parameters.iter();
-    let weights = parameters.map(|parameter| {
-        let sizes = parameter.shape.iter();
-        sizes.fold(cell.precision.bytes().max(4), |product, size| {
-            product.saturating_mul(*size)
-        })
-    });
-    let weights = weights.fold(0_u64, u64::saturating_add);
-    let copies = match cell.mode {
-        Mode::Training => weights.saturating_mul(COPIES),
+/// Settings for the outputs of a cell that is measured: what judges a training is not to run out of a limit
+/// that its steps keep to, as far as the machine has room.
+fn with_room_for_copies(measure: &plan::Measure, planned: &PlannedCell) -> plan::Measure {
+    let copies = match planned.cell.mode {
+        Mode::Training => COPIES,
         Mode::Inference => 0,
     };
-    let limit = measure.memory_limit_bytes;
+    let number = planned.cell.precision.bytes().max(4);
+    let room = planned.parameters.saturating_mul(number * copies);
+    let available = memory_bytes(&unlimited(measure)).unwrap_or(0);
+    let widened = |limit: u64| limit.max(limit.saturating_add(room).min(available));
     plan::Measure {
-        memory_limit_bytes: limit.map(|limit| limit.saturating_add(copies)),
+        memory_limit_bytes: measure.memory_limit_bytes.map(widened),
         ..*measure
     }
 }

@@ -15,6 +15,7 @@ use schema::{
     Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, ModelSource, Outcome, OutcomeKind,
     Precision, Strategy,
     graph::Op,
+    plan::PlannedCell,
     record::{HeatHeader, Parity, Quantised, Reference},
 };
 
@@ -68,7 +69,7 @@ pub(crate) fn judge(
             (Some(obstacle), _) => Judgement::obstacle(obstacle.clone(), None),
             (None, Some(judgement)) => judgement.clone(),
             (None, None) => {
-                let judgement = judge_cell(context, setting, &mut gallery, &planned.cell)?;
+                let judgement = judge_cell(context, setting, &mut gallery, planned)?;
                 judged.insert(planned.id.clone(), judgement.clone());
                 judgement
             }
@@ -84,13 +85,14 @@ fn judge_cell(
     context: &mut Context<'_>,
     setting: &Setting<'_>,
     gallery: &mut Gallery,
-    cell: &Cell,
+    planned: &PlannedCell,
 ) -> Result<Judgement, Stop> {
+    let cell = &planned.cell;
     if let Err(outcome) = setting.graphs.get(cell) {
         return Ok(Judgement::obstacle(outcome, setting.graphs.log(cell)));
     }
     // The cell itself first: one that cannot run needs no reference.
-    gallery.make(context, setting, cell)?;
+    gallery.make(context, setting, planned)?;
     let log = gallery.log(cell);
     if let Err(outcome) = gallery.get(cell) {
         return Ok(Judgement::obstacle(outcome, log));
@@ -103,8 +105,8 @@ fn judge_cell(
         ..
     } = &standards;
     for witness in [reference, eager] {
-        gallery.make(context, setting, witness)?;
-        if let Err(outcome) = gallery.get(witness) {
+        gallery.make_standard(context, setting, witness)?;
+        if let Err(outcome) = gallery.standard(witness) {
             let reason = format!(
                 "no reference: {} ended {}: {}",
                 name(witness),
@@ -130,8 +132,8 @@ fn judge_cell(
     let failed = |outcome: &Outcome| outcome.kind == OutcomeKind::ParityFailed;
     if cell.optimizer.is_some() && parity.is_some() && obstacle.as_ref().is_some_and(failed) {
         let across_kinks = standards.across_kinks(cell);
-        gallery.make(context, setting, across_kinks)?;
-        if let Err(outcome) = gallery.get(across_kinks) {
+        gallery.make_standard(context, setting, across_kinks)?;
+        if let Err(outcome) = gallery.standard(across_kinks) {
             let reason = format!(
                 "whether rounding next to a kink explains its gradients is not known: {} ended {}: {}",
                 name(&standards.reference),
@@ -282,10 +284,11 @@ fn compare(
         true => name(eager),
         false => format!("{}, scaled to {},", name(eager), cell.precision),
     };
+    // A cell that comes here has outputs, and a witness of the file is a standard.
     match (
-        gallery.get(reference),
-        gallery.get(eager),
-        gallery.get(cell),
+        gallery.standard(reference),
+        gallery.standard(eager),
+        gallery.standard(cell),
     ) {
         (Ok(reference_outputs), Ok(eager_outputs), Ok(cell_outputs)) => {
             let exhibits = Exhibits {
@@ -298,7 +301,7 @@ fn compare(
                 cell: cell_outputs,
                 optimizer: cell.optimizer,
                 summands,
-                across_kinks: gallery.get(standards.across_kinks(cell)).ok(),
+                across_kinks: gallery.standard(standards.across_kinks(cell)).ok(),
             };
             parity::judge(&exhibits, cell.precision)
         }
@@ -317,8 +320,8 @@ fn testify(
 ) -> Result<Option<Judgement>, Stop> {
     let eager = eager(context, own_file);
     for needed in [own_file, &eager] {
-        gallery.make(context, setting, needed)?;
-        if let Err(outcome) = gallery.get(needed) {
+        gallery.make_standard(context, setting, needed)?;
+        if let Err(outcome) = gallery.standard(needed) {
             let reason = format!(
                 "no witness of the file itself: {} ended {}: {}",
                 name(needed),

@@ -68,7 +68,7 @@ fn it_is_doubled_and_bisected_until_memory_ends_it() {
     assert_eq!(track.run(&plan).1.lines, ["cached g"]);
 }
 
-/// The reference is double in size, and is not what is sought.
+/// What is sought is whether cells fit, and not whether references do.
 #[test]
 fn what_vouches_for_outputs_has_no_limit() {
     let mut track = Track::new();
@@ -80,8 +80,33 @@ fn what_vouches_for_outputs_has_no_limit() {
     };
     let plan = plan(narrow, vec![("g", cells(&["steady", "hoards"]))]);
     let (record, _) = track.run(&plan);
-    let outcomes = kinds(&track.heat(&record, 0).footer.outcomes);
+    let heat = track.heat(&record, 0);
+    let outcomes = kinds(&heat.footer.outcomes);
     assert_eq!(outcomes, [OutcomeKind::Verified, OutcomeKind::OutOfMemory]);
+    // That it does not fit is found by a try.
+    let found = heat.footer.frontiers[1].as_ref().unwrap();
+    assert_eq!(batches(found), [(1, OutcomeKind::OutOfMemory)]);
+}
+
+/// A cell that runs out of its limit vouches for others all the same.
+#[test]
+fn what_does_not_fit_itself_vouches_for_others() {
+    let mut track = Track::new();
+    track.workers.reference_variant = Some("hoards");
+    let mut raced = cells(&["steady"]);
+    let mut eager = raced[0].clone();
+    eager.cell.engine = "pytorch/eager".parse().unwrap();
+    eager.id = eager.cell.id();
+    raced.insert(0, eager);
+    let narrow = Measure {
+        memory_limit_bytes: Some(40 << 20),
+        blocks: 1,
+        ..measure()
+    };
+    let plan = plan(narrow, vec![("g", raced)]);
+    let (record, _) = track.run(&plan);
+    let outcomes = kinds(&track.heat(&record, 0).footer.outcomes);
+    assert_eq!(outcomes, [OutcomeKind::OutOfMemory, OutcomeKind::Measured]);
 }
 
 #[test]

@@ -164,8 +164,9 @@ pub struct MeasureSettings {
     /// Time limit for one launch of a worker; default `5m`.
     #[serde(default)]
     pub timeout: Option<Duration>,
-    /// Memory limit of a worker that is measured; default: what the machine has, which those have that
-    /// vouch for its outputs.
+    /// Memory limit of a worker that is measured, and of its launch for outputs, which in training has room
+    /// for copies of the weights besides; those that vouch for outputs have what the machine has. Default:
+    /// the same.
     #[serde(default)]
     pub memory_limit: Option<Size>,
     /// Simultaneous confidence of a family's intervals; default `95%`.
@@ -206,7 +207,7 @@ pub enum Unfair {
     /// It is an error, and nothing is measured.
     Refuse,
     /// As `refuse`; and it is an error, too, where engines that nobody asked otherwise differ in layout,
-    /// in weights that are constants, in who keeps memory, or in anything else that is known of them.
+    /// in weights that are constants, in whether memory is kept, or in anything else that is known of them.
     Strict,
 }
 

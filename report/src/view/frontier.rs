@@ -1,8 +1,8 @@
 //! The largest batches that fit into memory, on a job's page.
 
 use schema::{
-    Outcome, OutcomeKind,
-    tables::{CellRow, JobTable},
+    OutcomeKind,
+    tables::{CellRow, Frontier, FrontierEnd, JobTable},
 };
 use serde::Serialize;
 
@@ -50,7 +50,7 @@ impl Frontiers {
         let most = job.measure.frontier?;
         let found: Vec<_> = rows
             .iter()
-            .filter_map(|row| Some((*row, Found::of(row)?)))
+            .filter_map(|row| Some((*row, row.frontier.as_ref()?)))
             .collect();
         let coordinates = found.iter().map(|(row, _)| &row.coordinates);
         let settings = Settings::of(coordinates, &job.axes, "");
@@ -61,62 +61,33 @@ impl Frontiers {
             most: units::count(most),
             rows: found
                 .iter()
-                .map(|(row, found)| line(row, *found, settings.label(&row.coordinates)))
+                .map(|(row, found)| line(row, found, settings.label(&row.coordinates)))
                 .collect(),
         })
     }
 }
 
-/// What is known of a cell's largest batch.
-#[derive(Debug, Clone, Copy)]
-struct Found<'a> {
-    fits: Option<u64>,
-    peak_bytes: Option<u64>,
-    sample_bytes: Option<f64>,
-    /// The batch that did not run, and what became of it.
-    end: Option<(u64, &'a Outcome)>,
-}
-
-impl<'a> Found<'a> {
-    /// `None` where nothing was sought: the cell failed before, and not for want of memory.
-    fn of(row: &'a CellRow) -> Option<Self> {
-        if let Some(sought) = &row.frontier {
-            let end = sought.end.as_ref();
-            return Some(Self {
-                fits: sought.fits,
-                peak_bytes: sought.peak_bytes,
-                sample_bytes: sought.sample_bytes,
-                end: end.map(|end| (end.batch, &end.outcome)),
-            });
-        }
-        // Where its outputs were asked for, its own batch did not fit.
-        (row.outcome.kind == OutcomeKind::OutOfMemory).then(|| Self {
-            fits: None,
-            peak_bytes: None,
-            sample_bytes: None,
-            end: Some((row.cell.batch(), &row.outcome)),
-        })
-    }
-}
-
-fn line(row: &CellRow, found: Found<'_>, setting: String) -> Row {
+fn line(row: &CellRow, found: &Frontier, setting: String) -> Row {
     let or_nothing = |text: Option<String>| text.unwrap_or_else(|| units::NOTHING.to_owned());
     let sample = found.sample_bytes.filter(|bytes| bytes.is_finite());
+    let end = found.end.as_ref();
+    let ran_out = |end: &FrontierEnd| end.outcome.kind == OutcomeKind::OutOfMemory;
+    let fits = match found.fits {
+        // Not even one sample.
+        None if end.is_some_and(ran_out) => Some(0),
+        fits => fits,
+    };
     Row {
         cell: row.id.0.clone(),
         setting,
-        fits: or_nothing(found.fits.map(units::count)),
-        fits_value: found.fits,
+        fits: or_nothing(fits.map(units::count)),
+        fits_value: fits,
         peak: or_nothing(found.peak_bytes.map(units::bytes)),
         peak_value: found.peak_bytes,
         sample: or_nothing(sample.map(|bytes| units::bytes(bytes as u64))),
         sample_value: sample,
-        end: found
-            .end
-            .map_or_else(String::new, |(batch, _)| units::count(batch)),
-        badge: found.end.map(|(_, outcome)| words::outcome(outcome.kind)),
-        reason: found
-            .end
-            .map_or_else(String::new, |(_, outcome)| outcome.reason.clone()),
+        end: end.map_or_else(String::new, |end| units::count(end.batch)),
+        badge: end.map(|end| words::outcome(end.outcome.kind)),
+        reason: end.map_or_else(String::new, |end| end.outcome.reason.clone()),
     }
 }

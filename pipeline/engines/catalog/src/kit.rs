@@ -496,6 +496,12 @@ fn check_factor(
         }
         let what = format!("factor `{name}`: what `{value}` brings");
         check_said(variant, &what, brought)?;
+        let mut fixed = brought
+            .keys()
+            .filter(|name| variant.fixed.contains_key(*name));
+        if let Some(fixed) = fixed.next() {
+            return Err(format!("{what}: `{fixed}` is fixed"));
+        }
     }
     Ok(())
 }

@@ -241,6 +241,18 @@ fn mistakes_in_engines_toml_are_shown_with_their_place() {
             "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\n[engines.mine.variants.fixed]\ndepth = \"1\"\n"
         ),
         format!("{good}[engines.mine.variants.fixed]\ndepth = \"\"\n"),
+        format!(
+            "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\nbrings = {{ 2 = {{ width = \"1\" }} }}\n"
+        ),
+        format!(
+            "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\nbrings = {{ 1 = {{ depth = \"1\" }} }}\n"
+        ),
+        format!(
+            "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\nbrings = {{ 1 = {{ width = \"\" }} }}\n"
+        ),
+        format!(
+            "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\nbrings = {{ 1 = {{ width = \"1\" }} }}\n[engines.mine.variants.fixed]\nwidth = \"2\"\n"
+        ),
         String::from("[engines.mine]\ncommand = [\"sh\"]\nvariants = []\n"),
         String::from("[engines.mine\n"),
         format!("# ünïcödé\n{}", good.replace("\"only\"", "\"On ly\"")),

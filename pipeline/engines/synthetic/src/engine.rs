@@ -44,7 +44,7 @@ impl Synthetic {
         slower: u32,
     ) -> Self {
         let played = match told {
-            Some(Behaviour::WrongOutput) => Behaviour::WrongOutput,
+            Some(told @ (Behaviour::WrongOutput | Behaviour::Hoards)) => told,
             _ => Behaviour::Steady,
         };
         Self {

@@ -189,11 +189,10 @@ fn faults_of_a_step(allocator: &str) -> u64 {
 
 #[test]
 fn memory_that_is_kept_is_not_paid_for_again() {
-    // Pages of 2 MiB at most, and of 4 KiB at least.
+    // Pages are of 2 MiB at most where they are of 4 KiB at least. The kernel may take some away of itself.
     let system = faults_of_a_step("system");
-    assert!(system >= 30, "{system}");
     let kept = faults_of_a_step("keep");
-    assert!(kept <= 2, "{kept}");
+    assert!(system >= 30 && kept * 8 < system, "{kept} {system}");
 }
 
 #[test]
