@@ -200,6 +200,13 @@ pub(crate) enum Engines {
         /// Check the content of every installed file, not only names and sizes
         #[arg(long)]
         verify: bool,
+        /// Download nothing: link to the packages that this Python has
+        ///
+        /// For machines without a network, and for builds of your own, ONNX Runtime's for GPUs, say. The
+        /// engine must be there in its pinned version; where what it stands on is of another, this says
+        /// so, and results are kept apart from those of what is pinned.
+        #[arg(long, value_name = "PYTHON", conflicts_with = "verify")]
+        from: Option<PathBuf>,
     },
     /// Drive a worker through the protocol and say where it deviates
     Check {

@@ -51,7 +51,11 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
         Command::Report(arguments) => stored::report(&session, arguments),
         Command::Engines { command } => match command {
             Engines::List => engines::list(&session),
-            Engines::Install { engines, verify } => engines::install(&session, engines, *verify),
+            Engines::Install {
+                engines,
+                verify,
+                from,
+            } => engines::install(&session, engines, *verify, from.as_deref()),
             Engines::Check { engines } => check::check(&session, engines),
         },
         Command::Doctor { quick } => doctor::doctor(&session, *quick),

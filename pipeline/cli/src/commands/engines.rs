@@ -1,6 +1,6 @@
 //! `photofinish engines`: list, install, check.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, path::Path};
 
 use catalog::{Catalog, EngineState};
 use indicatif::HumanBytes;
@@ -71,7 +71,10 @@ pub(crate) fn rows(catalog: &Catalog) -> Vec<EngineRow> {
 fn is_ready(state: &EngineState) -> bool {
     matches!(
         state,
-        EngineState::Installed { .. } | EngineState::Registered { .. } | EngineState::Bundled
+        EngineState::Installed { .. }
+            | EngineState::Adopted { .. }
+            | EngineState::Registered { .. }
+            | EngineState::Bundled
     )
 }
 
@@ -86,6 +89,11 @@ fn words(state: &EngineState) -> String {
             HumanBytes(*disk_bytes)
         ),
         EngineState::Installed { path } => format!("installed in {}", path.display()),
+        EngineState::Adopted { path, python } => format!(
+            "adopted from {}, in {}",
+            python.display(),
+            path.display()
+        ),
         EngineState::Broken { what } => format!("broken ({what}): `engines install` mends it"),
         EngineState::Registered { command } => format!("registered: {}", command.join(" ")),
         EngineState::Bundled => "comes with photofinish".to_owned(),
@@ -112,8 +120,14 @@ pub(crate) fn list(session: &Session) -> Result<(), Failure> {
     session.printer.json(&rows)
 }
 
-/// Installs engines and builds their workers.
-pub(crate) fn install(session: &Session, engines: &[String], verify: bool) -> Result<(), Failure> {
+/// Installs engines and builds their workers; `from` is a Python whose packages are adopted, instead of
+/// downloading any.
+pub(crate) fn install(
+    session: &Session,
+    engines: &[String],
+    verify: bool,
+    from: Option<&Path>,
+) -> Result<(), Failure> {
     let catalog = session.catalog()?;
     let names: Vec<String> = if engines.is_empty() {
         let engines = catalog.descriptions().into_iter();
@@ -122,10 +136,10 @@ pub(crate) fn install(session: &Session, engines: &[String], verify: bool) -> Re
         engines.to_vec()
     };
     let mut progress = InstallProgress::new(session.printer, session.interrupt.clone());
-    let installed = if verify {
-        catalog.verify(&names, &mut progress)
-    } else {
-        catalog.install(&names, &mut progress)
+    let installed = match from {
+        Some(python) => catalog.adopt(&names, python, &mut progress),
+        None if verify => catalog.verify(&names, &mut progress),
+        None => catalog.install(&names, &mut progress),
     };
     installed
         .and_then(|()| catalog.build_workers(&names, &mut progress))

@@ -105,6 +105,18 @@ impl InstallObserver for InstallProgress {
                 done_bytes,
                 total_bytes,
             } => self.advance(format!("{engine}: checking"), done_bytes, total_bytes),
+            InstallEvent::Adopted {
+                engine,
+                python,
+                differing,
+            } => {
+                let python = python.display();
+                self.line(&format!("{engine}: taking the packages of {python}"));
+                if !differing.is_empty() {
+                    let differing = differing.join(", ");
+                    self.line(&format!("{engine}: not as pinned: {differing}"));
+                }
+            }
             InstallEvent::Installed { engine, path } => {
                 self.line(&format!("{engine}: installed in {}", path.display()));
             }

@@ -10,7 +10,9 @@ use schema::{Availability, Digest, EngineDescription, EngineVariant, Outcome, Ou
 use worker::{CACHE_VARIABLE, COMPILER_VARIABLE, CXX_VARIABLE, WorkerCommand};
 
 use crate::{
-    CatalogError, InstallObserver, Kit, Settings, base, builtin,
+    CatalogError, InstallObserver, Kit, Python, Settings,
+    adopt::Adopted,
+    base, builtin,
     complete::{self, Depth, Found, Wanted},
     cxx, install,
     kit::{BuiltIn, Origin, Program},
@@ -58,6 +60,13 @@ pub enum EngineState {
     Broken {
         /// What is wrong with it.
         what: String,
+    },
+    /// Complete, and links to the packages of a Python of the user's.
+    Adopted {
+        /// Where.
+        path: PathBuf,
+        /// That Python.
+        python: PathBuf,
     },
     /// A command of the user's.
     Registered {
@@ -127,7 +136,7 @@ impl Catalog {
     #[must_use]
     pub fn availability(&self) -> BTreeMap<EngineVariant, Availability> {
         let one = |kit: &Kit| Availability {
-            lock: kit.lock().map(|lock| lock.digest),
+            lock: self.identity(kit),
             worker: kit.made_of(),
             compiler: None,
             missing: self.missing(kit),
@@ -140,12 +149,28 @@ impl Catalog {
         all.map(|(kit, variant, mut found)| {
             found.compiler = self.cxx(kit, &variant);
             if let Some((other, _)) = need::of(&self.kits, &variant) {
-                found.lock = need::identity(found.lock, other);
+                found.lock = need::identity(found.lock, other, self.identity(other));
                 found.missing = found.missing.or_else(|| self.missing(other));
             }
             (variant, found)
         })
         .collect()
+    }
+
+    /// What a kit is installed from: what is pinned, and where packages of the user's are in its place,
+    /// or in that of what it stands on, those.
+    fn identity(&self, kit: &Kit) -> Option<Digest> {
+        let lock = kit.lock()?.digest;
+        let parts = std::iter::once(kit).chain(base::of(&self.bases, kit));
+        let adopted = parts.filter_map(|part| {
+            let place = Place::of(part, part.lock()?, &self.settings);
+            Some(complete::adopted(&place.home())?.digest())
+        });
+        let adopted: String = adopted.map(|digest| format!("{digest}\n")).collect();
+        match adopted.is_empty() {
+            true => Some(lock),
+            false => Some(Digest::of_bytes(format!("{lock}\n{adopted}").as_bytes())),
+        }
     }
 
     /// What tells the C++ compiler of a variant from others; `None` where it compiles with none.
@@ -195,7 +220,13 @@ impl Catalog {
         };
         let place = Place::of(kit, lock, &self.settings);
         match self.look(kit, Depth::Sizes) {
-            Found::Whole => EngineState::Installed { path: place.home() },
+            Found::Whole => {
+                let path = place.home();
+                match complete::adopted(&path) {
+                    Some(Adopted { python, .. }) => EngineState::Adopted { path, python },
+                    None => EngineState::Installed { path },
+                }
+            }
             Found::Broken(what) => EngineState::Broken { what },
             Found::Nothing => {
                 let (download_bytes, disk_bytes) = self.sizes_ahead(kit);
@@ -233,7 +264,23 @@ impl Catalog {
         words: &[String],
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        self.install_to(words, Depth::Sizes, observer)
+        self.install_to(words, Depth::Sizes, None, observer)
+    }
+
+    /// The same without a download: what is installed links to the packages that a Python of the user's
+    /// has, which is named by its path or as the search path has it. The engine itself must be there in
+    /// the version that is pinned; what it stands on may be of another, or missing.
+    ///
+    /// # Errors
+    /// As [`Catalog::install`], and where that Python does not have an engine.
+    pub fn adopt(
+        &self,
+        words: &[String],
+        python: &Path,
+        observer: &mut dyn InstallObserver,
+    ) -> Result<(), CatalogError> {
+        let python = Python::named(python, &self.settings, observer)?;
+        self.install_to(words, Depth::Sizes, Some(&python), observer)
     }
 
     /// The same after a check of every file's hash, which reads all of an installation.
@@ -245,13 +292,14 @@ impl Catalog {
         words: &[String],
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        self.install_to(words, Depth::Hashes, observer)
+        self.install_to(words, Depth::Hashes, None, observer)
     }
 
     fn install_to(
         &self,
         words: &[String],
         depth: Depth,
+        from: Option<&Python>,
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
         let mut wanted: Vec<&Kit> = Vec::new();
@@ -264,7 +312,8 @@ impl Catalog {
         }
         wanted.into_iter().try_for_each(|kit| {
             let python = self.base_python(kit);
-            install::install(kit, python.as_deref(), &self.settings, depth, observer)
+            let python = python.as_deref();
+            install::install(kit, python, from, &self.settings, depth, observer)
         })
     }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 use walkdir::WalkDir;
 
-use crate::{CatalogError, settings::is_program};
+use crate::{CatalogError, adopt::Adopted, settings::is_program};
 
 const VERSION: u32 = 1;
 const COMPLETE: &str = "complete.json";
@@ -39,6 +39,9 @@ pub(crate) struct Complete {
     /// Where that Python is, where it runs the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     interpreter: Option<PathBuf>,
+    /// The Python whose packages it links to, where it has none of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    adopted: Option<Adopted>,
     /// Size of all files together.
     bytes: u64,
     /// Hash of `files.json`.
@@ -120,6 +123,12 @@ pub(crate) fn interpreter(home: &Path) -> Option<PathBuf> {
     complete.interpreter
 }
 
+/// What the installation in `home` links to, where it has no packages of its own.
+pub(crate) fn adopted(home: &Path) -> Option<Adopted> {
+    let (complete, _) = read::<Complete>(&home.join(COMPLETE)).ok()?;
+    complete.adopted
+}
+
 /// Why an installation did not pass.
 enum Flaw {
     What(String),
@@ -149,6 +158,9 @@ fn check(
             "what it stands on runs on {}, and it was made for another Python",
             python.display()
         )));
+    }
+    if let Some(changed) = complete.adopted.as_ref().and_then(Adopted::changed) {
+        return Err(flaw(changed));
     }
     for link in complete.links.keys() {
         if !home.join(link).exists() {
@@ -224,6 +236,8 @@ pub(crate) struct Installed<'a> {
     pub(crate) python: &'a str,
     /// That Python, where it runs the worker.
     pub(crate) interpreter: Option<PathBuf>,
+    /// What it links to, where it has no packages of its own.
+    pub(crate) adopted: Option<Adopted>,
 }
 
 /// Lists every file in `home` and writes the record that it is complete. Everything is on the
@@ -244,6 +258,7 @@ pub(crate) fn seal(
         lock: installed.lock,
         python: installed.python.to_owned(),
         interpreter: installed.interpreter,
+        adopted: installed.adopted,
         bytes: listing.values().map(|entry| entry.bytes).sum(),
         listing: listing_digest,
         large: listing.iter().filter_map(large).collect(),

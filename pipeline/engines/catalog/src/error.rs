@@ -161,6 +161,20 @@ pub enum CatalogError {
         /// The missing path below the installation.
         missing: String,
     },
+    /// A Python of the user's does not have what an engine needs.
+    #[error(
+        "engine `{engine}` cannot be made of what {} has: {what}; install it there, or run `engines \
+         install` without --from, which downloads what is pinned",
+        python.display()
+    )]
+    Adoption {
+        /// The engine.
+        engine: String,
+        /// Whose packages were to be adopted.
+        python: PathBuf,
+        /// What stands against it.
+        what: String,
+    },
     /// Cargo failed.
     #[error("cargo could not build {package}, the worker of engine `{engine}`:\n{log}")]
     Build {

@@ -9,6 +9,7 @@ use nix::sys::statvfs::statvfs;
 
 use crate::{
     CatalogError, InstallEvent, InstallObserver, Kit, Python, Settings,
+    adopt::{self, Adopted},
     complete::{self, Depth, Found, Installed, Wanted},
     download::Downloads,
     guard::Guard,
@@ -19,10 +20,12 @@ use crate::{
 };
 
 /// Sees to it that a kit is in place and passes the check of this depth; `base_python` is the Python
-/// that its base was installed for, where it stands on one.
+/// that its base was installed for, where it stands on one, and `from` the one whose packages are to be
+/// adopted, where none shall be downloaded.
 pub(crate) fn install(
     kit: &Kit,
     base_python: Option<&Path>,
+    from: Option<&Python>,
     settings: &Settings,
     depth: Depth,
     observer: &mut dyn InstallObserver,
@@ -45,7 +48,9 @@ pub(crate) fn install(
         lock: recipe.lock.digest,
         python: base_python,
     };
-    if look(name, wanted, &place, depth, observer)? == Found::Whole {
+    // What was downloaded is none that is adopted from there, and what was adopted is complete.
+    let is_wanted = || from.is_none_or(|python| is_adopted(&place, python));
+    if look(name, wanted, &place, depth, observer)? == Found::Whole && is_wanted() {
         observer.event(ready);
         return Ok(());
     }
@@ -59,7 +64,7 @@ pub(crate) fn install(
     let _guard = Guard::take(&place.guard(), name, observer)?;
     // Whoever held the guard before may have done the work.
     match look(name, wanted, &place, depth, observer)? {
-        Found::Whole => {
+        Found::Whole if is_wanted() => {
             observer.event(ready);
             return Ok(());
         }
@@ -69,7 +74,7 @@ pub(crate) fn install(
                 what,
             });
         }
-        Found::Nothing => {}
+        Found::Whole | Found::Nothing => {}
     }
     clear_staging(&place);
     Installation {
@@ -78,6 +83,7 @@ pub(crate) fn install(
         place: &place,
         settings,
         base_python,
+        from,
         runs_python: matches!(program, Program::Python(_)),
     }
     .make(observer)?;
@@ -86,6 +92,11 @@ pub(crate) fn install(
         path: place.home(),
     });
     Ok(())
+}
+
+/// Whether an installation links to the packages of this Python.
+fn is_adopted(place: &Place, python: &Python) -> bool {
+    complete::adopted(&place.home()).is_some_and(|adopted| adopted.python == python.program)
 }
 
 /// The name of this platform where the wheels do not run on it.
@@ -183,12 +194,48 @@ struct Installation<'a> {
     place: &'a Place,
     settings: &'a Settings,
     base_python: Option<&'a Path>,
+    /// Whose packages it shall link to, instead of having its own.
+    from: Option<&'a Python>,
     /// Whether its worker needs the Python whose wheels are taken.
     runs_python: bool,
 }
 
 impl Installation<'_> {
     fn make(&self, observer: &mut dyn InstallObserver) -> Result<(), CatalogError> {
+        match self.from {
+            Some(python) => self.adopt(python, observer),
+            None => self.download_all(observer),
+        }
+    }
+
+    /// Links to the packages of a Python of the user's.
+    fn adopt(
+        &self,
+        python: &Python,
+        observer: &mut dyn InstallObserver,
+    ) -> Result<(), CatalogError> {
+        let folder = self.staging_folder()?;
+        let home = folder.path().join("home");
+        let (adopted, differing) =
+            adopt::adopt(self.name, self.recipe, python, &home, observer)?;
+        observer.event(InstallEvent::Adopted {
+            engine: self.name.to_owned(),
+            python: python.program.clone(),
+            differing,
+        });
+        unpack::add_pieces(self.name, self.recipe, &home)?;
+        self.seal(python, &home, 0, Some(adopted), observer)?;
+        self.move_in(folder.path(), &home)
+    }
+
+    fn staging_folder(&self) -> Result<tempfile::TempDir, CatalogError> {
+        tempfile::Builder::new()
+            .prefix(&format!("{}.", self.place.name))
+            .tempdir_in(self.place.staging())
+            .map_err(CatalogError::io("make a folder in", self.place.staging()))
+    }
+
+    fn download_all(&self, observer: &mut dyn InstallObserver) -> Result<(), CatalogError> {
         let python = self.python(observer)?;
         let wheels = self
             .recipe
@@ -196,10 +243,7 @@ impl Installation<'_> {
             .wheels_for(&python.tag)
             .map_err(CatalogError::Python)?;
         self.begin(&wheels, observer)?;
-        let folder = tempfile::Builder::new()
-            .prefix(&format!("{}.", self.place.name))
-            .tempdir_in(self.place.staging())
-            .map_err(CatalogError::io("make a folder in", self.place.staging()))?;
+        let folder = self.staging_folder()?;
         let staging = folder.path();
         self.download(&python, staging, &wheels, observer)?;
         unpack::unpack(
@@ -212,7 +256,8 @@ impl Installation<'_> {
         )?;
         let home = staging.join("home");
         unpack::add_pieces(self.name, self.recipe, &home)?;
-        self.seal(&python, &home, &wheels, observer)?;
+        let total_bytes = wheels.iter().map(|(_, wheel)| wheel.unpacked_bytes).sum();
+        self.seal(&python, &home, total_bytes, None, observer)?;
         self.move_in(staging, &home)?;
         self.drop_wheels(&wheels);
         Ok(())
@@ -285,10 +330,10 @@ impl Installation<'_> {
         &self,
         python: &Python,
         home: &Path,
-        wheels: &[(&Pin, &Wheel)],
+        total_bytes: u64,
+        adopted: Option<Adopted>,
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        let total_bytes = wheels.iter().map(|(_, wheel)| wheel.unpacked_bytes).sum();
         let interpreter = if self.runs_python {
             Some(python.executable(observer)?)
         } else {
@@ -305,6 +350,7 @@ impl Installation<'_> {
             lock: self.recipe.lock.digest,
             python: &python.tag,
             interpreter,
+            adopted,
         };
         complete::seal(home, sealed, &mut |bytes| checked.add(bytes))
     }

@@ -8,6 +8,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Display,
+    path::Path,
 };
 
 use schema::{
@@ -15,7 +16,7 @@ use schema::{
 };
 use serde::Deserialize;
 
-use crate::{CatalogError, builtin, lock::Lock, need::Need, registered::Registered};
+use crate::{CatalogError, builtin, lock::Lock, need::Need, place::PACKAGES, registered::Registered};
 
 /// Variants of an engine that share a worker and an installation: of one that ships with
 /// photofinish, or that the user registered.
@@ -70,12 +71,29 @@ pub(crate) struct Libraries {
 #[derive(Debug, Clone)]
 pub(crate) struct Recipe {
     pub(crate) lock: Lock,
+    /// Packages that hold what others do, built otherwise: what may be adopted for them.
+    pub(crate) instead: BTreeMap<String, Vec<String>>,
     /// The folder of the kit whose installation this one stands on.
     pub(crate) base: Option<String>,
     /// Links below the installation, to paths among the packages.
     pub(crate) links: BTreeMap<String, String>,
     /// Small files below the installation, with their content.
     pub(crate) files: BTreeMap<String, String>,
+}
+
+impl Recipe {
+    /// The names of packages that will do where a pinned one is asked for; its own comes first.
+    pub(crate) fn names_of<'a>(&'a self, pinned: &'a str) -> impl Iterator<Item = &'a str> {
+        let instead = self.instead.get(pinned).into_iter().flatten();
+        std::iter::once(pinned).chain(instead.map(String::as_str))
+    }
+
+    /// Whether a link or a file of its own lies in this folder of the packages'.
+    pub(crate) fn adds_to(&self, folder: &str) -> bool {
+        let folder = Path::new(PACKAGES).join(folder);
+        let mut own = self.links.keys().chain(self.files.keys());
+        own.any(|path| Path::new(path).starts_with(&folder))
+    }
 }
 
 /// What a built-in kit's worker is.
@@ -156,6 +174,8 @@ struct EngineFile {
 #[serde(deny_unknown_fields)]
 struct InstallFile {
     requirements: Vec<String>,
+    #[serde(default)]
+    instead: BTreeMap<String, Vec<String>>,
     base: Option<String>,
     #[expect(
         dead_code,
@@ -378,8 +398,15 @@ fn recipe(install: InstallFile, lock: &str) -> Result<Recipe, String> {
             locked.join(", ")
         ));
     }
+    let is_pinned = |name: &&String| lock.pins.iter().any(|pin| pin.name == **name);
+    if let Some(name) = install.instead.keys().find(|name| !is_pinned(name)) {
+        return Err(format!(
+            "[install] `instead` speaks of {name}, which is not required"
+        ));
+    }
     Ok(Recipe {
         lock,
+        instead: install.instead,
         base: install.base,
         links: install.links,
         files: install.files,

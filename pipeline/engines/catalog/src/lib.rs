@@ -8,7 +8,8 @@
 //! [`Catalog::install`] brings the runtime into the user's cache, and [`Catalog::build_workers`]
 //! builds the workers when photofinish runs from its checkout; workers written in Python come with
 //! the program and are put in place. A kit may stand on the installation of another, and add a few
-//! packages to it.
+//! packages to it. [`Catalog::adopt`] installs without a download: by links to what a Python of the
+//! user's has.
 //!
 //! To add an engine, add a folder with a worker's package and an `engine.toml`, and write its lock
 //! file: `cargo run -p photofinish-catalog --example lock -- <folder>`. The same command updates a
@@ -28,6 +29,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod adopt;
 mod base;
 mod builtin;
 mod catalog;

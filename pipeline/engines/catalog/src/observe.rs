@@ -73,6 +73,15 @@ pub enum InstallEvent {
         /// The size of all, in bytes.
         total_bytes: u64,
     },
+    /// The packages of a Python of the user's are taken as they are.
+    Adopted {
+        /// The engine.
+        engine: String,
+        /// That Python.
+        python: PathBuf,
+        /// Which of them differ from those that are pinned, in words.
+        differing: Vec<String>,
+    },
     /// The installation is complete.
     Installed {
         /// The engine.

@@ -59,12 +59,41 @@ impl Python {
     ) -> Result<Self, CatalogError> {
         let mut reasons = Vec::new();
         for program in candidates(settings) {
-            match probe(&program, observer)? {
+            match probe(&program, true, observer)? {
                 Ok(python) => return python.itself(observer),
                 Err(reason) => reasons.push(format!("{} {reason}", program.display())),
             }
         }
         Err(CatalogError::Python(advice(settings, &reasons)))
+    }
+
+    /// The one that the user names, by its path or as the search path has it, for the packages that it
+    /// has; it need not be able to install any.
+    ///
+    /// # Errors
+    /// Says why it will not do.
+    pub(crate) fn named(
+        name: &Path,
+        settings: &Settings,
+        observer: &mut dyn InstallObserver,
+    ) -> Result<Self, CatalogError> {
+        let settings = Settings {
+            python: Some(name.to_owned()),
+            ..settings.clone()
+        };
+        let wrong = |why: &str| {
+            let versions = versions();
+            CatalogError::Python(format!(
+                "--from names {}, which {why}: name a Python {versions} that has the engine's packages",
+                name.display()
+            ))
+        };
+        let program = candidates(&settings).into_iter().next();
+        let program = program.ok_or_else(|| wrong("is not on the search path"))?;
+        match probe(&program, false, observer)? {
+            Ok(python) => python.itself(observer),
+            Err(reason) => Err(wrong(&reason)),
+        }
     }
 
     /// The same, without the script or link that the search path led to, where it tells where it is.
@@ -151,12 +180,14 @@ fn advice(settings: &Settings, reasons: &[String]) -> String {
     advice_for(&found)
 }
 
+/// The supported versions in words.
+fn versions() -> String {
+    let [rest @ .., last] = &SUPPORTED_PYTHONS;
+    format!("{} or {last}", rest.join(", "))
+}
+
 fn advice_for(found: &str) -> String {
-    let versions = format!(
-        "{} or {}",
-        SUPPORTED_PYTHONS[..2].join(", "),
-        SUPPORTED_PYTHONS[2]
-    );
+    let versions = versions();
     format!(
         "{found}: engines are installed by pip of Python {versions}; install one (on Debian: \
          apt install python3 python3-pip), or name one with PHOTOFINISH_PYTHON"
@@ -166,6 +197,7 @@ fn advice_for(found: &str) -> String {
 /// Asks a Python what it is; the inner error says why it will not do.
 fn probe(
     program: &Path,
+    needs_pip: bool,
     observer: &mut dyn InstallObserver,
 ) -> Result<Result<Python, String>, CatalogError> {
     let mut answer = Answer {
@@ -177,11 +209,11 @@ fn probe(
     match child::run(&mut command, &mut answer) {
         Err(error) => Ok(Err(format!("cannot be started ({error})"))),
         Ok(Ended::Interrupted) => Err(CatalogError::Interrupted),
-        Ok(Ended::Exited { .. }) => Ok(judge(program, answer.line.as_deref())),
+        Ok(Ended::Exited { .. }) => Ok(judge(program, needs_pip, answer.line.as_deref())),
     }
 }
 
-fn judge(program: &Path, answer: Option<&str>) -> Result<Python, String> {
+fn judge(program: &Path, needs_pip: bool, answer: Option<&str>) -> Result<Python, String> {
     let words: Vec<_> = answer.unwrap_or_default().split_whitespace().collect();
     let [_, implementation, version, unlocked, pip] = words[..] else {
         return Err(String::from("does not answer as a Python does"));
@@ -194,7 +226,7 @@ fn judge(program: &Path, answer: Option<&str>) -> Result<Python, String> {
         };
         return Err(format!("is {implementation} {version}{kind}"));
     }
-    if pip == "-" {
+    if needs_pip && pip == "-" {
         return Err(format!("({version}) has no pip"));
     }
     Ok(Python {
@@ -227,7 +259,8 @@ mod tests {
 
     #[test]
     fn only_a_supported_python_with_pip_will_do() {
-        let judged = |answer| judge(Path::new("/p"), answer).map(|python| python.tag);
+        let judge = |answer| judge(Path::new("/p"), true, answer);
+        let judged = |answer| judge(answer).map(|python| python.tag);
         assert_eq!(
             judged(Some("photofinish cpython 3.12 0 23.0")),
             Ok(String::from("cp312"))

@@ -342,6 +342,7 @@ fn kind(event: &InstallEvent) -> &'static str {
         InstallEvent::Download { .. } => "download",
         InstallEvent::Unpack { .. } => "unpack",
         InstallEvent::Check { .. } => "check",
+        InstallEvent::Adopted { .. } => "adopted",
         InstallEvent::Installed { .. } => "installed",
         InstallEvent::Build { .. } => "build",
         InstallEvent::Cargo { .. } => "cargo",

@@ -1,0 +1,260 @@
+//! An engine may be made of the packages that a Python of the user's has: nothing is downloaded, nothing
+//! of the user's is written to, and results are told from those of what is pinned.
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use common::{Demo, KitText, PYTHON_WORKER, Watcher, tree};
+use photofinish_catalog::{Catalog, CatalogError, EngineState, InstallEvent, Kit};
+use schema::Digest;
+
+const WORKER: &str = "cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd";
+
+fn demo() -> Vec<String> {
+    vec![String::from("demo")]
+}
+
+/// A Python of the user's own, without pip.
+struct Own {
+    folder: tempfile::TempDir,
+}
+
+impl Own {
+    /// With these wheels.
+    fn with(wheels: &[&common::Wheel]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let own = Self { folder };
+        run(Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(own.root()));
+        for wheel in wheels {
+            own.install(&wheel.file);
+        }
+        own
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("own")
+    }
+
+    fn python(&self) -> PathBuf {
+        self.root().join("bin/python3")
+    }
+
+    fn packages(&self) -> PathBuf {
+        let lib = self.root().join("lib");
+        let python = fs::read_dir(lib).unwrap().next().unwrap().unwrap();
+        python.path().join("site-packages")
+    }
+
+    fn install(&self, wheel: &Path) {
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]);
+        pip.args(["--disable-pip-version-check", "--upgrade", "--target"]);
+        pip.env("PIP_ROOT_USER_ACTION", "ignore");
+        run(pip.arg(self.packages()).arg(wheel));
+    }
+}
+
+fn run(command: &mut Command) {
+    assert!(command.status().unwrap().success(), "{command:?}");
+}
+
+/// Adopts what `own` has; the events.
+fn adopt(catalog: &Catalog, own: &Own) -> Result<Vec<InstallEvent>, CatalogError> {
+    let mut watcher = Watcher::default();
+    catalog.adopt(&demo(), &own.python(), &mut watcher)?;
+    Ok(watcher.events)
+}
+
+fn state(catalog: &Catalog) -> EngineState {
+    catalog.state(&catalog.kits()[0])
+}
+
+fn identity(catalog: &Catalog) -> Option<Digest> {
+    let all = catalog.availability();
+    all.values().next().unwrap().lock
+}
+
+/// A wheel of the same name and another version.
+fn renamed(case: &Demo, wheel: usize, name: &str, version: &str) -> PathBuf {
+    const AGAIN: &str = "
+import sys, zipfile
+source, target, old, new = sys.argv[1:]
+with zipfile.ZipFile(source) as before, zipfile.ZipFile(target, 'w') as after:
+    for entry in before.infolist():
+        text = before.read(entry)
+        if entry.filename.endswith('METADATA'):
+            name, version = new.rsplit('-', 1)
+            text = f'Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n'.encode()
+        after.writestr(entry.filename.replace(old, new), text)
+";
+    let old = &case.wheels[wheel];
+    let before = format!("{}-1.0", old.name.replace('-', "_"));
+    let after = format!("{}-{version}", name.replace('-', "_"));
+    let file = case.folder.path().join(format!("{after}-py3-none-any.whl"));
+    let mut python = Command::new("python3");
+    python.args(["-c", AGAIN]).arg(&old.file).arg(&file);
+    run(python.args([before, after]));
+    file
+}
+
+#[test]
+fn packages_are_adopted_where_they_are_and_known_by_their_own_identity() {
+    let case = Demo::new();
+    let catalog = case.catalog();
+    let pinned = identity(&catalog);
+    let own = Own::with(&[&case.wheels[0], &case.wheels[1]]);
+    let before = tree(&own.root());
+
+    let told = adopt(&catalog, &own).unwrap();
+    let adopted = InstallEvent::Adopted {
+        engine: String::from("demo"),
+        python: own.python(),
+        differing: Vec::new(),
+    };
+    assert_eq!(told[0], adopted);
+    assert!(matches!(told[1], InstallEvent::Installed { .. }));
+    assert_eq!(
+        state(&catalog),
+        EngineState::Adopted {
+            path: case.home(),
+            python: own.python()
+        }
+    );
+    let library = fs::read(case.home().join("sdk/lib/libdemo.so")).unwrap();
+    assert_eq!(library, b"the library");
+    assert_eq!(tree(&own.root()), before, "what is the user's stays as it is");
+    assert!(case.kept_wheels().is_empty() && case.left_in_staging().is_empty());
+    let identity_then = identity(&catalog);
+    assert_ne!(identity_then, pinned, "its heats have other keys");
+
+    // Once more does nothing; nor does a plain installation, which finds it whole.
+    let again = adopt(&catalog, &own).unwrap();
+    assert!(matches!(again[..], [InstallEvent::Ready { .. }]), "{again:?}");
+    let mut plain = Watcher::default();
+    catalog.install(&demo(), &mut plain).unwrap();
+    assert_eq!(plain.story(), ["ready"]);
+
+    // What is as pinned, elsewhere, is the same.
+    let other = Own::with(&[&case.wheels[0], &case.wheels[1]]);
+    let moved = adopt(&catalog, &other).unwrap();
+    assert!(matches!(moved[0], InstallEvent::Adopted { .. }), "{moved:?}");
+    assert_eq!(identity(&catalog), identity_then);
+}
+
+#[test]
+fn an_adopted_package_that_changes_is_noticed() {
+    let case = Demo::new();
+    let catalog = case.catalog();
+    let own = Own::with(&[&case.wheels[0], &case.wheels[1]]);
+    adopt(&catalog, &own).unwrap();
+    let before = identity(&catalog);
+
+    own.install(&renamed(&case, 1, "photofinish-demo-data", "1.5"));
+    let old = own.packages().join("photofinish_demo_data-1.0.dist-info");
+    fs::remove_dir_all(old).unwrap();
+    let EngineState::Broken { what } = state(&catalog) else {
+        panic!("it is another package now")
+    };
+    assert!(what.contains("photofinish-demo-data") && what.contains("--from"), "{what}");
+    let told = adopt(&catalog, &own).unwrap();
+    let InstallEvent::Adopted { differing, .. } = &told[1] else {
+        panic!("{told:?}")
+    };
+    let expected = "photofinish-demo-data 1.5 instead of photofinish-demo-data 1.0";
+    assert_eq!(differing, &[expected]);
+    assert_ne!(identity(&catalog), before);
+    assert!(matches!(state(&catalog), EngineState::Adopted { .. }));
+
+    // Without it a worker would not start, and the plan says so.
+    fs::remove_dir_all(own.root()).unwrap();
+    assert!(matches!(state(&catalog), EngineState::Broken { .. }));
+}
+
+#[test]
+fn the_engine_itself_must_be_the_pinned_one() {
+    let case = Demo::new();
+    let catalog = case.catalog();
+    let refused = |own: &Own| match adopt(&catalog, own).unwrap_err() {
+        CatalogError::Adoption { what, .. } => what,
+        other => panic!("{other}"),
+    };
+    let none = Own::with(&[&case.wheels[1]]);
+    assert_eq!(
+        refused(&none),
+        "photofinish-demo 1.0 is needed, and it does not have it"
+    );
+    let newer = Own::with(&[&case.wheels[1]]);
+    newer.install(&renamed(&case, 0, "photofinish-demo", "1.1"));
+    assert_eq!(
+        refused(&newer),
+        "photofinish-demo 1.0 is needed, and it has 1.1"
+    );
+    assert!(matches!(state(&catalog), EngineState::NotInstalled { .. }));
+    assert!(case.left_in_staging().is_empty());
+
+    // Who built it is not asked; and what it stands on may be missing.
+    let built = Own::with(&[]);
+    built.install(&renamed(&case, 0, "photofinish-demo", "1.0+cu130"));
+    let told = adopt(&catalog, &built).unwrap();
+    let InstallEvent::Adopted { differing, .. } = &told[0] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(differing, &["no photofinish-demo-data"]);
+
+    for (name, said) in [
+        ("/no/such/python", "cannot be started"),
+        ("no-such-python", "is not on the search path"),
+        ("true", "does not answer as a Python does"),
+    ] {
+        let mut watcher = Watcher::default();
+        let error = catalog.adopt(&demo(), Path::new(name), &mut watcher);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_stand_in_will_do_and_the_user_s_folders_are_not_added_to() {
+    let case = Demo::new();
+    let text = KitText {
+        engine: "demo",
+        worker: PYTHON_WORKER,
+        wheel: "photofinish-demo",
+        install: "instead = { photofinish-demo = [\"photofinish-demo-gpu\"] }\n\
+                  [install.files]\n\"site-packages/demo/own.txt\" = \"ours\"\n",
+        variants: &["plain"],
+        language: "python",
+    };
+    let sources = &[("demo_worker/__main__.py", "print('here')\n")];
+    let lock = case.wheels[0].lock();
+    let kit = Kit::built_in("python/demo", &text.text(), Some(&lock), WORKER, sources).unwrap();
+    let catalog = Catalog::with_kits(vec![kit], &case.settings).unwrap();
+    let own = Own::with(&[]);
+    own.install(&renamed(&case, 0, "photofinish-demo-gpu", "1.0"));
+    let before = tree(&own.root());
+
+    let told = adopt(&catalog, &own).unwrap();
+    let InstallEvent::Adopted { differing, .. } = &told[0] else {
+        panic!("{told:?}")
+    };
+    let expected = "photofinish-demo-gpu 1.0 instead of photofinish-demo 1.0";
+    assert_eq!(differing, &[expected]);
+    let EngineState::Adopted { path, .. } = state(&catalog) else {
+        panic!("it is there")
+    };
+    let read = |name: &str| fs::read(path.join("site-packages/demo").join(name)).unwrap();
+    assert_eq!(read("own.txt"), b"ours");
+    assert_eq!(read("lib/libdemo.so"), b"the library");
+    assert_eq!(tree(&own.root()), before);
+
+    // The Python that has the packages runs the worker.
+    catalog.build_workers(&demo(), &mut Watcher::default()).unwrap();
+    let command = catalog.command(&"demo/plain".parse().unwrap()).unwrap();
+    assert_eq!(command.program, own.python());
+}
