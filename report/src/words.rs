@@ -212,7 +212,9 @@ pub(crate) const fn boundary(boundary: Boundary) -> &'static str {
         Boundary::Step => {
             "step: inputs and outputs stay on the device, a host clock around launch and synchronise"
         }
-        Boundary::Device => "device: events on the device only",
+        Boundary::Device => {
+            "device: inputs and outputs stay on the device, its own clock from an event before the work of a step to one after it"
+        }
         Boundary::Request => {
             "request: from the caller's memory on the host and back to it, copies included"
         }

@@ -112,10 +112,18 @@ fn roof(row: &CellRow, ceilings: &[CeilingRow]) -> Option<Roof> {
             "PyTorch eager, by which ceilings are measured, multiplies no integers",
         ));
     }
-    if row.cell.boundary != Boundary::Step {
-        return Some(uncounted(
-            "its time holds copies to the host and from it, and ceilings are of steps without",
-        ));
+    match row.cell.boundary {
+        Boundary::Step => {}
+        Boundary::Device => {
+            return Some(uncounted(
+                "its time is the device's alone, and ceilings are of steps by the host's clock",
+            ));
+        }
+        Boundary::Request => {
+            return Some(uncounted(
+                "its time holds copies to the host and from it, and ceilings are of steps without",
+            ));
+        }
     }
     if row
         .cell

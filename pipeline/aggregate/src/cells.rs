@@ -123,7 +123,8 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
     let kind = slot.outcome.kind;
     let confidence = confidence_of_one(&job.measure);
     let speed = speed::speed(planned, &slot, confidence);
-    // A profile is of the step alone: it cannot be held against one that is timed from request to reply.
+    // A profile is of the step alone, by the host's clock: it cannot be held against one that is timed from
+    // request to reply, or by a device.
     let steps = speed
         .as_ref()
         .filter(|_| planned.cell.boundary == Boundary::Step);

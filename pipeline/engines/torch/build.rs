@@ -44,8 +44,10 @@ fn compile_shim(libtorch: &Path) {
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"))
         .file("cpp/shim.cpp")
+        .file("cpp/events.cpp")
         .file("cpp/package.cpp")
         .file("cpp/profile.cpp")
+        .file("cpp/kineto.cpp")
         .compile("photofinish_torch_shim");
 }
 

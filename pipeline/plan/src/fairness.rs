@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use models::rewrite;
 use schema::{
-    AUTO, Cell, CellId, VariantDescription,
+    AUTO, Cell, CellId, Mode, VariantDescription,
     plan::{Claim, Comparison, Expectation, PlannedCell, PlannedHeat},
 };
 
@@ -21,16 +21,10 @@ pub(crate) fn unfair(
     cells: &BTreeMap<&CellId, &PlannedCell>,
     world: &World,
 ) -> Vec<String> {
-    let mut found: BTreeSet<String> = BTreeSet::new();
     let axis = &comparison.axis;
-    for pair in &comparison.pairs {
-        let (Some(first), Some(second)) = (cells.get(&pair.baseline), cells.get(&pair.contender))
-        else {
-            continue;
-        };
-        let names = [comparison.baseline.as_str(), pair.value.as_str()];
-        found.extend(told(axis, names, [first, second], world));
-    }
+    let pairs = pairs_of(comparison, cells);
+    let found = pairs.flat_map(|(names, cells)| told(axis, names, cells, world));
+    let found: BTreeSet<String> = found.collect();
     found
         .into_iter()
         .map(|what| format!("the comparison over {axis} is not fair: {what}"))
@@ -45,13 +39,9 @@ pub(crate) fn left_alone(
     world: &World,
 ) -> Vec<String> {
     let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for pair in &comparison.pairs {
-        let (Some(first), Some(second)) = (cells.get(&pair.baseline), cells.get(&pair.contender))
-        else {
-            continue;
-        };
-        let own = found.entry(&pair.value).or_default();
-        own.extend(left_in_words(&comparison.axis, [first, second], world));
+    for ([_, value], cells) in pairs_of(comparison, cells) {
+        let own = found.entry(value).or_default();
+        own.extend(left_in_words(&comparison.axis, cells, world));
     }
     let differing = found.into_iter().filter(|(_, what)| !what.is_empty());
     differing
@@ -70,17 +60,15 @@ pub(crate) fn left_alone_by_claim(
     heats: &[PlannedHeat],
     world: &World,
 ) -> Vec<String> {
-    let Expectation {
-        axis, left, right, ..
-    } = &claim.expect;
+    let axis = &claim.expect.axis;
     let pairs = pairs_of_its_own(claim, comparisons, heats);
-    let found = pairs.map(|cells| left_in_words(axis, cells, world));
-    let found: BTreeSet<String> = found.flatten().collect();
+    let found = pairs.flat_map(|(_, cells)| left_in_words(axis, cells, world));
+    let found: BTreeSet<String> = found.collect();
     if found.is_empty() {
         return Vec::new();
     }
     let what = join(found);
-    let id = &claim.id;
+    let (id, Expectation { left, right, .. }) = (&claim.id, &claim.expect);
     vec![format!(
         "the claim `{id}`: {left} and {right} run as their users get them, and differ in {what}"
     )]
@@ -108,36 +96,24 @@ pub(crate) fn brought_by_axes(
     heats: &[PlannedHeat],
     world: &World,
 ) -> BTreeSet<String> {
-    let in_words = |axis: &str, names: [&str; 2], cells: [&PlannedCell; 2]| {
+    let of_comparisons = comparisons
+        .iter()
+        .flat_map(|comparison| pairs_of(comparison, cells).map(|pair| (&comparison.axis, pair)));
+    let of_claims = claims.iter().flat_map(|claim| {
+        let pairs = pairs_of_its_own(claim, comparisons, heats);
+        pairs.map(|pair| (&claim.expect.axis, pair))
+    });
+    let pairs = of_comparisons.chain(of_claims);
+    let in_words = pairs.flat_map(|(axis, ([first, second], cells))| {
         let with_axis = with_axis(axis, cells, world).into_iter();
-        let [first, second] = names;
-        let told = with_axis.map(|(factor, [a, b])| {
+        with_axis.map(move |(factor, [a, b])| {
             format!(
                 "{second} differs from {first} in {factor} as well ({b} and {a}), which a comparison over \
                  {axis} cannot tell apart"
             )
-        });
-        told.collect::<Vec<_>>()
-    };
-    let mut found = BTreeSet::new();
-    for comparison in comparisons {
-        for pair in &comparison.pairs {
-            let of_pair = cells.get(&pair.baseline).zip(cells.get(&pair.contender));
-            if let Some((first, second)) = of_pair {
-                let names = [comparison.baseline.as_str(), pair.value.as_str()];
-                found.extend(in_words(&comparison.axis, names, [first, second]));
-            }
-        }
-    }
-    for claim in claims {
-        let Expectation {
-            axis, left, right, ..
-        } = &claim.expect;
-        for pair in pairs_of_its_own(claim, comparisons, heats) {
-            found.extend(in_words(axis, [left, right], pair));
-        }
-    }
-    found
+        })
+    });
+    in_words.collect()
 }
 
 /// What differs between two cells because the values of the axis bring it with them.
@@ -201,12 +177,9 @@ pub(crate) fn unfair_claim(
     heats: &[PlannedHeat],
     world: &World,
 ) -> Vec<String> {
-    let Expectation {
-        axis, left, right, ..
-    } = &claim.expect;
-    let names = [left.as_str(), right.as_str()];
+    let axis = &claim.expect.axis;
     let pairs = pairs_of_its_own(claim, comparisons, heats);
-    let found = pairs.flat_map(|cells| told(axis, names, cells, world));
+    let found = pairs.flat_map(|(names, cells)| told(axis, names, cells, world));
     let found: BTreeSet<String> = found.collect();
     found
         .into_iter()
@@ -214,12 +187,27 @@ pub(crate) fn unfair_claim(
         .collect()
 }
 
+/// Two cells, with what each is called.
+type Pair<'a> = ([&'a str; 2], [&'a PlannedCell; 2]);
+
+/// The pairs of cells that are compared.
+fn pairs_of<'a>(
+    comparison: &'a Comparison,
+    cells: &'a BTreeMap<&CellId, &'a PlannedCell>,
+) -> impl Iterator<Item = Pair<'a>> {
+    comparison.pairs.iter().filter_map(|pair| {
+        let names = [comparison.baseline.as_str(), pair.value.as_str()];
+        let cells = [cells.get(&pair.baseline)?, cells.get(&pair.contender)?];
+        Some((names, cells.map(|cell| *cell)))
+    })
+}
+
 /// The pairs of cells that a claim speaks of, and no comparison.
 fn pairs_of_its_own<'a>(
     claim: &'a Claim,
     comparisons: &[Comparison],
     heats: &'a [PlannedHeat],
-) -> impl Iterator<Item = [&'a PlannedCell; 2]> {
+) -> impl Iterator<Item = Pair<'a>> {
     let Expectation {
         axis, left, right, ..
     } = &claim.expect;
@@ -228,11 +216,12 @@ fn pairs_of_its_own<'a>(
     };
     let is_compared = comparisons.iter().any(is_compared);
     let heats = heats.iter().filter(move |_| !is_compared);
-    heats.flat_map(|heat| {
+    let names = [left.as_str(), right.as_str()];
+    heats.flat_map(move |heat| {
         let cells = heat.cells.iter().filter(|cell| cell.twin_of.is_none());
         let pairs = claim.expect.pairs(cells.map(|cell| (cell, ())));
         let pairs = pairs.into_iter();
-        pairs.map(|[(first, ()), (second, ())]| [first, second])
+        pairs.map(move |[(first, ()), (second, ())]| (names, [first, second]))
     })
 }
 
@@ -332,8 +321,10 @@ fn is_same(factor: &str, a: &str, b: &str) -> bool {
     a == b || (factor == ALLOCATOR && [a, b].iter().all(|value| KEEPERS.contains(value)))
 }
 
-/// A switch of GPUs, which a cell on a CPU has no part in, whatever its description says of its variant.
-const CUDA_GRAPHS: &str = "cuda_graphs";
+/// Switches of GPUs, which a cell on a CPU has no part in, whatever its description says of its variant.
+const OF_GPUS: [&str; 2] = ["cuda_graphs", FOREACH];
+/// How an optimiser gives a GPU its work: nothing where nothing is trained.
+const FOREACH: &str = "foreach";
 
 /// What the values of a cell's factors bring with them.
 fn brought<'a>(
@@ -351,7 +342,9 @@ fn effect<'a>(
     cell: &'a Cell,
     variant: Option<&'a VariantDescription>,
 ) -> Option<&'a str> {
-    if factor == CUDA_GRAPHS && cell.device.is_cpu() {
+    let is_of_others = OF_GPUS.contains(&factor) && cell.device.is_cpu()
+        || factor == FOREACH && cell.mode != Mode::Training;
+    if is_of_others {
         return None;
     }
     let Some(value) = cell.factors.get(factor) else {

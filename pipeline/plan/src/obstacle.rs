@@ -90,6 +90,12 @@ fn unsupported(variant: &VariantDescription, cell: &Cell, network: &Network) -> 
                       files that are in it, and no other network";
         return Some(reason.to_owned());
     }
+    if !cell.boundary.exists_on(cell.device) {
+        return Some(format!(
+            "boundary `{}` is between events of a GPU; the device is {}",
+            cell.boundary, cell.device
+        ));
+    }
     if !variant.boundaries.contains(&cell.boundary) {
         return Some(format!(
             "{engine} cannot be timed at the boundary `{}`",

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use photofinish_plan::{Diagnostic, ManifestFile, World, plan};
 use schema::{
-    Availability, EngineDescription, EngineVariant, FactorDescription, HostLanguage, Mode, Plan,
-    Precision, VariantDescription,
+    EngineDescription, FactorDescription, HostLanguage, Mode, Plan, Precision, VariantDescription,
 };
 
 #[path = "support/plans.rs"]
@@ -99,20 +98,7 @@ fn world() -> World {
         },
     ];
     for variant in &variants {
-        let name = EngineVariant {
-            engine: "tensorflow".to_owned(),
-            variant: variant.name.clone(),
-        };
-        let availability = Availability {
-            missing: None,
-            ..world
-                .availability
-                .values()
-                .next()
-                .expect("an engine")
-                .clone()
-        };
-        world.availability.insert(name, availability);
+        make_ready(&mut world, &format!("tensorflow/{}", variant.name));
     }
     world.engines.push(EngineDescription {
         name: "tensorflow".to_owned(),
@@ -135,9 +121,15 @@ fn told(mode: &str, matrix: &str, engines: [&str; 2]) -> Vec<String> {
     unfair(&job)
 }
 
-fn unfair(jobs: &str) -> Vec<String> {
-    let warnings = planned(jobs, &world()).warnings.into_iter();
+/// What a plan notices with `word` in it.
+fn noticed(word: &str, jobs: &str, world: &World) -> Vec<String> {
+    let warnings = planned(jobs, world).warnings.into_iter();
     let messages = warnings.map(|warning| warning.message);
+    messages.filter(|message| message.contains(word)).collect()
+}
+
+fn unfair(jobs: &str) -> Vec<String> {
+    let messages = noticed("is not fair: ", jobs, &world()).into_iter();
     messages
         .filter_map(|message| Some(message.split_once("is not fair: ")?.1.to_owned()))
         .collect()
@@ -154,11 +146,7 @@ fn left(matrix: &str, engines: [&str; 2]) -> Vec<String> {
     compare: {{ axis: engine, baseline: {first} }}
 "
     );
-    let warnings = planned(&job, &world()).warnings.into_iter();
-    let messages = warnings.map(|warning| warning.message);
-    messages
-        .filter(|message| message.contains("as their users get them"))
-        .collect()
+    noticed("as their users get them", &job, &world())
 }
 
 #[test]
@@ -366,11 +354,7 @@ fn a_claim_is_told_of_what_its_own_pairs_differ_in() {
     claims: {{ id: c, source: s, states: t, expect: '{expect}' }}
 "
         );
-        let warnings = planned(&job, &world()).warnings.into_iter();
-        let messages = warnings.map(|warning| warning.message);
-        messages
-            .filter(|message| message.contains("is not judged fairly"))
-            .collect()
+        noticed("is not judged fairly", &job, &world())
     };
     assert_eq!(
         told("tensorflow/xla < tensorflow/graph"),
@@ -443,6 +427,14 @@ jobs:
     assert_eq!(unfair(&equal), 0);
 }
 
+/// Has a variant installed as the others are.
+fn make_ready(world: &mut World, variant: &str) {
+    let ready = world.availability.values().next();
+    let ready = ready.expect("an engine").clone();
+    let name = variant.parse().expect("a name");
+    world.availability.insert(name, ready);
+}
+
 /// PyTorch compiled, with CUDA graphs in one of its modes, beside itself without a compiler.
 #[test]
 fn what_a_value_brings_with_it_is_held_against_what_others_do() {
@@ -469,11 +461,7 @@ fn what_a_value_brings_with_it_is_held_against_what_others_do() {
     for variant in &mut onnxruntime.expect("an engine").variants {
         variant.fixed.extend([off()]);
     }
-    let known = &world.availability;
-    let eager = known.iter().find(|(name, _)| name.engine == "pytorch");
-    let ready = eager.expect("it is there").1.clone();
-    let name = "pytorch/compiled".parse().expect("a name");
-    world.availability.insert(name, ready);
+    make_ready(&mut world, "pytorch/compiled");
 
     let told = |device: &str, matrix: &str, axis: &str| -> Vec<String> {
         let job = format!(
@@ -483,11 +471,7 @@ fn what_a_value_brings_with_it_is_held_against_what_others_do() {
     compare: {{ axis: {axis} }}
 "
         );
-        let warnings = planned(&job, &world).warnings.into_iter();
-        let messages = warnings.map(|warning| warning.message);
-        messages
-            .filter(|message| message.contains("cuda_graphs"))
-            .collect()
+        noticed("cuda_graphs", &job, &world)
     };
     let both = "engine: [pytorch/eager, pytorch/compiled]";
     let replayed = format!("{both}, compile_mode: reduce-overhead");
@@ -532,29 +516,41 @@ fn who_keeps_memory_is_left_to_the_library() {
             }
         }
     }
-    let told = |matrix: &str| -> Vec<String> {
+    let told = |world: &World, other: &str, matrix: &str| -> Vec<String> {
         let job = format!(
             "  - id: a
-    matrix: {{ model: resnet18, engine: [pytorch/eager, onnxruntime/cpu], {matrix} }}
+    matrix: {{ model: resnet18, engine: [pytorch/eager, {other}], {matrix} }}
     compare: {{ axis: engine }}
 "
         );
-        let warnings = planned(&job, &world).warnings.into_iter();
-        let messages = warnings.map(|warning| warning.message);
-        messages
-            .filter(|message| message.contains("allocator"))
-            .collect()
+        noticed("allocator", &job, world)
     };
     assert_eq!(
-        told("batch: 1"),
+        told(&world, "onnxruntime/cpu", "batch: 1"),
         [
             "pytorch/eager and onnxruntime/cpu run as their users get them, and differ in allocator (system and arena), weights (variables and frozen)"
         ]
     );
-    // Memory that is kept is kept, whoever keeps it.
-    assert_eq!(told("allocator: keep"), NOTHING);
+    // So do variants of one engine, of which one runs what another library runs.
+    let pytorch = world.engines.iter_mut().find(|it| it.name == "pytorch");
+    let variants = &mut pytorch.expect("an engine").variants;
+    let mut exported = variants[0].clone();
+    exported.name = "exported".to_owned();
+    exported.factors.remove("allocator");
+    let arena = ("allocator".to_owned(), "arena".to_owned());
+    exported.fixed.extend([arena]);
+    variants.push(exported);
+    make_ready(&mut world, "pytorch/exported");
     assert_eq!(
-        told("allocator: system"),
+        told(&world, "pytorch/exported", "batch: 1"),
+        [
+            "pytorch/eager and pytorch/exported run as their users get them, and differ in allocator (system and arena)"
+        ]
+    );
+    // Memory that is kept is kept, whoever keeps it.
+    assert_eq!(told(&world, "onnxruntime/cpu", "allocator: keep"), NOTHING);
+    assert_eq!(
+        told(&world, "onnxruntime/cpu", "allocator: system"),
         [
             "the comparison over engine is not fair: allocator differs between pytorch/eager (system) and onnxruntime/cpu (arena)"
         ]

@@ -308,6 +308,49 @@ fn no_tf32_where_the_user_keeps_libraries_from_it() {
 }
 
 #[test]
+fn events_are_of_gpus_and_of_engines_that_know_them() {
+    let mut world = support::world();
+    world.fingerprint.gpus.push(Gpu {
+        name: "A GPU".into(),
+        driver: "1".into(),
+        memory_bytes: 1 << 34,
+    });
+    let jobs = "  - id: a
+    matrix: { model: resnet18, device: [cpu, cuda], engine: [pytorch/eager, onnxruntime/cuda] }
+    measure: { boundary: device }
+";
+    let cells = planned(jobs, &world).heats;
+    let cells = cells.into_iter().flat_map(|heat| heat.cells);
+    let told: BTreeMap<(String, String), Option<(OutcomeKind, String)>> = cells
+        .map(|planned| {
+            let place = (
+                planned.cell.engine.to_string(),
+                planned.cell.device.to_string(),
+            );
+            let obstacle = planned
+                .obstacle
+                .map(|outcome| (outcome.kind, outcome.reason));
+            (place, obstacle)
+        })
+        .collect();
+    let of = |engine: &str, device: &str| &told[&(engine.to_owned(), device.to_owned())];
+    let refused = |reason: &str| Some((OutcomeKind::Unsupported, reason.to_owned()));
+    assert_eq!(of("pytorch/eager", "cuda:0"), &None);
+    assert_eq!(
+        of("pytorch/eager", "cpu"),
+        &refused("boundary `device` is between events of a GPU; the device is cpu")
+    );
+    assert_eq!(
+        of("onnxruntime/cuda", "cuda:0"),
+        &refused("onnxruntime/cuda cannot be timed at the boundary `device`")
+    );
+    assert_eq!(
+        of("onnxruntime/cuda", "cpu"),
+        &refused("onnxruntime/cuda does not run on cpu")
+    );
+}
+
+#[test]
 fn a_heat_is_cached_stale_open_or_new() {
     let mut world = support::world();
     let first = planned(RACE, &world);

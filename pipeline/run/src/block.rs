@@ -182,11 +182,11 @@ fn alone(setting: &Setting<'_>, slots: &[u32], load: &Load) -> Option<String> {
             .iter()
             .filter_map(|slot| setting.header.cells.get(*slot as usize))
     };
-    if slots.len() < 2 {
-        return None;
-    }
     if cells().any(|planned| !planned.cell.device.is_cpu()) {
         return Some("a device takes one worker at a time: rounds are not interleaved".to_owned());
+    }
+    if slots.len() < 2 {
+        return None;
     }
     let needed = cells().fold(0_u64, |sum, planned| {
         sum.saturating_add(planned.predicted_bytes)

@@ -310,3 +310,35 @@ fn outputs(
     worker.load(cell, network, graphs)?;
     worker.parity(request)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn a_training_has_room_for_what_it_is_judged_by() {
+        let graph = models::sample::perceptron(1).unwrap();
+        let engine = "pytorch/eager".parse().unwrap();
+        let mut planned = sample::planned(Cell::plain(&graph, engine));
+        planned.parameters = 1 << 10;
+        let limited = |bytes| plan::Measure {
+            memory_limit_bytes: bytes,
+            ..sample::measure()
+        };
+        let room = |bytes, planned: &PlannedCell| {
+            with_room_for_copies(&limited(bytes), planned).memory_limit_bytes
+        };
+        let limit = Some(1 << 20);
+        assert_eq!(room(limit, &planned), limit);
+        planned.cell.mode = Mode::Training;
+        assert_eq!(room(None, &planned), None);
+        assert_eq!(room(limit, &planned), Some((1 << 20) + (36 << 10)));
+        planned.cell.precision = Precision::Fp64;
+        assert_eq!(room(limit, &planned), Some((1 << 20) + (72 << 10)));
+        // No more than there is, and no less than was given.
+        planned.parameters = u64::MAX;
+        assert!(room(limit, &planned) < Some(1 << 50));
+        assert_eq!(room(Some(1 << 50), &planned), Some(1 << 50));
+    }
+}

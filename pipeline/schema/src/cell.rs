@@ -329,11 +329,23 @@ words! {
     Boundary {
         /// Inputs and outputs stay on the device; host clock around launch and synchronise.
         Step = "step",
-        /// Device events only.
+        /// Inputs and outputs stay on the device; from an event on its stream to another, around the work of a
+        /// step. Of GPUs alone.
         Device = "device",
         /// Host memory in, host memory out: inputs are copied from the caller's memory in every step, and
         /// outputs (of a training step, the loss) back to it.
         Request = "request",
+    }
+}
+
+impl Boundary {
+    /// Whether steps on this device can be timed so: only GPUs have events.
+    #[must_use]
+    pub const fn exists_on(self, device: Device) -> bool {
+        match self {
+            Self::Step | Self::Request => true,
+            Self::Device => !device.is_cpu(),
+        }
     }
 }
 

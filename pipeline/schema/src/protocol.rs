@@ -263,7 +263,7 @@ pub struct WarmUp {
 pub struct WarmUpDone {
     /// Steps run.
     pub steps: u64,
-    /// Time taken.
+    /// Time taken, by the host's clock at every boundary.
     pub total_ns: u64,
     /// Whether the step time was steady at the end.
     pub steady: bool,
@@ -278,7 +278,8 @@ pub struct Measure {
     /// At least this many steps.
     pub min_steps: u64,
     /// At least this much time, what is between the steps included or not; the samples alone last
-    /// at least half of it.
+    /// at least half of it. At the boundary `device`, whose samples leave out what the host does, it is
+    /// the host's time all the same.
     pub min_ns: u64,
     /// At most this many steps, whatever the time.
     pub max_steps: u64,

@@ -42,6 +42,16 @@ const PREFIXES: [&str; 30] = [
     "XLA_",
 ];
 
+/// Variables that begin so and are for whoever starts or fills a container: no engine heeds them.
+const CONTAINERS: [&str; 6] = [
+    "CUDA_VERSION",
+    "NVIDIA_CUDA_END_OF_LIFE",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_PRODUCT_NAME",
+    "NVIDIA_REQUIRE_",
+    "NVIDIA_VISIBLE_DEVICES",
+];
+
 /// Holds folders of cargo's beside the user's, so it is taken from [`crate::library_path`].
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
@@ -137,7 +147,8 @@ fn engine_variables(
     all: impl Iterator<Item = (String, String)>,
     library_path: &str,
 ) -> BTreeMap<String, String> {
-    let heeded = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let begins = |name: &str, all: &[&str]| all.iter().any(|prefix| name.starts_with(prefix));
+    let heeded = |name: &str| begins(name, &PREFIXES) && !begins(name, &CONTAINERS);
     all.filter(|(name, _)| name != LIBRARY_PATH && heeded(name))
         .chain(
             (!library_path.is_empty()).then(|| (LIBRARY_PATH.to_owned(), library_path.to_owned())),

@@ -2,6 +2,7 @@
 //! what it must answer, what it must refuse, and how it must leave.
 
 mod asking;
+mod clocking;
 mod conversation;
 mod leaving;
 mod pausing;
@@ -89,6 +90,11 @@ const CHECKS: &[(&str, &str, Run)] = &[
         "request",
         "gives the same numbers where each step begins and ends in the caller's memory",
         requesting::request,
+    ),
+    (
+        "device",
+        "gives the device's own time of the same steps on a GPU, and refuses to on a CPU",
+        clocking::device,
     ),
     (
         "warm_up",

@@ -4,11 +4,15 @@ use schema::{Boundary, Cell, HostLanguage, Mode, Optimizer, Outcome};
 
 use crate::failure::unsupported;
 
-/// Checks that a cell is driven from Rust, runs in one process, and is timed by the host's clock.
+/// The boundaries of workers that know no events of a device.
+pub const BY_HOST: &[Boundary] = &[Boundary::Step, Boundary::Request];
+
+/// Checks that a cell is driven from Rust, runs in one process, and is timed at one of the worker's
+/// `boundaries`, which its device has, too.
 ///
 /// # Errors
 /// `unsupported`, with what it asks for instead.
-pub fn check_drive(cell: &Cell) -> Result<(), Outcome> {
+pub fn check_drive(cell: &Cell, boundaries: &[Boundary]) -> Result<(), Outcome> {
     if cell.host_language != HostLanguage::Rust {
         return Err(unsupported("this worker is driven from Rust"));
     }
@@ -18,10 +22,18 @@ pub fn check_drive(cell: &Cell) -> Result<(), Outcome> {
             cell.world_size
         )));
     }
-    if cell.boundary == Boundary::Device {
+    if !boundaries.contains(&cell.boundary) {
+        let known: Vec<&str> = boundaries.iter().map(|boundary| boundary.word()).collect();
         return Err(unsupported(format!(
-            "boundary `{}` is not implemented; `step` and `request` are",
-            cell.boundary
+            "boundary `{}` is not implemented; known: `{}`",
+            cell.boundary,
+            known.join("`, `")
+        )));
+    }
+    if !cell.boundary.exists_on(cell.device) {
+        return Err(unsupported(format!(
+            "boundary `{}` is between events of a GPU; the device is {}",
+            cell.boundary, cell.device
         )));
     }
     Ok(())
@@ -30,6 +42,9 @@ pub fn check_drive(cell: &Cell) -> Result<(), Outcome> {
 /// How inputs reach the engine and outputs leave it at the boundary `request`, the same for all
 /// engines: the setting on the page of a cell.
 pub const REQUEST: &str = "copied from the caller's memory and back to it in every step, in the engine's own element types and layout";
+
+/// What tells the time of steps at the boundary `device`: the setting on the page of a cell.
+pub const EVENTS: &str = "two events on the device's stream, before and after the work of each step; they resolve half a microsecond or so";
 
 /// Whether every step of a cell begins with its inputs in the caller's memory, and ends with its results
 /// there ([`REQUEST`]).
@@ -49,6 +64,22 @@ pub fn threads<T: TryFrom<u32>>(cell: &Cell) -> Result<T, Outcome> {
         .ok_or_else(|| unsupported(format!("threads cannot be {}", cell.threads)))
 }
 
+/// Whether a factor of a cell has the second of its two values; where the cell says nothing it has the
+/// first.
+///
+/// # Errors
+/// `unsupported`: it has neither.
+pub fn choice(cell: &Cell, factor: &str, [usual, other]: [&str; 2]) -> Result<bool, Outcome> {
+    match cell.factors.get(factor).map(String::as_str) {
+        None => Ok(false),
+        Some(value) if value == usual => Ok(false),
+        Some(value) if value == other => Ok(true),
+        Some(value) => Err(unsupported(format!(
+            "{factor} is `{value}`; known: `{usual}`, `{other}`"
+        ))),
+    }
+}
+
 /// What a cell trains with; `None` where it does not train.
 ///
 /// # Errors
@@ -58,5 +89,41 @@ pub fn optimizer(cell: &Cell) -> Result<Option<Optimizer>, Outcome> {
         (Mode::Inference, _) => Ok(None),
         (Mode::Training, Some(optimizer)) => Ok(Some(optimizer)),
         (Mode::Training, None) => Err(unsupported("training needs an optimizer")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::Device;
+
+    use super::*;
+
+    #[test]
+    fn a_boundary_is_one_that_worker_and_device_have() {
+        let graph = models::sample::perceptron(1).unwrap();
+        let asked = |boundary, device, known| {
+            let cell = Cell {
+                boundary,
+                device,
+                ..Cell::plain(&graph, "e/v".parse().unwrap())
+            };
+            check_drive(&cell, known).map_err(|outcome| {
+                assert_eq!(outcome.kind, schema::OutcomeKind::Unsupported);
+                outcome.reason
+            })
+        };
+        let gpu = Device::Cuda(0);
+        for device in [Device::Cpu, gpu] {
+            for &boundary in BY_HOST {
+                assert_eq!(asked(boundary, device, BY_HOST), Ok(()));
+            }
+            let reason = asked(Boundary::Device, device, BY_HOST).unwrap_err();
+            let known = "boundary `device` is not implemented; known: `step`, `request`";
+            assert_eq!(reason, known);
+        }
+        assert_eq!(asked(Boundary::Device, gpu, Boundary::ALL), Ok(()));
+        let reason = asked(Boundary::Device, Device::Cpu, Boundary::ALL).unwrap_err();
+        let lacks = "boundary `device` is between events of a GPU; the device is cpu";
+        assert_eq!(reason, lacks);
     }
 }

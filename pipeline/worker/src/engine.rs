@@ -39,6 +39,16 @@ pub trait Session {
     /// The typed reason, for example `out_of_memory`.
     fn step(&mut self) -> Result<(), Outcome>;
 
+    /// What the last [`step`](Self::step) took by the device's own clock, in whole nanoseconds: its sample
+    /// at the boundary `device`. The loop asks after each step that it times, outside of its own clock.
+    /// `None` at the other boundaries, where that clock tells the sample.
+    ///
+    /// # Errors
+    /// The typed reason.
+    fn device_ns(&mut self) -> Result<Option<u64>, Outcome> {
+        Ok(None)
+    }
+
     /// Runs for the sake of the outputs. Inference: one step on the standard input; the tensors
     /// are the graph's outputs. Training: `steps` iterations from the initial weights, dropout
     /// off; for every weight its gradient in the first iteration and its final value minus its

@@ -26,7 +26,7 @@ use std::{
 };
 
 use schema::{
-    Outcome, OutcomeKind,
+    Boundary, Outcome, OutcomeKind,
     protocol::{Hello, MAX_MESSAGE_BYTES, Reply, Request},
 };
 
@@ -56,6 +56,8 @@ pub struct Host {
     pending: Option<Pending>,
     /// The nodes of the graph that it was given: a profile speaks of no others.
     nodes: BTreeSet<String>,
+    /// Whether the cell that it was given is timed by the device's own clock.
+    by_device: bool,
 }
 
 /// Something that waits for its reply.
@@ -104,6 +106,7 @@ impl Host {
             worker,
             pending: Some(pending),
             nodes: BTreeSet::new(),
+            by_device: false,
         })
     }
 
@@ -144,6 +147,7 @@ impl Host {
         if let Request::Load(load) = request {
             let nodes = load.graph.nodes.iter();
             self.nodes = nodes.map(|node| node.name.clone()).collect();
+            self.by_device = load.cell.boundary == Boundary::Device;
         }
         self.send(&line(request)?, Asked::request(request), deadline)
     }
@@ -194,6 +198,7 @@ impl Host {
         let interim = Interim {
             elapsed: since.elapsed(),
             cancelled,
+            by_device: self.by_device,
         };
         let checked = check::reply(&line, &asked, interim).and_then(|reply| match &reply {
             Reply::Profile(profile) => match check::stranger(profile, &self.nodes) {

@@ -25,7 +25,9 @@ mod serve;
 pub use allocator::{ALLOCATOR, Allocator};
 pub use clock::nanoseconds;
 pub use command::{CACHE_VARIABLE, COMPILER_VARIABLE, CXX_VARIABLE, WorkerCommand};
-pub use demands::{REQUEST, check_drive, optimizer, takes_requests, threads};
+pub use demands::{
+    BY_HOST, EVENTS, REQUEST, check_drive, choice, optimizer, takes_requests, threads,
+};
 pub use engine::{Engine, Identity, LoadReport, ParityData, Session, Tensor, Values};
 pub use library::SharedLibrary;
 pub use profile::{Operator, Part, ProfileEntries, attribute, enclosing};

@@ -89,11 +89,9 @@ fn words(state: &EngineState) -> String {
             HumanBytes(*disk_bytes)
         ),
         EngineState::Installed { path } => format!("installed in {}", path.display()),
-        EngineState::Adopted { path, python } => format!(
-            "adopted from {}, in {}",
-            python.display(),
-            path.display()
-        ),
+        EngineState::Adopted { path, python } => {
+            format!("adopted from {}, in {}", python.display(), path.display())
+        }
         EngineState::Broken { what } => format!("broken ({what}): `engines install` mends it"),
         EngineState::Registered { command } => format!("registered: {}", command.join(" ")),
         EngineState::Bundled => "comes with photofinish".to_owned(),

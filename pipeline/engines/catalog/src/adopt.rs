@@ -223,7 +223,8 @@ fn distributions(
 /// Links to a package's file or folder; to what is in the folder, where the installation adds to it: what
 /// is the user's stays as it is.
 fn link(target: &Path, to: &Path, is_added_to: bool) -> Result<(), CatalogError> {
-    let link = |target: &Path, to: &Path| symlink(target, to).map_err(CatalogError::io("write", to));
+    let link =
+        |target: &Path, to: &Path| symlink(target, to).map_err(CatalogError::io("write", to));
     if !is_added_to {
         return link(target, to);
     }

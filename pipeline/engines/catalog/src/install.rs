@@ -216,8 +216,7 @@ impl Installation<'_> {
     ) -> Result<(), CatalogError> {
         let folder = self.staging_folder()?;
         let home = folder.path().join("home");
-        let (adopted, differing) =
-            adopt::adopt(self.name, self.recipe, python, &home, observer)?;
+        let (adopted, differing) = adopt::adopt(self.name, self.recipe, python, &home, observer)?;
         observer.event(InstallEvent::Adopted {
             engine: self.name.to_owned(),
             python: python.program.clone(),

@@ -16,7 +16,9 @@ use schema::{
 };
 use serde::Deserialize;
 
-use crate::{CatalogError, builtin, lock::Lock, need::Need, place::PACKAGES, registered::Registered};
+use crate::{
+    CatalogError, builtin, lock::Lock, need::Need, place::PACKAGES, registered::Registered,
+};
 
 /// Variants of an engine that share a worker and an installation: of one that ships with
 /// photofinish, or that the user registered.

@@ -76,11 +76,7 @@ pub(crate) fn check(kits: &[Kit]) -> Result<(), CatalogError> {
 
 /// The identity of a variant's installation: its own kit's, and what the other one is installed and
 /// made from. `others` is what the other one is installed from.
-pub(crate) fn identity(
-    own: Option<Digest>,
-    other: &Kit,
-    others: Option<Digest>,
-) -> Option<Digest> {
+pub(crate) fn identity(own: Option<Digest>, other: &Kit, others: Option<Digest>) -> Option<Digest> {
     let parts = [own, others, Some(other.worker())];
     let lines: String = parts
         .iter()

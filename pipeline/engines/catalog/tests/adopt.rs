@@ -30,7 +30,9 @@ impl Own {
     fn with(wheels: &[&common::Wheel]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let own = Self { folder };
-        run(Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(own.root()));
+        run(Command::new("python3")
+            .args(["-m", "venv", "--without-pip"])
+            .arg(own.root()));
         for wheel in wheels {
             own.install(&wheel.file);
         }
@@ -128,14 +130,21 @@ fn packages_are_adopted_where_they_are_and_known_by_their_own_identity() {
     );
     let library = fs::read(case.home().join("sdk/lib/libdemo.so")).unwrap();
     assert_eq!(library, b"the library");
-    assert_eq!(tree(&own.root()), before, "what is the user's stays as it is");
+    assert_eq!(
+        tree(&own.root()),
+        before,
+        "what is the user's stays as it is"
+    );
     assert!(case.kept_wheels().is_empty() && case.left_in_staging().is_empty());
     let identity_then = identity(&catalog);
     assert_ne!(identity_then, pinned, "its heats have other keys");
 
     // Once more does nothing; nor does a plain installation, which finds it whole.
     let again = adopt(&catalog, &own).unwrap();
-    assert!(matches!(again[..], [InstallEvent::Ready { .. }]), "{again:?}");
+    assert!(
+        matches!(again[..], [InstallEvent::Ready { .. }]),
+        "{again:?}"
+    );
     let mut plain = Watcher::default();
     catalog.install(&demo(), &mut plain).unwrap();
     assert_eq!(plain.story(), ["ready"]);
@@ -143,7 +152,10 @@ fn packages_are_adopted_where_they_are_and_known_by_their_own_identity() {
     // What is as pinned, elsewhere, is the same.
     let other = Own::with(&[&case.wheels[0], &case.wheels[1]]);
     let moved = adopt(&catalog, &other).unwrap();
-    assert!(matches!(moved[0], InstallEvent::Adopted { .. }), "{moved:?}");
+    assert!(
+        matches!(moved[0], InstallEvent::Adopted { .. }),
+        "{moved:?}"
+    );
     assert_eq!(identity(&catalog), identity_then);
 }
 
@@ -161,7 +173,10 @@ fn an_adopted_package_that_changes_is_noticed() {
     let EngineState::Broken { what } = state(&catalog) else {
         panic!("it is another package now")
     };
-    assert!(what.contains("photofinish-demo-data") && what.contains("--from"), "{what}");
+    assert!(
+        what.contains("photofinish-demo-data") && what.contains("--from"),
+        "{what}"
+    );
     let told = adopt(&catalog, &own).unwrap();
     let InstallEvent::Adopted { differing, .. } = &told[1] else {
         panic!("{told:?}")
@@ -254,7 +269,9 @@ fn a_stand_in_will_do_and_the_user_s_folders_are_not_added_to() {
     assert_eq!(tree(&own.root()), before);
 
     // The Python that has the packages runs the worker.
-    catalog.build_workers(&demo(), &mut Watcher::default()).unwrap();
+    catalog
+        .build_workers(&demo(), &mut Watcher::default())
+        .unwrap();
     let command = catalog.command(&"demo/plain".parse().unwrap()).unwrap();
     assert_eq!(command.program, own.python());
 }

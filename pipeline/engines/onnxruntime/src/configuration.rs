@@ -112,7 +112,7 @@ impl Configuration {
                 "ONNX Runtime's inference library does not train",
             ));
         }
-        worker::check_drive(cell)?;
+        worker::check_drive(cell, worker::BY_HOST)?;
         let provider = Provider::of(&cell.engine.variant, cell.device)?;
         provider.accepts(cell.precision)?;
         let threads = worker::threads(cell)?;
@@ -124,13 +124,13 @@ impl Configuration {
             precision: cell.precision,
             threads,
             optimization,
-            spins: spins(&cell.factors)?,
+            spins: !worker::choice(cell, SPIN, ["default", "off"])?,
             allocator: Allocator::of(
                 cell,
                 Allocator::Arena,
                 &[Allocator::System, Allocator::Keep],
             )?,
-            fuses_attention: fuses_attention(&cell.factors)?,
+            fuses_attention: worker::choice(cell, ATTENTION, [PLAIN, FUSED])?,
             takes_requests: worker::takes_requests(cell),
         })
     }
@@ -165,26 +165,6 @@ fn optimization(factors: &BTreeMap<String, String>) -> Result<Optimization, Outc
     }
 }
 
-fn spins(factors: &BTreeMap<String, String>) -> Result<bool, Outcome> {
-    match factors.get(SPIN).map(String::as_str) {
-        None | Some("default") => Ok(true),
-        Some("off") => Ok(false),
-        Some(other) => Err(unsupported(format!(
-            "{SPIN} is `{other}`; known: `default`, `off`"
-        ))),
-    }
-}
-
-fn fuses_attention(factors: &BTreeMap<String, String>) -> Result<bool, Outcome> {
-    match factors.get(ATTENTION).map(String::as_str) {
-        None | Some(PLAIN) => Ok(false),
-        Some(FUSED) => Ok(true),
-        Some(other) => Err(unsupported(format!(
-            "{ATTENTION} is `{other}`; known: `{PLAIN}`, `{FUSED}`"
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,14 +180,27 @@ mod tests {
             optimization(&factors(OPTIMIZATION, "basic")),
             Ok(Optimization::Basic)
         );
-        assert_eq!(spins(&BTreeMap::new()), Ok(true));
-        assert_eq!(spins(&factors(SPIN, "off")), Ok(false));
         assert!(optimization(&factors(OPTIMIZATION, "most")).is_err());
         assert!(optimization(&factors("layout", "nchw")).is_err());
-        assert!(spins(&factors(SPIN, "on")).is_err());
-        assert_eq!(fuses_attention(&BTreeMap::new()), Ok(false));
-        assert_eq!(fuses_attention(&factors(ATTENTION, FUSED)), Ok(true));
-        assert!(fuses_attention(&factors(ATTENTION, "flash")).is_err());
+        let graph = models::sample::perceptron(1).unwrap();
+        let asked = |factors: BTreeMap<String, String>| {
+            Configuration::of(&Cell {
+                factors,
+                ..Cell::plain(&graph, "onnxruntime/cpu".parse().unwrap())
+            })
+        };
+        let spins = |factors| asked(factors).map(|known| known.spins);
+        assert_eq!(spins(BTreeMap::new()), Ok(true));
+        assert_eq!(spins(factors(SPIN, "off")), Ok(false));
+        assert!(spins(factors(SPIN, "on")).is_err());
+        let fuses = |factors| asked(factors).map(|known| known.fuses_attention);
+        assert_eq!(fuses(BTreeMap::new()), Ok(false));
+        assert_eq!(fuses(factors(ATTENTION, FUSED)), Ok(true));
+        assert!(fuses(factors(ATTENTION, "flash")).is_err());
+        let allocator = |factors| asked(factors).map(|known| known.allocator);
+        assert_eq!(allocator(BTreeMap::new()), Ok(Allocator::Arena));
+        assert_eq!(allocator(factors(ALLOCATOR, "keep")), Ok(Allocator::Keep));
+        assert!(allocator(factors(ALLOCATOR, "pool")).is_err());
     }
 
     #[test]

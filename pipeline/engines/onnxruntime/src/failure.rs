@@ -15,7 +15,13 @@ pub(crate) fn failed<R>(what: &str, error: &ort::Error<R>) -> Outcome {
 
 fn kind(code: ErrorCode, message: &str) -> OutcomeKind {
     let lower = message.to_lowercase();
-    let out_of_memory = ["bad_alloc", "out of memory", "failed to allocate memory"];
+    let out_of_memory = [
+        "bad_alloc",
+        "out of memory",
+        "failed to allocate memory",
+        // What cuBLAS and cuDNN say where their workspace does not fit.
+        "status_alloc_failed",
+    ];
     if out_of_memory.iter().any(|words| lower.contains(words)) {
         OutcomeKind::OutOfMemory
     } else if code == ErrorCode::NotImplemented
@@ -55,6 +61,11 @@ mod tests {
             (
                 ErrorCode::RuntimeException,
                 "Failed to allocate memory for requested buffer of size 1",
+                OutcomeKind::OutOfMemory,
+            ),
+            (
+                ErrorCode::RuntimeException,
+                "CUDNN failure 2: CUDNN_STATUS_ALLOC_FAILED ; GPU=0",
                 OutcomeKind::OutOfMemory,
             ),
             (

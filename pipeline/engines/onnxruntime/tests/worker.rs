@@ -170,7 +170,10 @@ fn what_is_not_run_is_unsupported_by_name() {
         (|cell| cell.precision = Precision::Bf16, "bf16"),
         (|cell| cell.precision = Precision::Tf32, "tf32"),
         (|cell| cell.device = Device::Cuda(0), "cuda:0"),
-        (|cell| cell.boundary = Boundary::Device, "device"),
+        (
+            |cell| cell.boundary = Boundary::Device,
+            "boundary `device` is not implemented; known: `step`, `request`",
+        ),
         (
             |cell| cell.factors = BTreeMap::from([("layout".into(), "nchw".into())]),
             "layout",

@@ -53,7 +53,7 @@ impl Configuration {
         if cell.mode != Mode::Inference {
             return Err(unsupported("OpenVINO does not train"));
         }
-        worker::check_drive(cell)?;
+        worker::check_drive(cell, worker::BY_HOST)?;
         check_factors(&cell.factors)?;
         if cell.device != Device::Cpu {
             return Err(unsupported(format!(
@@ -80,7 +80,7 @@ impl Configuration {
         Ok(Self {
             threads: worker::threads(cell)?,
             arithmetic,
-            is_free: is_free(&cell.factors)?,
+            is_free: worker::choice(cell, AFFINITY, ["default", "free"])?,
             is_quantised: cell.precision.is_int8(),
             takes_requests: worker::takes_requests(cell),
         })
@@ -120,16 +120,6 @@ fn check_factors(factors: &BTreeMap<String, String>) -> Result<(), Outcome> {
     }
 }
 
-fn is_free(factors: &BTreeMap<String, String>) -> Result<bool, Outcome> {
-    match factors.get(AFFINITY).map(String::as_str) {
-        None | Some("default") => Ok(false),
-        Some("free") => Ok(true),
-        Some(other) => Err(unsupported(format!(
-            "{AFFINITY} is `{other}`; known: `default`, `free`"
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use schema::OutcomeKind;
@@ -162,10 +152,21 @@ mod tests {
 
     #[test]
     fn threads_are_free_where_they_are_to_be() {
-        let asked = |value: &str| is_free(&BTreeMap::from([(AFFINITY.into(), value.into())]));
-        assert_eq!(is_free(&BTreeMap::new()), Ok(false));
-        assert_eq!((asked("default"), asked("free")), (Ok(false), Ok(true)));
-        assert!(asked("loose").unwrap_err().reason.contains("`loose`"));
+        let graph = models::sample::perceptron(1).unwrap();
+        let asked = |value: Option<&str>| {
+            let value = value.map(|value| (AFFINITY.to_owned(), value.to_owned()));
+            let cell = Cell {
+                factors: value.into_iter().collect(),
+                ..Cell::plain(&graph, "openvino/cpu".parse().unwrap())
+            };
+            Configuration::of(&cell).map(|known| known.is_free)
+        };
+        assert_eq!(asked(None), Ok(false));
+        assert_eq!(
+            (asked(Some("default")), asked(Some("free"))),
+            (Ok(false), Ok(true))
+        );
+        assert!(asked(Some("loose")).unwrap_err().reason.contains("`loose`"));
     }
 
     #[test]

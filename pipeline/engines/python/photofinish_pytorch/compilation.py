@@ -21,9 +21,11 @@ Forward = Callable[..., tuple[torch.Tensor, ...]]
 
 def prepare(threads: int, on_cpu: bool, scratch: str) -> dict[str, str]:
     """Makes ready for compiling, and says with what."""
-    settings = {"CUDA kernels by": "Triton"}
     if on_cpu:
-        settings = {"CPU kernels by": _compiler()}
+        settings = {"CPU kernels by": _compiler("g++", "CXX", "PyTorch", "kernels for a CPU")}
+    else:
+        _compiler("gcc", "CC", "Triton", "what launches its kernels")
+        settings = {"CUDA kernels by": "Triton"}
     folder = shelf(os.environ, scratch)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -48,24 +50,38 @@ def shelf(environment: Mapping[str, str], scratch: str) -> Path:
     return cache.folder(environment, scratch) / "compiled" / cxx
 
 
-def _compiler() -> str:
-    """The C++ compiler that PyTorch is going to call."""
-    name = os.environ.get("CXX", "g++")
+def _compiler(usual: str, variable: str, caller: str, what: str) -> str:
+    """The compiler that `caller` is going to call for `what`; both come with Python's headers."""
+    name = os.environ.get(variable, usual)
     found = shutil.which(name)
     if found is None:
         reason = (
-            f"there is no C++ compiler `{name}`, with which PyTorch compiles kernels for a "
-            "CPU: install one (on Debian: apt install g++)"
+            f"there is no compiler `{name}`, with which {caller} compiles {what}: install one (on "
+            f"Debian: apt install {usual})"
         )
         raise Failure(Kind.UNAVAILABLE, reason)
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if not header.exists():
         reason = (
-            f"{header} is missing, which PyTorch includes in kernels for a CPU: install "
-            "Python's headers (on Debian: apt install python3-dev)"
+            f"{header} is missing, which {caller} includes in {what}: install Python's headers "
+            "(on Debian: apt install python3-dev)"
         )
         raise Failure(Kind.UNAVAILABLE, reason)
     return found
+
+
+def find_toolkit() -> None:
+    """Tells AOTInductor, which links with the driver's library for a GPU, where CUDA's toolkit is: it
+    looks for the stub of that library where this variable says, however it found the toolkit."""
+    from torch.utils.cpp_extension import CUDA_HOME
+
+    if CUDA_HOME is None:
+        reason = (
+            "AOTInductor compiles for a GPU with CUDA's toolkit, which is not there: install it, or "
+            "say where it is with CUDA_HOME"
+        )
+        raise Failure(Kind.UNAVAILABLE, reason)
+    os.environ.setdefault("CUDA_HOME", CUDA_HOME)
 
 
 def wrap(forward: torch.nn.Module, mode: str) -> Forward:
@@ -81,9 +97,9 @@ def settle() -> None:
     shutdown_compile_workers()
 
 
-def result(on_cpu: bool) -> dict[str, str]:
-    """What came of it: whether this process compiled or found everything in the cache, and which
-    instructions the kernels use."""
+def result(on_cpu: bool, mode: str) -> dict[str, str]:
+    """What came of it: whether this process compiled or found everything in the cache, which
+    instructions the kernels use, and whether a GPU replays them as graphs."""
     from torch._dynamo.utils import counters
 
     inductor, autograd = counters["inductor"], counters["aot_autograd"]
@@ -91,7 +107,13 @@ def result(on_cpu: bool) -> dict[str, str]:
     found = inductor["fxgraph_cache_hit"] + autograd["autograd_cache_hit"]
     warm = found and not anew
     settings = {"kernels": "from the cache of earlier launches" if warm else "made by this launch"}
-    return settings | vectors() if on_cpu else settings
+    if on_cpu:
+        return settings | vectors()
+    if mode != "default":
+        # PyTorch leaves them out with a warning where it cannot record the network.
+        skips = inductor["cudagraph_skips"]
+        settings["CUDA graphs"] = f"skipped {skips} times" if skips else "replayed"
+    return settings
 
 
 def vectors() -> dict[str, str]:

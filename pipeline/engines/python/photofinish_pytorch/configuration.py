@@ -6,7 +6,14 @@ import torch
 
 from photofinish_worker import allocator, ask
 from photofinish_worker.allocator import ALLOCATOR
-from photofinish_worker.messages import Cell, HostLanguage, Mode, Optimizer, Precision
+from photofinish_worker.messages import (
+    Boundary,
+    Cell,
+    HostLanguage,
+    Mode,
+    Optimizer,
+    Precision,
+)
 from photofinish_worker.outcome import unsupported
 
 ENGINE = "pytorch"
@@ -16,8 +23,12 @@ VARIANTS = (EAGER, COMPILED)
 PACKAGED = "aot"
 """Compiled here and run by the worker that is written in Rust."""
 
+BOUNDARIES = tuple(Boundary)
+"""A `Place` has events where it is a GPU, and memory apart from the caller's everywhere."""
+
 LAYOUT = "layout"
 AUTOTUNE = "autotune"
+FOREACH = "foreach"
 COMPILE_MODE = "compile_mode"
 LAYOUTS = ("nchw", "channels_last")
 FORMS = ("recurrent", "attention", "dropout")
@@ -50,8 +61,10 @@ class Common:
     mode: Mode
     optimizer: Optimizer | None
     """`None` in inference."""
-    requests: bool
-    """Whether each step begins and ends in the caller's memory."""
+    foreach: bool | None
+    """Whether the optimiser moves all tensors at once; `None` where it does as PyTorch would."""
+    boundary: Boundary
+    """Where the clock of a step starts and stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +80,9 @@ class Configuration(Common):
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
     compiles = cell.engine == f"{ENGINE}/{COMPILED}"
-    known_factors = (ALLOCATOR, LAYOUT, AUTOTUNE, *FORMS, *((COMPILE_MODE,) if compiles else ()))
-    common = understand_common(cell, ENGINE, VARIANTS, known_factors, requests=True)
+    more = (COMPILE_MODE,) if compiles else ()
+    known_factors = (ALLOCATOR, LAYOUT, AUTOTUNE, FOREACH, *FORMS, *more)
+    common = understand_common(cell, ENGINE, VARIANTS, known_factors, BOUNDARIES)
     if not compiles:
         return _configuration(cell, common, None)
     compile_mode = ask.factor(cell, COMPILE_MODE, COMPILE_MODES)
@@ -84,7 +98,7 @@ def understand_packaged(cell: Cell) -> Configuration:
     language drives what comes of it."""
     here = replace(cell, host_language=HostLanguage.PYTHON)
     known_factors = (ALLOCATOR, LAYOUT, *FORMS)
-    common = understand_common(here, ENGINE, (PACKAGED,), known_factors, requests=True)
+    common = understand_common(here, ENGINE, (PACKAGED,), known_factors, BOUNDARIES)
     return _configuration(cell, common, None)
 
 
@@ -96,7 +110,8 @@ def _configuration(cell: Cell, common: Common, compile_mode: str | None) -> Conf
         common.threads,
         common.mode,
         common.optimizer,
-        common.requests,
+        common.foreach,
+        common.boundary,
         channels_last=ask.factor(cell, LAYOUT, LAYOUTS) == "channels_last",
         compile_mode=compile_mode,
     )
@@ -107,12 +122,12 @@ def understand_common(
     engine: str,
     variants: tuple[str, ...],
     known_factors: tuple[str, ...],
-    requests: bool = False,
+    boundaries: tuple[Boundary, ...] = ask.STEP,
 ) -> Common:
     """What `cell` asks of PyTorch itself, if it is for one of these variants, has no other factors
-    than these, and is timed at the boundary `request` only where the caller knows how."""
+    than these, and is timed at one of these boundaries."""
     ask.variant(cell, engine, variants)
-    asks_requests = ask.check_drive(cell, requests)
+    ask.check_drive(cell, boundaries)
     ask.check_factors(cell, known_factors)
     allocator.check(cell)
     if cell.precision not in _ELEMENTS:
@@ -124,8 +139,17 @@ def understand_common(
         threads=cell.threads,
         mode=cell.mode,
         optimizer=cell.optimizer if cell.mode is Mode.TRAINING else None,
-        requests=asks_requests,
+        foreach=_foreach(cell),
+        boundary=cell.boundary,
     )
+
+
+def _foreach(cell: Cell) -> bool | None:
+    if cell.device != "cpu" and cell.mode is Mode.TRAINING:
+        return ask.factor(cell, FOREACH, ("on", "off")) == "on"
+    if FOREACH in cell.factors:
+        raise unsupported(f"`{FOREACH}` is about how a GPU is given the work of an optimiser")
+    return None
 
 
 def _autotune(cell: Cell) -> bool | None:

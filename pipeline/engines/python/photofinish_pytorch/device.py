@@ -35,6 +35,11 @@ class Place:
             torch.cuda.max_memory_allocated(self.device),
         )
 
+    def forget_peak(self) -> None:
+        """Begins to look for the peak of memory anew: compiling and trying kernels out is no step."""
+        if self.is_cuda:
+            torch.cuda.reset_peak_memory_stats(self.device)
+
 
 def find(name: str) -> Place:
     """The device called `cpu` or `cuda:N`."""

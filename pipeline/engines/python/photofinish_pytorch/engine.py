@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from photofinish_pytorch import arithmetic, compilation, device, process
+from photofinish_pytorch import arithmetic, compilation, device, process, recurrent
 from photofinish_pytorch.configuration import ENGINE, VARIANTS, Configuration, understand
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.inference import Inference
@@ -60,7 +60,8 @@ class Torch:
             session.reset()
             compilation.settle()
             compile_ns = time.perf_counter_ns() - built
-            settings |= compilation.result(not place.is_cuda)
+            settings |= compilation.result(not place.is_cuda, forward_mode)
+        place.forget_peak()
         settings["operators in place"] = str(lowered.in_place)
         report = LoadReport(
             fill_ns=filling_ns,
@@ -79,12 +80,16 @@ def _build(
     tensors = {parameter.name: maker.parameter(parameter) for parameter in distinct(graph)}
     lowered = lower(graph, configuration.mode, tensors)
     forward: compilation.Forward = lowered.module
-    if configuration.compile_mode is not None:
+    if configuration.compile_mode is None:
+        recurrent.flatten(graph, lowered.held, place)
+    else:
         forward = compilation.wrap(lowered.module, configuration.compile_mode)
-    optimizer, requests = configuration.optimizer, configuration.requests
+    optimizer, boundary = configuration.optimizer, configuration.boundary
     if optimizer is None:
-        return Inference(graph, lowered, forward, maker, place, requests), lowered
-    return Training(graph, optimizer, lowered, forward, maker, place, requests), lowered
+        return Inference(graph, lowered, forward, maker, place, boundary), lowered
+    foreach = configuration.foreach
+    training = Training(graph, optimizer, lowered, forward, maker, place, boundary, foreach)
+    return training, lowered
 
 
 def distinct(graph: Graph) -> tuple[Parameter, ...]:

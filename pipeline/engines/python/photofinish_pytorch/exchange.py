@@ -20,13 +20,13 @@ class Exchange:
                 tensor.zero_()
         self._received: tuple[torch.Tensor, ...] | None = None
 
-    def send(self, fed: Iterable[torch.Tensor]) -> None:
+    def begin(self, fed: Iterable[torch.Tensor]) -> None:
         """Copies what is sent into `fed`, which PyTorch reads: as many tensors, in order."""
         with at("inputs"), torch.no_grad():
             for sent, tensor in zip(self._sent, fed, strict=True):
                 tensor.copy_(sent)
 
-    def receive(self, outputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    def end(self, outputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Copies `outputs` to the caller's memory, which is found at the first call.
 
         From a device it returns when they are there.
@@ -38,6 +38,9 @@ class Exchange:
                 for room, tensor in zip(self._received, outputs, strict=True):
                     room.copy_(tensor)
             return self._received
+
+    def device_ns(self) -> None:
+        """The host's clock tells how long a request takes."""
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:

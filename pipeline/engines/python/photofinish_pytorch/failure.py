@@ -11,6 +11,10 @@ _MEMORY = (
     "cannot allocate memory",
     "bad_alloc",
     "not enough memory",
+    # What cuBLAS and cuDNN say where their workspace does not fit.
+    "status_alloc_failed",
+    "unable to find an engine to execute",
+    "unable to find a valid cudnn algorithm",
 )
 _UNSUPPORTED = ("not implemented for", "could not run 'aten::", "not supported", "unsupported")
 

@@ -5,11 +5,12 @@ import torch
 from photofinish_pytorch import parity
 from photofinish_pytorch.compilation import Forward
 from photofinish_pytorch.device import Place
-from photofinish_pytorch.exchange import Exchange
+from photofinish_pytorch.edges import edges
 from photofinish_pytorch.maker import Maker
 from photofinish_pytorch.network import Network
 from photofinish_worker.engine import ParityData, Quantity
 from photofinish_worker.graph import Graph
+from photofinish_worker.messages import Boundary
 
 
 class Inference:
@@ -22,28 +23,32 @@ class Inference:
         forward: Forward,
         maker: Maker,
         place: Place,
-        requests: bool = False,
+        boundary: Boundary = Boundary.STEP,
     ) -> None:
         self._names = graph.outputs
         self._network = network
         self._forward = forward
         self._inputs = tuple(maker.input(fed) for fed in graph.inputs)
-        self._exchange = Exchange(self._inputs) if requests else None
+        self._edges = edges(boundary, place, self._inputs)
         self._place = place
 
     def _run(self) -> tuple[torch.Tensor, ...]:
         with self._network.explained(), torch.inference_mode():
-            if self._exchange is not None:
-                self._exchange.send(self._inputs)
+            if self._edges is not None:
+                self._edges.begin(self._inputs)
             outputs = self._forward(*self._inputs, False)
-            if self._exchange is not None:
-                outputs = self._exchange.receive(outputs)
+            if self._edges is not None:
+                outputs = self._edges.end(outputs)
         self._place.synchronize()
         return outputs
 
     def step(self) -> None:
         """One forward pass."""
         self._run()
+
+    def device_ns(self) -> int | None:
+        """What the last step took by the device's own clock, where that is its sample."""
+        return None if self._edges is None else self._edges.device_ns()
 
     def parity(self, steps: int) -> ParityData:
         """The graph's outputs."""

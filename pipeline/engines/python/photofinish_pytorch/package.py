@@ -26,6 +26,8 @@ def make(load: Load, path: str, dropout: bool, key: str) -> None:
     """
     configuration = understand_packaged(load.cell)
     place = device.find(load.cell.device)
+    if place.is_cuda:
+        compilation.find_toolkit()
     process.apply(configuration)
     settings = compilation.prepare(configuration.threads, not place.is_cuda, load.scratch)
     if not place.is_cuda:

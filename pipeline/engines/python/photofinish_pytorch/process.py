@@ -6,6 +6,7 @@ import torch
 
 from photofinish_pytorch.configuration import Common
 from photofinish_worker import ask
+from photofinish_worker.messages import Boundary
 from photofinish_worker.outcome import Failure, Kind
 
 WAIT_POLICY = "OMP_WAIT_POLICY"
@@ -63,15 +64,31 @@ def settings(common: Common, on_cpu: bool) -> dict[str, str]:
         "TF32": _on_or_off(common.tf32),
         "widest CPU kernels": torch.backends.cpu.get_cpu_capability(),
     }
+    if not on_cpu:
+        told["CUDA runtime"] = str(torch.version.cuda)
+        told["cuDNN"] = _cudnn(torch.backends.cudnn.version())
     if common.autotune is not None:
         told["cuDNN tries all algorithms"] = _on_or_off(common.autotune)
-    if common.requests:
-        told["inputs and outputs"] = ask.REQUEST
+    match common.boundary:
+        case Boundary.STEP:
+            pass
+        case Boundary.DEVICE:
+            told["clock"] = ask.EVENTS
+        case Boundary.REQUEST:
+            told["inputs and outputs"] = ask.REQUEST
     if common.optimizer is not None:
         name = common.optimizer.tag()
-        form = "one tensor after another" if on_cpu else "all tensors at once (foreach)"
-        told["optimizer"] = f"{name}, {form}, as PyTorch's default is here"
+        at_once = common.foreach is True
+        form = "all tensors at once (foreach)" if at_once else "one tensor after another"
+        told["optimizer"] = f"{name}, {form}"
     return told
+
+
+def _cudnn(version: int | None) -> str:
+    """As `CUDNN_VERSION` counts since cuDNN 9: 91900 is 9.19.0."""
+    if version is None:
+        return "none"
+    return f"{version // 10_000}.{version % 10_000 // 100}.{version % 100}"
 
 
 def _on_or_off(on: bool) -> str:

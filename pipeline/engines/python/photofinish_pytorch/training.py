@@ -9,13 +9,13 @@ from torch.nn import functional
 from photofinish_pytorch import parity
 from photofinish_pytorch.compilation import Forward
 from photofinish_pytorch.device import Place
-from photofinish_pytorch.exchange import Exchange
+from photofinish_pytorch.edges import edges
 from photofinish_pytorch.failure import at
 from photofinish_pytorch.maker import Maker
 from photofinish_pytorch.network import Network
 from photofinish_worker.engine import ParityData, Quantity, Tensor
 from photofinish_worker.graph import Graph, Role
-from photofinish_worker.messages import Adam, Optimizer, Sgd
+from photofinish_worker.messages import Adam, Boundary, Optimizer, Sgd
 from photofinish_worker.outcome import unsupported
 
 SEED = 0
@@ -33,32 +33,34 @@ class Training:
         forward: Forward,
         maker: Maker,
         place: Place,
-        requests: bool = False,
+        boundary: Boundary = Boundary.STEP,
+        foreach: bool | None = None,
     ) -> None:
         if graph.loss is None:
             raise unsupported(f"{graph.name} has no loss to train with")
         self._parameters = graph.parameters
         self._settings = settings
+        self._foreach = foreach
         self._network = network
         self._forward = forward
         self._maker = maker
         self._place = place
         self._inputs = tuple(maker.input(fed) for fed in graph.inputs)
         self._labels = maker.input(graph.loss.labels)
-        self._exchange = Exchange((*self._inputs, self._labels)) if requests else None
+        self._edges = edges(boundary, place, (*self._inputs, self._labels))
         self._weights = [tensor for tensor in network.held.values() if tensor.requires_grad]
-        self._optimizer = _optimizer(settings, self._weights)
+        self._optimizer = _optimizer(settings, self._weights, foreach)
         torch.manual_seed(SEED)
 
     def _iterate(self, dropout: bool) -> torch.Tensor:
         with self._network.explained():
-            if self._exchange is not None:
-                self._exchange.send((*self._inputs, self._labels))
+            if self._edges is not None:
+                self._edges.begin((*self._inputs, self._labels))
             self._optimizer.zero_grad()
             loss = self._backward(dropout)
             self._optimizer.step()
-            if self._exchange is not None:
-                (loss,) = self._exchange.receive((loss,))
+            if self._edges is not None:
+                (loss,) = self._edges.end((loss,))
         return loss
 
     def _backward(self, dropout: bool) -> torch.Tensor:
@@ -72,6 +74,10 @@ class Training:
         """One iteration."""
         self._iterate(True)
         self._place.synchronize()
+
+    def device_ns(self) -> int | None:
+        """What the last step took by the device's own clock, where that is its sample."""
+        return None if self._edges is None else self._edges.device_ns()
 
     def parity(self, steps: int) -> ParityData:
         """Gradients, movements, updates and losses, dropout off."""
@@ -136,7 +142,7 @@ class Training:
                     with at(parameter.name):
                         initial = self._maker.parameter(parameter)
                         self._network.held[parameter.name].copy_(initial)
-        self._optimizer = _optimizer(self._settings, self._weights)
+        self._optimizer = _optimizer(self._settings, self._weights, self._foreach)
         torch.manual_seed(SEED)
 
     def device_memory(self) -> tuple[int, int] | None:
@@ -151,13 +157,19 @@ def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits, labels)
 
 
-def _optimizer(settings: Optimizer, weights: list[torch.Tensor]) -> torch.optim.Optimizer:
+def _optimizer(
+    settings: Optimizer, weights: list[torch.Tensor], foreach: bool | None
+) -> torch.optim.Optimizer:
     """A fresh optimiser: no velocity, no moments; every choice but the cell's is PyTorch's own."""
     with at("optimiser"):
         match settings:
             case Sgd(learning_rate, momentum, weight_decay):
                 return torch.optim.SGD(
-                    weights, lr=learning_rate, momentum=momentum, weight_decay=weight_decay
+                    weights,
+                    lr=learning_rate,
+                    momentum=momentum,
+                    weight_decay=weight_decay,
+                    foreach=foreach,
                 )
             case Adam(learning_rate, beta1, beta2, epsilon, weight_decay):
                 return torch.optim.Adam(
@@ -166,4 +178,5 @@ def _optimizer(settings: Optimizer, weights: list[torch.Tensor]) -> torch.optim.
                     betas=(beta1, beta2),
                     eps=epsilon,
                     weight_decay=weight_decay,
+                    foreach=foreach,
                 )

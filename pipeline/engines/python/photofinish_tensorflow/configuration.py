@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from photofinish_tensorflow import mixing
 from photofinish_worker import ask
-from photofinish_worker.messages import Cell, Mode, Optimizer, Precision
+from photofinish_worker.messages import Boundary, Cell, Mode, Optimizer, Precision
 from photofinish_worker.outcome import Failure, Kind, unsupported
 
 ENGINE = "tensorflow"
@@ -67,7 +67,7 @@ class Configuration:
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
     variant = Variant(ask.variant(cell, ENGINE, VARIANTS))
-    requests = ask.check_drive(cell, requests=True)
+    ask.check_drive(cell, ask.BY_HOST)
     choices = _JIT_COMPILE.get(variant, ())
     ask.check_factors(cell, (*FORMS, JIT_COMPILE, MIXED_PRECISION) if choices else FORMS)
     if cell.device != "cpu":
@@ -84,7 +84,7 @@ def understand(cell: Cell) -> Configuration:
         threads=cell.threads,
         jit_compile=compiled,
         optimizer=cell.optimizer if cell.mode is Mode.TRAINING else None,
-        requests=requests,
+        requests=cell.boundary is Boundary.REQUEST,
         mixes_precision=mixes,
     )
 

@@ -4,7 +4,13 @@ from dataclasses import dataclass
 
 import torch
 
-from photofinish_pytorch.configuration import AUTOTUNE, Common, understand_common
+from photofinish_pytorch.configuration import (
+    AUTOTUNE,
+    BOUNDARIES,
+    FOREACH,
+    Common,
+    understand_common,
+)
 from photofinish_worker import ask
 from photofinish_worker.allocator import ALLOCATOR
 from photofinish_worker.messages import Cell, Mode, ModelSource, Precision
@@ -27,8 +33,8 @@ DROPOUT = "dropout"
 """Decided which graph this worker is sent; the configuration is made from that."""
 
 _FACTORS = {
-    MODEL: (ALLOCATOR, ATTENTION, AUTOTUNE, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
-    TRAINER: (ALLOCATOR, ATTENTION, AUTOTUNE, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
+    MODEL: (ALLOCATOR, ATTENTION, AUTOTUNE, FOREACH, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
+    TRAINER: (ALLOCATOR, ATTENTION, AUTOTUNE, FOREACH, CHECKPOINTING, ACCUMULATION, MIXED, DROPOUT),
     PIPELINE: (ALLOCATOR, ATTENTION),
     ONNXRUNTIME: (ATTENTION,),
 }
@@ -64,7 +70,8 @@ class Configuration(Common):
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
     variant = ask.variant(cell, ENGINE, VARIANTS)
-    common = understand_common(cell, ENGINE, VARIANTS, _FACTORS[variant], requests=variant == MODEL)
+    boundaries = BOUNDARIES if variant == MODEL else ask.STEP
+    common = understand_common(cell, ENGINE, VARIANTS, _FACTORS[variant], boundaries)
     if cell.model.source is not ModelSource.ZOO:
         raise unsupported(
             f"{cell.model.name} is a file: Transformers has no class for it; its networks of the "
@@ -95,7 +102,8 @@ def understand(cell: Cell) -> Configuration:
         common.threads,
         common.mode,
         common.optimizer,
-        common.requests,
+        common.foreach,
+        common.boundary,
         autocast=common.element if mixed else None,
         network=cell.model.name,
         attention=IMPLEMENTATIONS[ask.factor(cell, ATTENTION, forms)],

@@ -90,13 +90,15 @@ def _session(
 
         return Piped(graph, built, maker)
     if optimizer is None:
-        return Inference(graph, built, built, maker, place, configuration.requests)
+        return Inference(graph, built, built, maker, place, configuration.boundary)
     if configuration.variant != TRAINER:
-        return Loop(graph, optimizer, built, parts, maker, place, configuration.requests)
+        boundary, foreach = configuration.boundary, configuration.foreach
+        return Loop(graph, optimizer, built, parts, maker, place, boundary, foreach)
     from photofinish_transformers.trainer import Trained
 
     mixed = configuration.autocast is not None
-    return Trained(graph, optimizer, built, parts, maker, place, load.scratch, mixed)
+    foreach = configuration.foreach
+    return Trained(graph, optimizer, built, parts, maker, place, load.scratch, mixed, foreach)
 
 
 def _settings(configuration: Configuration, built: Network, batch: int) -> dict[str, str]:

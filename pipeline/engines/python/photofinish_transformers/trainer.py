@@ -34,13 +34,14 @@ class Trained(Loop):
         place: Place,
         scratch: str,
         mixed: bool,
+        foreach: bool | None = None,
     ) -> None:
         if place.is_cuda and torch.cuda.device_count() > 1:
             raise unsupported(
                 "a Trainer spreads its batch over all GPUs that it sees: let it see one by "
                 "CUDA_VISIBLE_DEVICES"
             )
-        super().__init__(graph, settings, network, parts, maker, place)
+        super().__init__(graph, settings, network, parts, maker, place, foreach=foreach)
         self._arguments = _arguments(parts, place, scratch, mixed)
         names = (*network.inputs, LABELS)
         self._batches = [dict(zip(names, part, strict=True)) for part in self._parts]

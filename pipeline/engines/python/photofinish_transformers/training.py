@@ -7,7 +7,7 @@ from photofinish_pytorch.maker import Maker
 from photofinish_pytorch.training import Training, cross_entropy
 from photofinish_transformers.network import Network
 from photofinish_worker.graph import Graph
-from photofinish_worker.messages import Optimizer
+from photofinish_worker.messages import Boundary, Optimizer
 
 
 class Loop(Training):
@@ -28,9 +28,10 @@ class Loop(Training):
         parts: int,
         maker: Maker,
         place: Place,
-        requests: bool = False,
+        boundary: Boundary = Boundary.STEP,
+        foreach: bool | None = None,
     ) -> None:
-        super().__init__(graph, settings, network, network, maker, place, requests)
+        super().__init__(graph, settings, network, network, maker, place, boundary, foreach)
         fed = [value.chunk(parts) for value in (*self._inputs, self._labels)]
         self._parts = list(zip(*fed, strict=True))
 

@@ -24,26 +24,36 @@ REQUEST = (
 engines: the setting on the page of a cell."""
 
 
-def check_drive(cell: Cell, requests: bool = False) -> bool:
-    """Refuses what no worker of this kind runs, or no step can be made of.
+EVENTS = (
+    "two events on the device's stream, before and after the work of each step; they resolve half "
+    "a microsecond or so"
+)
+"""What tells the time of steps at the boundary `device`: the setting on the page of a cell."""
 
-    Gives whether every step begins with its inputs in the caller's memory and ends with its results
-    there, which a worker does that says `requests`.
-    """
+STEP = (Boundary.STEP,)
+"""The boundaries of workers that know no other."""
+BY_HOST = (Boundary.STEP, Boundary.REQUEST)
+"""Those of workers that know no events of a device."""
+
+
+def check_drive(cell: Cell, boundaries: Sequence[Boundary] = STEP) -> None:
+    """Refuses what no worker of this kind runs, or no step can be made of, and what is not timed at
+    one of the worker's boundaries, which the device has, too."""
     if cell.host_language is not HostLanguage.PYTHON:
         raise unsupported("this worker is driven from Python")
     if cell.world_size != 1:
         raise unsupported(f"world_size is {cell.world_size}, not 1")
-    if cell.boundary is Boundary.DEVICE or (cell.boundary is Boundary.REQUEST and not requests):
-        known = "`step` and `request` are" if requests else "`step` is"
-        raise unsupported(f"boundary `{cell.boundary}` is not implemented; {known}")
+    if cell.boundary not in boundaries:
+        known = "`, `".join(boundaries)
+        raise unsupported(f"boundary `{cell.boundary}` is not implemented; known: `{known}`")
+    if cell.boundary is Boundary.DEVICE and cell.device == "cpu":
+        raise unsupported("boundary `device` is between events of a GPU; the device is cpu")
     if not 0 < cell.threads < 2**31:
         raise unsupported(f"threads cannot be {cell.threads}")
     if cell.precision is Precision.TF32 and cell.device == "cpu":
         raise unsupported("tf32 is an arithmetic of NVIDIA GPUs; the device is cpu")
     if cell.mode is Mode.TRAINING and cell.optimizer is None:
         raise unsupported("training needs an optimizer")
-    return cell.boundary is Boundary.REQUEST
 
 
 def check_factors(cell: Cell, known: Sequence[str]) -> None:

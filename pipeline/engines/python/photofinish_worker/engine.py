@@ -99,6 +99,19 @@ class TrainingSession(Session, Protocol):
         ...
 
 
+@runtime_checkable
+class TimedSession(Session, Protocol):
+    """A network whose device has a clock of its own."""
+
+    def device_ns(self) -> int | None:
+        """What the last step took by that clock: its sample at the boundary `device`.
+
+        The loop asks after each step that it times, outside of its own clock. `None` at the other
+        boundaries, where that clock tells the sample.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ProfileEntry:
     """Something that an engine spent time on."""

@@ -92,6 +92,10 @@ class Turns:
         except MemoryError:
             self._drop("and memory ran out")
             return _failed(Kind.OUT_OF_MEMORY, "Python ran out of memory")
+        except ImportError as error:
+            self._drop(f"and {type(error).__name__}")
+            reason = f"a package that the engine needs is missing or does not fit: {error}"
+            return _failed(Kind.UNAVAILABLE, reason)
         except Exception as error:
             # Whatever it left behind is not to be measured.
             self._drop(f"and {type(error).__name__}")

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from photofinish_worker.engine import Session
+from photofinish_worker.engine import Session, TimedSession
 from photofinish_worker.messages import Measure, WarmUp
 
 MAX_SAMPLES = 3_000_000
@@ -52,9 +52,23 @@ def time_step(session: Session) -> int:
     return max(1, time.perf_counter_ns() - start)
 
 
+def _device_clock(session: Session) -> Callable[[], int | None]:
+    """What the device says of the last step; nothing where its sample is what the host says."""
+    return session.device_ns if isinstance(session, TimedSession) else lambda: None
+
+
+def _sample(told_ns: int | None, step_ns: int) -> int:
+    """The sample of a step that took so long: that, or what the device has told of it."""
+    return step_ns if told_ns is None else max(1, told_ns)
+
+
 def measure(session: Session, limits: Measure, cancelled: Cancelled) -> Samples:
-    """Times steps until both minima are reached, or the maximum is, or `cancelled` says so."""
-    clock, step = time.perf_counter_ns, session.step
+    """Times steps until both minima are reached, or the maximum is, or `cancelled` says so.
+
+    Limits are of the monotonic clock, whoever tells the samples: a device that is done soon keeps
+    nobody measuring.
+    """
+    clock, step, told = time.perf_counter_ns, session.step, _device_clock(session)
     for _ in range(limits.discard):
         if cancelled():
             return Samples([], True)
@@ -68,9 +82,9 @@ def measure(session: Session, limits: Measure, cancelled: Cancelled) -> Samples:
             return Samples(samples_ns, True)
         start = clock()
         step()
-        sample_ns = max(1, clock() - start)
-        samples_ns.append(sample_ns)
-        total_ns += sample_ns
+        step_ns = max(1, clock() - start)
+        samples_ns.append(_sample(told(), step_ns))
+        total_ns += step_ns
     return Samples(samples_ns, False)
 
 
@@ -79,6 +93,7 @@ def warm_up(session: Session, limits: WarmUp, cancelled: Cancelled) -> WarmUpDon
     do those of the last third of all windows and the third before it: so a slow drift is seen."""
     start = time.perf_counter_ns()
     windows = Windows(limits.tolerance, limits.max_ns)
+    told = _device_clock(session)
     steps = 0
     while True:
         total_ns = max(1, time.perf_counter_ns() - start)
@@ -87,7 +102,8 @@ def warm_up(session: Session, limits: WarmUp, cancelled: Cancelled) -> WarmUpDon
         over = total_ns >= limits.max_ns and (len(windows.medians_ns) >= 2 or not patient)
         if cancelled() or (enough and (windows.steady or over)):
             return WarmUpDone(steps, total_ns, windows.steady)
-        windows.push(time_step(session))
+        step_ns = time_step(session)
+        windows.push(_sample(told(), step_ns), step_ns)
         steps += 1
 
 
@@ -104,10 +120,10 @@ class Windows:
         self._total_ns = 0
         self._covered_ns = 0
 
-    def push(self, sample_ns: int) -> None:
-        """Takes the time of a step."""
+    def push(self, sample_ns: int, step_ns: int) -> None:
+        """Takes the sample of a step, and how long the step took by the monotonic clock."""
         self._current_ns.append(sample_ns)
-        self._total_ns += sample_ns
+        self._total_ns += step_ns
         steps = len(self._current_ns)
         if (
             (steps >= WINDOW_STEPS and self._total_ns >= WINDOW_NS)

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,21 @@ class Diverging(Counter):
 
     def diverged(self) -> str | None:
         return "w" if self.steps else None
+
+
+class OnDevice(Counter):
+    """A device says how long its steps take, and a step takes two milliseconds."""
+
+    def __init__(self, told: Callable[[int], int | None]) -> None:
+        super().__init__()
+        self.told = told
+
+    def step(self) -> None:
+        super().step()
+        time.sleep(0.002)
+
+    def device_ns(self) -> int | None:
+        return self.told(self.steps)
 
 
 class Engine:
@@ -309,6 +326,45 @@ class Timing(unittest.TestCase):
         samples = timing.measure(Counter(), Measure(9, 9, 0, 9), lambda: True)
         self.assertEqual((samples.samples_ns, samples.cancelled), ([], True))
 
+    def test_samples_are_the_devices_own_and_limits_the_hosts(self) -> None:
+        # Discarded steps are none of the samples; a step of no duration has no logarithm.
+        session = OnDevice(lambda step: step - 3)
+        samples = timing.measure(session, Measure(2, 3, 0, 100), lambda: False)
+        self.assertEqual(samples.samples_ns, [1, 1, 2])
+        # By the device's clock ten milliseconds would take ten million of these.
+        samples = timing.measure(
+            OnDevice(lambda _: 1), Measure(0, 1, 10_000_000, 1000), lambda: False
+        )
+        self.assertLessEqual(len(samples.samples_ns), 5)
+        self.assertEqual(set(samples.samples_ns), {1})
+        # Elsewhere it says nothing.
+        samples = timing.measure(OnDevice(lambda _: None), Measure(0, 2, 0, 2), lambda: False)
+        self.assertGreaterEqual(min(samples.samples_ns), 2_000_000)
+
+    def test_a_warm_up_is_over_by_the_hosts_clock(self) -> None:
+        # Never steady, and never as long as a window by the device's clock.
+        session = OnDevice(lambda step: 1 << (step % 20))
+        done = timing.warm_up(session, WarmUp(2, 40_000_000, 0.0), lambda: False)
+        self.assertGreaterEqual(done.total_ns, 40_000_000)
+        self.assertLessEqual(done.steps, timing.PATIENCE * 20 + 1)
+
+    def test_the_first_step_of_a_device_is_told_by_the_host(self) -> None:
+        engine = Engine(session=OnDevice(lambda _: 1))
+        _, loaded = conversation(engine, LOAD)
+        self.assertGreaterEqual(loaded["loaded"]["first_step_ns"], 2_000_000)
+
+    def test_steady_is_said_of_samples_and_windows_last_by_the_hosts_clock(self) -> None:
+        windows = timing.Windows(0.1, 0)
+
+        def window(sample_ns: int, step_ns: int) -> bool:
+            for _ in range(timing.WINDOW_STEPS):
+                windows.push(sample_ns, step_ns)
+            return windows.steady
+
+        self.assertFalse(window(100, 10_000_000))
+        self.assertTrue(window(100, 20_000_000), "launching took longer, and no more")
+        self.assertFalse(window(200, 20_000_000))
+
     def test_a_warm_up_keeps_to_its_limits(self) -> None:
         counter = Counter()
         done = timing.warm_up(counter, WarmUp(12, 0, 0.0), lambda: False)
@@ -321,7 +377,7 @@ class Timing(unittest.TestCase):
 
         def window(sample_ns: int) -> bool:
             for _ in range(timing.WINDOW_STEPS):
-                windows.push(sample_ns)
+                windows.push(sample_ns, sample_ns)
             return windows.steady
 
         slow = 10_000_000
@@ -334,7 +390,8 @@ class Timing(unittest.TestCase):
         while now_ns < 1e10 and not windows.steady:
             left = 0.2 * math.exp(-now_ns / 1e9)
             now_ns += 5e6 * (1 + left)
-            windows.push(round(5e6 * (1 + left)))
+            step_ns = round(5e6 * (1 + left))
+            windows.push(step_ns, step_ns)
         self.assertTrue(windows.steady)
         self.assertLess(left, 0.01)
         self.assertGreater(now_ns, timing.LEAST_NS)

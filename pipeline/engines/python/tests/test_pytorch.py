@@ -17,10 +17,12 @@ from torch.nn import functional
 
 from photofinish_pytorch import arithmetic, fill, parity, process, stored
 from photofinish_pytorch.configuration import understand
-from photofinish_pytorch.device import find
+from photofinish_pytorch.device import Place, find
+from photofinish_pytorch.edges import edges
 from photofinish_pytorch.engine import Torch
 from photofinish_pytorch.failure import classify
 from photofinish_pytorch.process import check_threads
+from photofinish_worker import ask
 from photofinish_worker.decode import decode
 from photofinish_worker.engine import ParityData, Quantity
 from photofinish_worker.graph import (
@@ -32,7 +34,7 @@ from photofinish_worker.graph import (
     Sinusoids,
     Stored,
 )
-from photofinish_worker.messages import Adam, Cell, Load, Mode, Sgd
+from photofinish_worker.messages import Adam, Boundary, Cell, Load, Mode, Sgd
 from photofinish_worker.outcome import Failure, Kind
 from photofinish_worker.streams import makes_integers
 from tests.sketch import CELL, NETWORK, graph, node, value, weight
@@ -432,7 +434,7 @@ class Requests(unittest.TestCase):
 
     def test_a_pass_reads_and_writes_the_callers_memory(self) -> None:
         network = graph([value("x", [2, 3])], [], [node("Relu", ["x"], "y")])
-        session = inference(network, requests=True)
+        session = inference(network, Boundary.REQUEST)
         expected = inference(network).parity(0)
         for _ in range(2):
             session._inputs[0].fill_(7.0)
@@ -442,11 +444,79 @@ class Requests(unittest.TestCase):
 
     def test_an_iteration_begins_and_ends_there(self) -> None:
         optimizer = Sgd(0.1, 0.9, 0.0)
-        session = training(NETWORK, optimizer, requests=True)
+        session = training(NETWORK, optimizer, Boundary.REQUEST)
         expected = training(NETWORK, optimizer).parity(3)
         session._inputs[0].fill_(7.0)
         session._labels.zero_()
         self.assertEqual(session.parity(3), expected)
+
+
+class Events(unittest.TestCase):
+    """A GPU that is none: what is asked of it is noted in order."""
+
+    def setUp(self) -> None:
+        self.asked: list[str] = []
+        self.gpu = Place(torch.device("cuda", 1))
+        note = self.asked.append
+
+        class Event:
+            """The first of two, or the second."""
+
+            made = 0
+
+            def __init__(self, enable_timing: bool) -> None:
+                assert enable_timing
+                type(self).made += 1
+                self.name = f"event {self.made}"
+
+            def record(self, stream: str) -> None:
+                note(f"{self.name} on {stream}")
+
+            def elapsed_time(self, later: "Event") -> float:
+                return 0.0123454 if (self.name, later.name) == ("event 1", "event 2") else -1.0
+
+        for name, stands_for in (
+            ("Event", Event),
+            ("current_stream", lambda device: f"stream of {device}"),
+            ("synchronize", lambda device: note(f"wait for {device}")),
+        ):
+            patch = mock.patch.object(torch.cuda, name, stands_for)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def noting(self, forward: Any) -> Any:
+        def noted(*fed: Any) -> Any:
+            self.asked.append("forward")
+            return forward(*fed)
+
+        return noted
+
+    def test_a_pass_is_between_them_and_the_wait_behind(self) -> None:
+        network = graph([value("x", [2, 3])], [], [node("Relu", ["x"], "y")])
+        session = inference(network)
+        self.assertIsNone(session.device_ns())
+        session._edges, session._place = edges(Boundary.DEVICE, self.gpu, ()), self.gpu
+        session._forward = self.noting(session._forward)
+        session.step()
+        between = ["event 1 on stream of cuda:1", "forward", "event 2 on stream of cuda:1"]
+        self.assertEqual(self.asked, [*between, "wait for cuda:1"])
+        self.assertEqual(session.device_ns(), 12345)
+
+    def test_an_iteration_is_between_them_with_its_optimiser(self) -> None:
+        session = training(NETWORK, Sgd(0.1, 0.9, 0.0))
+        session._edges, session._place = edges(Boundary.DEVICE, self.gpu, ()), self.gpu
+        session._forward = self.noting(session._forward)
+        with mock.patch.object(session._optimizer, "step", self.noting(session._optimizer.step)):
+            session.step()
+        work = ["forward", "forward"]
+        between = ["event 1 on stream of cuda:1", *work, "event 2 on stream of cuda:1"]
+        self.assertEqual(self.asked, [*between, "wait for cuda:1"])
+        self.assertEqual(session.device_ns(), 12345)
+
+    def test_a_cpu_has_none(self) -> None:
+        with self.assertRaisesRegex(Failure, "a CPU has no events"):
+            training(NETWORK, Sgd(0.1, 0.9, 0.0), Boundary.DEVICE)
+        self.assertEqual(self.asked, [])
 
 
 class Cells(unittest.TestCase):
@@ -466,8 +536,12 @@ class Cells(unittest.TestCase):
         self.assertEqual(configuration.compile_mode, "max-autotune")
         self.assertEqual(configuration.element, torch.bfloat16)
         self.assertTrue(configuration.channels_last)
-        self.assertFalse(configuration.requests)
-        self.assertTrue(self.understood(boundary="request").requests)
+        self.assertIs(configuration.boundary, Boundary.STEP)
+        self.assertIs(self.understood(boundary="request").boundary, Boundary.REQUEST)
+        on_gpu = self.understood(boundary="device", device="cuda:0", factors={})
+        self.assertIs(on_gpu.boundary, Boundary.DEVICE)
+        self.assertEqual(process.settings(on_gpu, False)["clock"], ask.EVENTS)
+        self.assertNotIn("clock", process.settings(configuration, True))
         eager = self.understood(engine="pytorch/python-eager", factors={})
         self.assertEqual((eager.compile_mode, eager.channels_last), (None, False))
 
@@ -476,7 +550,10 @@ class Cells(unittest.TestCase):
             ({"engine": "pytorch/eager"}, "runs pytorch/python-eager and pytorch/compiled"),
             ({"host_language": "rust"}, "driven from Python"),
             ({"world_size": 2}, "world_size is 2"),
-            ({"boundary": "device"}, "boundary `device` is not .*; `step` and `request` are"),
+            (
+                {"boundary": "device"},
+                "boundary `device` is between events of a GPU; the device is cpu",
+            ),
             ({"threads": 0}, "threads cannot be 0"),
             ({"precision": "tf32"}, "tf32"),
             ({"precision": "int8-static"}, "not run in int8-static"),

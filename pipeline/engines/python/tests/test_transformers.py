@@ -306,6 +306,16 @@ class Cells(unittest.TestCase):
                 },
                 "attention is `fused`; known: `plain`",
             ),
+            ({"boundary": "device"}, "is between events of a GPU; the device is cpu"),
+            (
+                {
+                    "engine": "transformers/trainer",
+                    **self.training,
+                    "device": "cuda:0",
+                    "boundary": "device",
+                },
+                "boundary `device` is not implemented; known: `step`",
+            ),
             ({"model": mine}, "mine.onnx is a file"),
             ({"factors": {"attention": "flash"}}, "attention is `flash`"),
             ({"factors": {"layout": "nchw"}}, "factor `layout` is not known"),

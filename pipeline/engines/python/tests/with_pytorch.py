@@ -11,7 +11,7 @@ from photofinish_pytorch.lower import Lowered, lower
 from photofinish_pytorch.maker import Maker
 from photofinish_pytorch.training import Training
 from photofinish_worker.graph import Graph, Uniform
-from photofinish_worker.messages import Mode, Optimizer
+from photofinish_worker.messages import Boundary, Mode, Optimizer
 
 CPU = find("cpu")
 
@@ -22,10 +22,10 @@ def lowered(network: Graph, mode: Mode, element: torch.dtype = torch.float64) ->
     return lower(network, mode, tensors)
 
 
-def inference(network: Graph, requests: bool = False) -> Inference:
+def inference(network: Graph, boundary: Boundary = Boundary.STEP) -> Inference:
     maker = Maker(CPU.device, torch.float64, False)
     ready = lowered(network, Mode.INFERENCE)
-    return Inference(network, ready, ready.module, maker, CPU, requests)
+    return Inference(network, ready, ready.module, maker, CPU, boundary)
 
 
 def outputs(network: Graph) -> torch.Tensor:
@@ -35,10 +35,10 @@ def outputs(network: Graph) -> torch.Tensor:
     return torch.tensor(array.array("d", told.data), dtype=torch.float64).reshape(tuple(told.shape))
 
 
-def training(network: Graph, optimizer: Optimizer, requests: bool = False) -> Training:
+def training(network: Graph, optimizer: Optimizer, boundary: Boundary = Boundary.STEP) -> Training:
     maker = Maker(CPU.device, torch.float64, False)
     ready = lowered(network, Mode.TRAINING)
-    return Training(network, optimizer, ready, ready.module, maker, CPU, requests)
+    return Training(network, optimizer, ready, ready.module, maker, CPU, boundary)
 
 
 def number(name: str, shape: list[int], low: float = -1.0, high: float = 1.0) -> torch.Tensor:

@@ -29,6 +29,10 @@ behaviours! {
     /// Computes over some megabytes, so that a step takes what the machine's memory makes of it; longer
     /// by as many per cent as the command line says after `--slower`.
     Works = "works",
+    /// At the boundary `device` it plays a GPU, which has half of each step.
+    ByDevice = "by_device",
+    /// The same, in microseconds.
+    WrongUnit = "wrong_unit",
     /// Holds 40 MiB for each sample of its batch.
     Hoards = "hoards",
     /// Prints to standard output and standard error all the time, as libraries do.

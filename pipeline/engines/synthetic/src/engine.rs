@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use schema::{Cell, Outcome, OutcomeKind, protocol::Load};
+use schema::{Boundary, Cell, Outcome, OutcomeKind, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session};
 
 use crate::{
@@ -86,6 +86,9 @@ impl Engine for Synthetic {
                 )));
             }
         };
+        if matches!(behaviour, Behaviour::ByDevice | Behaviour::WrongUnit) {
+            worker::check_drive(&load.cell, Boundary::ALL)?;
+        }
         misbehave(behaviour, &load.scratch)?;
         let pace = pace(behaviour, &load.cell, self.slower)?;
         let hoard = match behaviour {
@@ -108,6 +111,7 @@ impl Engine for Synthetic {
             Box::new(Steps {
                 behaviour,
                 pace,
+                by_device: load.cell.boundary == Boundary::Device,
                 outputs,
                 stream,
                 scratch: load.scratch.clone(),

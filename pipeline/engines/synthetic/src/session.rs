@@ -79,6 +79,8 @@ fn spin(time: Duration) {
 pub(crate) struct Steps {
     pub(crate) behaviour: Behaviour,
     pub(crate) pace: Pace,
+    /// Whether a device is to say how long steps take.
+    pub(crate) by_device: bool,
     pub(crate) outputs: Outputs,
     pub(crate) stream: ProtocolStream,
     pub(crate) scratch: PathBuf,
@@ -103,6 +105,18 @@ impl Session for Steps {
         }
         self.started = true;
         Ok(())
+    }
+
+    fn device_ns(&mut self) -> Result<Option<u64>, Outcome> {
+        let (Pace::Spin(time) | Pace::Sleep(time)) = self.pace else {
+            return Ok(None);
+        };
+        let step_ns = nanoseconds(time);
+        Ok(match self.behaviour {
+            Behaviour::ByDevice if self.by_device => Some(step_ns / 2),
+            Behaviour::WrongUnit if self.by_device => Some(step_ns / 2000),
+            _ => None,
+        })
     }
 
     fn parity(&mut self, steps: u32) -> Result<ParityData, Outcome> {

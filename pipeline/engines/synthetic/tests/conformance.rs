@@ -5,7 +5,7 @@ mod support;
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
-use schema::{Mode, protocol::VERSION};
+use schema::{Boundary, EngineDescription, Mode, protocol::VERSION};
 use support::{command, description, graph, hello};
 use worker::{
     WorkerCommand,
@@ -19,10 +19,26 @@ fn examine(command: &WorkerCommand, variant: &str, patience: Duration) -> Confor
         engine = description("steady");
         engine.variants[0].modes = vec![Mode::Training];
     }
+    examine_as(&engine, command, patience)
+}
+
+/// The same of a variant that says that it is timed by a GPU's own clock.
+fn examine_by_device(variant: &str) -> ConformanceReport {
+    let mut engine = description(variant);
+    engine.variants[0].devices.push("cuda".to_owned());
+    engine.variants[0].boundaries.push(Boundary::Device);
+    examine_as(&engine, &command(&[]), PATIENT)
+}
+
+fn examine_as(
+    engine: &EngineDescription,
+    command: &WorkerCommand,
+    patience: Duration,
+) -> ConformanceReport {
     let interrupt = Interrupt::new().unwrap();
     let subject = Subject {
         command,
-        engine: &engine,
+        engine,
         variant: &engine.variants[0].name,
         graph: &graph(),
         dims: &BTreeMap::from([("batch".to_owned(), 2)]),
@@ -54,7 +70,8 @@ fn failures(report: &ConformanceReport) -> BTreeMap<&'static str, &str> {
         .collect()
 }
 
-/// What was not examined, because the variant cannot do it: none is timed from request to reply.
+/// What was not examined, because the variant cannot do it: none is timed from request to reply, or by events of a
+/// device.
 fn skipped(report: &ConformanceReport) -> Vec<&'static str> {
     report
         .checks
@@ -70,7 +87,7 @@ fn proper_workers_pass() {
         let report = examine(&command(&[]), variant, PATIENT);
         assert_eq!(failures(&report), BTreeMap::new(), "{variant}");
         assert!(report.passed());
-        assert_eq!(skipped(&report), ["request"], "{variant}");
+        assert_eq!(skipped(&report), ["request", "device"], "{variant}");
     }
 }
 
@@ -78,7 +95,23 @@ fn proper_workers_pass() {
 fn what_the_variant_cannot_do_is_skipped() {
     let report = examine(&command(&[]), "only_trains", PATIENT);
     assert!(report.passed());
-    assert_eq!(skipped(&report), ["outputs", "request"]);
+    assert_eq!(skipped(&report), ["outputs", "request", "device"]);
+}
+
+#[test]
+fn a_devices_own_time_is_held_against_the_hosts() {
+    let report = examine_by_device("by_device");
+    assert_eq!(failures(&report), BTreeMap::new());
+    assert_eq!(skipped(&report), ["request"]);
+    for (variant, reason) in [
+        ("wrong_unit", "ns by the clock of the device, and"),
+        ("steady", "it times steps on the CPU"),
+    ] {
+        let report = examine_by_device(variant);
+        let failures = failures(&report);
+        assert_eq!(failures.len(), 1, "{variant}: {failures:?}");
+        assert!(failures["device"].contains(reason), "{failures:?}");
+    }
 }
 
 #[test]

@@ -18,16 +18,14 @@
 #include <ATen/record_function.h>
 
 #include "guard.h"
+#include "operators.h"
 
+using photofinish::conversions;
 using photofinish::guarded;
+using photofinish::is_among;
+using photofinish::is_evaluation;
 
 namespace {
-
-// Moves numbers into another order or type, where it copies at all.
-constexpr std::string_view conversions[] = {
-    "aten::_to_copy", "aten::clone",    "aten::contiguous",
-    "aten::to",       "aten::to_dense", "aten::to_mkldnn",
-};
 
 // Neither compute nor move anything themselves: views, allocations, questions, and dropout that drops
 // nothing.
@@ -44,16 +42,8 @@ constexpr std::string_view free_of_work[] = {
     "detach", "detach_",
 };
 
-// Autograd's loop around a function and what adds its results up.
-constexpr std::string_view evaluation = "autograd::engine::evaluate_function";
-
 // A place that is none of the program's.
 constexpr int64_t nowhere = -1;
-
-template <size_t N>
-bool is_among(std::string_view name, const std::string_view (&names)[N]) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
 
 int64_t now() {
   const auto time = std::chrono::steady_clock::now().time_since_epoch();
@@ -118,7 +108,7 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
     const auto found = places_of_numbers.find(function.seqNr());
     place = found == places_of_numbers.end() ? nowhere : found->second;
     if (!frames.empty()) frame.place_before = place;
-  } else if (name.substr(0, evaluation.size()) == evaluation) {
+  } else if (is_evaluation(name)) {
     frame.is_evaluation = true;
     place = nowhere;
   } else if (function.seqNr() >= 0) {

@@ -1,6 +1,6 @@
 // What the `tch` crate does not reach: what the CPU can do, inference mode, TF32, memory statistics, device
 // synchronisation that reports its errors, and the CUDA library loaded at run time.
-// `package.cpp` has AOTInductor, `profile.cpp` where the time goes.
+// `events.cpp` has the time by a GPU's own clock, `package.cpp` AOTInductor, `profile.cpp` where the time goes.
 
 #include <dlfcn.h>
 
@@ -13,6 +13,7 @@
 #include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/cpu/Utils.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -105,6 +106,15 @@ int photofinish_gpu(int device, char* name, int* major, int* minor) noexcept {
     call_driver("cuDeviceGetName", name, 255, handle);
     call_driver("cuDeviceGetAttribute", major, attributes[0], handle);
     call_driver("cuDeviceGetAttribute", minor, attributes[1], handle);
+  });
+}
+
+// Versions of the CUDA runtime, as `CUDART_VERSION` counts, and of cuDNN, as `CUDNN_VERSION` does.
+int photofinish_cuda_versions(int64_t* runtime, int64_t* cudnn) noexcept {
+  return guarded([&] {
+    const auto& hooks = at::detail::getCUDAHooks();
+    *runtime = static_cast<int64_t>(hooks.versionCUDART());
+    *cudnn = static_cast<int64_t>(hooks.versionRuntimeCuDNN());
   });
 }
 

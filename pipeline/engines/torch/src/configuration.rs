@@ -4,7 +4,7 @@ use models::{
     quantise, rewrite,
     zoo::{AUTOTUNE, LAYOUT},
 };
-use schema::{Cell, Mode, Optimizer, Outcome, Precision};
+use schema::{Boundary, Cell, Mode, Optimizer, Outcome, Precision};
 use tch::Kind;
 use worker::{ALLOCATOR, Allocator};
 
@@ -53,8 +53,8 @@ pub(crate) struct Configuration {
     pub(crate) threads: i32,
     /// The optimiser, when training.
     pub(crate) optimizer: Option<Optimizer>,
-    /// Whether each step begins and ends in the caller's memory.
-    pub(crate) takes_requests: bool,
+    /// Where the clock of a step starts and stops.
+    pub(crate) boundary: Boundary,
 }
 
 impl Configuration {
@@ -68,7 +68,7 @@ impl Configuration {
                 cell.engine
             )));
         }
-        worker::check_drive(cell)?;
+        worker::check_drive(cell, Boundary::ALL)?;
         quantise::check(cell).map_err(unsupported)?;
         let threads = worker::threads(cell)?;
         check_factors(cell)?;
@@ -78,10 +78,10 @@ impl Configuration {
             kind: kind(cell)?,
             tf32: cell.precision == Precision::Tf32,
             autotune: autotune(cell, variant)?,
-            channels_last: choice(cell, LAYOUT, ["nchw", "channels_last"])?,
+            channels_last: worker::choice(cell, LAYOUT, ["nchw", "channels_last"])?,
             threads,
             optimizer: worker::optimizer(cell)?,
-            takes_requests: worker::takes_requests(cell),
+            boundary: cell.boundary,
         })
     }
 }
@@ -117,18 +117,6 @@ fn check_factors(cell: &Cell) -> Result<(), Outcome> {
     Ok(())
 }
 
-/// Whether a factor has the second of its two values; where the cell says nothing it has the first.
-fn choice(cell: &Cell, factor: &str, [usual, other]: [&str; 2]) -> Result<bool, Outcome> {
-    match cell.factors.get(factor) {
-        None => Ok(false),
-        Some(value) if value == usual => Ok(false),
-        Some(value) if value == other => Ok(true),
-        Some(value) => Err(unsupported(format!(
-            "{factor} is `{value}`; known: `{usual}`, `{other}`"
-        ))),
-    }
-}
-
 fn autotune(cell: &Cell, variant: &str) -> Result<Option<bool>, Outcome> {
     let is_asked = cell.factors.contains_key(AUTOTUNE);
     if is_asked && cell.device.is_cpu() {
@@ -142,7 +130,7 @@ fn autotune(cell: &Cell, variant: &str) -> Result<Option<bool>, Outcome> {
             cell.engine
         )));
     }
-    let tries = choice(cell, AUTOTUNE, ["off", "on"])?;
+    let tries = worker::choice(cell, AUTOTUNE, ["off", "on"])?;
     Ok((!cell.device.is_cpu()).then_some(tries))
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use models::Numbers;
-use schema::{Outcome, OutcomeKind, protocol::Load};
+use schema::{Boundary, Outcome, OutcomeKind, protocol::Load};
 use worker::{Engine, Identity, LoadReport, Session, nanoseconds};
 
 use crate::{
@@ -91,17 +91,17 @@ fn build(
     configuration: &Configuration,
     maker: &mut Maker,
 ) -> Result<(Box<dyn Session>, Told), Outcome> {
-    let (graph, requests) = (&load.graph, configuration.takes_requests);
+    let (graph, boundary) = (&load.graph, configuration.boundary);
     let (session, in_place): (Box<dyn Session>, _) = match configuration.optimizer {
         None => {
-            let session = Inference::build(graph, maker, requests)?;
+            let session = Inference::build(graph, maker, boundary)?;
             let in_place = session.in_place();
             (Box::new(session), in_place)
         }
         Some(optimizer) => {
             let tape = Tape::build(graph)?;
             let in_place = tape.in_place();
-            let session = Training::build(graph, optimizer, requests, maker, |_| Ok(tape))?;
+            let session = Training::build(graph, optimizer, boundary, maker, |_| Ok(tape))?;
             (Box::new(session), in_place)
         }
     };
@@ -119,18 +119,18 @@ fn compile(
     configuration: &Configuration,
     maker: &mut Maker,
 ) -> Result<(Box<dyn Session>, Told), Outcome> {
-    let (graph, requests) = (&load.graph, configuration.takes_requests);
+    let (graph, boundary) = (&load.graph, configuration.boundary);
     let compiled = aot::prepare(load, maker.place)?;
     let told = Told {
         compiling: compiled.compiling,
         settings: compiled.settings.clone(),
     };
     let session: Box<dyn Session> = match configuration.optimizer {
-        None => Box::new(aot::Inference::build(graph, compiled, maker, requests)?),
+        None => Box::new(aot::Inference::build(graph, compiled, maker, boundary)?),
         Some(optimizer) => Box::new(Training::build(
             graph,
             optimizer,
-            requests,
+            boundary,
             maker,
             |values| aot::Joint::build(graph, compiled, values),
         )?),
@@ -217,11 +217,18 @@ fn settings(
         .map(|tries| ("cuDNN tries all algorithms".to_owned(), on_or_off(tries)));
     settings.extend(tries);
     settings.extend(told);
-    if configuration.takes_requests {
-        settings.insert("inputs and outputs".to_owned(), worker::REQUEST.to_owned());
-    }
+    let edges = match configuration.boundary {
+        Boundary::Step => None,
+        Boundary::Device => Some(("clock", worker::EVENTS)),
+        Boundary::Request => Some(("inputs and outputs", worker::REQUEST)),
+    };
+    settings.extend(edges.map(|(name, words)| (name.to_owned(), words.to_owned())));
     if let Ok(capability) = shim::cpu_capability() {
         settings.insert("widest CPU kernels".to_owned(), capability);
+    }
+    if let (Place::Cuda(_), Ok([runtime, cudnn])) = (place, shim::cuda_versions()) {
+        let versions = [("CUDA runtime", runtime), ("cuDNN", cudnn)];
+        settings.extend(versions.map(|(name, version)| (name.to_owned(), version)));
     }
     if place == Place::Cpu {
         let arithmetic = arithmetic::on_cpu(configuration.kind)
@@ -244,7 +251,33 @@ fn on_or_off(on: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use schema::{Cell, Device};
+
     use super::*;
+
+    #[test]
+    fn a_page_tells_what_keeps_the_time() {
+        let graph = models::sample::perceptron(1).unwrap();
+        let told = |boundary| {
+            let cell = Cell {
+                boundary,
+                device: Device::Cuda(0),
+                ..Cell::plain(&graph, "pytorch/eager".parse().unwrap())
+            };
+            let configuration = Configuration::of(&cell).unwrap();
+            let mut told = settings(&configuration, Place::Cuda(0), BTreeMap::new());
+            (told.remove("clock"), told.remove("inputs and outputs"))
+        };
+        assert_eq!(told(Boundary::Step), (None, None));
+        assert_eq!(
+            told(Boundary::Device),
+            (Some(worker::EVENTS.to_owned()), None)
+        );
+        assert_eq!(
+            told(Boundary::Request),
+            (None, Some(worker::REQUEST.to_owned()))
+        );
+    }
 
     #[test]
     fn fewer_threads_than_asked_for_are_refused() {

@@ -1,7 +1,7 @@
 //! The timing boundary `request`: numbers come from the caller's memory and go back to it.
 
 use schema::Outcome;
-use tch::{Device, TchError, Tensor};
+use tch::{Device, TchError, Tensor, no_grad};
 
 use crate::failure::Fault;
 
@@ -33,11 +33,9 @@ impl Exchange {
         &self,
         fed: impl IntoIterator<Item = &'a mut Tensor>,
     ) -> Result<(), Outcome> {
-        for (sent, fed) in self.sent.iter().zip(fed) {
-            fed.f_copy_(sent)
-                .map_err(|error| Fault::from(error).at("inputs"))?;
-        }
-        Ok(())
+        let mut pairs = self.sent.iter().zip(fed);
+        no_grad(|| pairs.try_for_each(|(sent, fed)| fed.f_copy_(sent).map(drop)))
+            .map_err(|error| Fault::from(error).at("inputs"))
     }
 
     /// Copies `outputs` to the caller's memory, which is found at the first call; from a device it
@@ -46,15 +44,13 @@ impl Exchange {
         &mut self,
         outputs: impl IntoIterator<Item = &'a Tensor>,
     ) -> Result<(), Outcome> {
-        let outputs = outputs.into_iter().enumerate();
-        for (index, output) in outputs {
-            let received = match self.received.get_mut(index) {
-                Some(room) => room.f_copy_(output),
-                None => copied(output).map(|room| self.received.push(room)),
-            };
-            received.map_err(|error| Fault::from(error).at("outputs"))?;
-        }
-        Ok(())
+        let mut outputs = outputs.into_iter().enumerate();
+        let mut take = |(index, output): (usize, &Tensor)| match self.received.get_mut(index) {
+            Some(room) => room.f_copy_(output).map(drop),
+            None => copied(output).map(|room| self.received.push(room)),
+        };
+        no_grad(|| outputs.try_for_each(&mut take))
+            .map_err(|error| Fault::from(error).at("outputs"))
     }
 
     /// What the last step came to.

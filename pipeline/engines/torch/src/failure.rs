@@ -54,6 +54,10 @@ fn classify(place: &str, text: &str) -> Outcome {
         "can't allocate memory",
         "cannot allocate memory",
         "bad_alloc",
+        // What cuBLAS and cuDNN say where their workspace does not fit.
+        "status_alloc_failed",
+        "unable to find an engine to execute",
+        "unable to find a valid cudnn algorithm",
     ]) {
         OutcomeKind::OutOfMemory
     } else if says(&[
@@ -98,6 +102,13 @@ mod tests {
             kind("CUDA out of memory. Tried to allocate 2 GiB"),
             OutcomeKind::OutOfMemory
         );
+        for text in [
+            "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            "GET was unable to find an engine to execute this computation",
+            "Unable to find a valid cuDNN algorithm to run convolution",
+        ] {
+            assert_eq!(kind(text), OutcomeKind::OutOfMemory, "{text}");
+        }
         assert_eq!(
             kind("\"add_cpu\" not implemented for 'Half'"),
             OutcomeKind::Unsupported

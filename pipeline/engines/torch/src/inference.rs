@@ -1,7 +1,7 @@
 //! Inference: one forward pass a step.
 
 use schema::{
-    Graph, Mode, Outcome,
+    Boundary, Graph, Mode, Outcome,
     protocol::{Profile, Quantity},
 };
 use tch::Tensor;
@@ -9,7 +9,7 @@ use worker::{ParityData, Session};
 
 use crate::{
     device::Place,
-    exchange::Exchange,
+    edges::Edges,
     failure::Fault,
     kernel::Pass,
     lower::{Lowered, lower},
@@ -25,7 +25,7 @@ pub(crate) struct Inference {
     outputs: Vec<Made>,
     /// How many of the values are inputs; they come first.
     inputs: usize,
-    exchange: Option<Exchange>,
+    edges: Edges,
     place: Place,
 }
 
@@ -46,24 +46,24 @@ impl Made {
 }
 
 impl Inference {
-    /// Builds the network; with `takes_requests`, each step begins and ends in the caller's memory.
+    /// Builds the network, whose steps are timed at `boundary`.
     pub(crate) fn build(
         graph: &Graph,
         maker: &mut Maker,
-        takes_requests: bool,
+        boundary: Boundary,
     ) -> Result<Self, Outcome> {
         let lowered = lower(graph, Mode::Inference)?;
         let mut values = Vec::with_capacity(lowered.indices.len());
         for input in &graph.inputs {
             values.push(Some(maker.input(input)?));
         }
-        let exchange = || Exchange::of(values.iter().flatten());
-        let exchange = takes_requests.then(exchange).transpose()?;
+        let edges = Edges::of(boundary, maker.place, values.iter().flatten())?;
         for parameter in &graph.parameters {
             values.push(Some(maker.parameter(parameter)?));
         }
         let given = values.len();
         values.resize_with(lowered.indices.len(), || None);
+        lowered.program.settle(&values)?;
         let output = |name: &String| {
             let index = lowered.indices.get(name).copied();
             let index = index.ok_or_else(|| Fault::Missing.at(name))?;
@@ -80,7 +80,7 @@ impl Inference {
             values,
             outputs,
             inputs: graph.inputs.len(),
-            exchange,
+            edges,
             place: maker.place,
         })
     }
@@ -88,18 +88,13 @@ impl Inference {
     fn run(&mut self) -> Result<(), Outcome> {
         let _mode =
             InferenceMode::enter().map_err(|error| Fault::from(error).at("inference mode"))?;
-        if let Some(exchange) = &self.exchange {
-            exchange.send(self.values.iter_mut().take(self.inputs).flatten())?;
-        }
+        let fed = self.values.iter_mut().take(self.inputs).flatten();
+        self.edges.begin(fed)?;
         self.lowered
             .program
             .run(&mut self.values, Pass::Inference)?;
-        if let Some(exchange) = &mut self.exchange {
-            let values = &self.values;
-            let made = self.outputs.iter().map(|made| made.of(values));
-            let made: Vec<&Tensor> = made.collect::<Result<_, _>>()?;
-            exchange.receive(made)?;
-        }
+        let made = self.outputs.iter().map(|made| made.of(&self.values));
+        self.edges.end(|| made.collect())?;
         self.place.synchronize()
     }
 
@@ -125,11 +120,15 @@ impl Session for Inference {
         Ok(())
     }
 
+    fn device_ns(&mut self) -> Result<Option<u64>, Outcome> {
+        self.edges.device_ns()
+    }
+
     fn parity(&mut self, _steps: u32) -> Result<ParityData, Outcome> {
         self.run()?;
         let _mode =
             InferenceMode::enter().map_err(|error| Fault::from(error).at("inference mode"))?;
-        let received = self.exchange.as_ref().map(Exchange::received);
+        let received = self.edges.received();
         let output = |(index, made): (usize, &Made)| {
             let received = received.and_then(|received| received.get(index));
             let tensor = received.map_or_else(|| made.of(&self.values), Ok)?;

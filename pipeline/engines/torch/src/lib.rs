@@ -4,18 +4,21 @@
 //! A graph is lowered once (`lower`) to a `program` over numbered values, so that a step looks
 //! nothing up and decides nothing. In place is what PyTorch users do in place (`overwrite`). A
 //! step of inference runs in inference mode; it is synchronous on a CPU, and ends with a
-//! synchronisation of the device on a GPU. Nothing is read back.
+//! synchronisation of the device on a GPU. Nothing is read back. What its timing boundary adds is in `edges`.
 
 mod aot;
 mod arithmetic;
 mod configuration;
 mod device;
+mod edges;
 mod engine;
+mod events;
 mod exchange;
 mod failure;
 mod geometry;
 mod inference;
 mod kernel;
+mod kineto;
 mod kinks;
 mod lower;
 mod optimizer;

@@ -1,4 +1,4 @@
-//! Where the time of a step goes, operator by operator.
+//! Where the time of a step goes, operator by operator; on a GPU, kernel by kernel.
 
 use std::{
     collections::BTreeSet,
@@ -11,11 +11,7 @@ use schema::{
 };
 use worker::{ProfileEntries, nanoseconds};
 
-use crate::{
-    device::Place,
-    failure::{Fault, unsupported},
-    recorder::Recorder,
-};
+use crate::{device::Place, recorder::Recorder};
 
 /// What of a step is no node's, in the order of the places behind those of the nodes.
 const PHASES: [&str; 2] = ["loss", "optimizer"];
@@ -38,20 +34,18 @@ pub(crate) fn profile(
     steps: u64,
     mut step: impl FnMut(&Recorder) -> Result<(), Outcome>,
 ) -> Result<Profile, Outcome> {
-    if device != Place::Cpu {
-        return Err(unsupported(
-            "on a GPU the times of PyTorch's operators are those of launching them",
-        ));
+    let recorder = Recorder::new(device)?;
+    if recorder.warms_up() {
+        step(&recorder)?;
     }
-    let fault = |error| Fault::from(error).at("profile");
-    let recorder = Recorder::begin().map_err(fault)?;
+    recorder.start()?;
     let mut wall = Duration::ZERO;
     for _ in 0..steps {
         let start = Instant::now();
         step(&recorder)?;
         wall += start.elapsed();
     }
-    let (rows, launched) = recorder.end().map_err(fault)?;
+    let (rows, launched) = recorder.end()?;
     let mut entries = ProfileEntries::default();
     for row in rows {
         let node = row.place.and_then(|place| nodes.get(place));

@@ -44,6 +44,24 @@ impl Program {
         Ok(())
     }
 
+    /// Lays parameters as operators want them that are called with them in every step.
+    pub(crate) fn settle(&self, values: &[Option<Tensor>]) -> Result<(), Outcome> {
+        for step in &self.steps {
+            let Kernel::Recurrent(layer) = &step.kernel else {
+                continue;
+            };
+            let operands = Operands {
+                values,
+                indices: &step.inputs,
+            };
+            let flattened = operands
+                .rest(1)
+                .and_then(|parameters| Ok(layer.flatten(&parameters)?));
+            flattened.map_err(|fault| fault.at(&step.place))?;
+        }
+        Ok(())
+    }
+
     /// Runs every step of a training iteration in double precision. Where rounding in `precision`
     /// moves what an operator is given to within reach of a kink, the derivative is that of its
     /// other side.

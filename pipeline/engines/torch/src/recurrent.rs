@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use models::infer::ValueType;
 use schema::graph::{Node, Op};
-use tch::{TchError, Tensor};
+use tch::{Kind, TchError, Tensor, no_grad};
 
 /// A layer of long short-term memory or of gated recurrent units.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +44,43 @@ impl Recurrent {
                 i64::try_from(size).ok()?,
             ],
         })
+    }
+
+    /// Lays the parameters into one piece of memory, as `torch.nn.LSTM` and `torch.nn.GRU` do on a GPU:
+    /// otherwise cuDNN's operator copies them together in every step. The tensors stay what they are, and
+    /// lie elsewhere.
+    pub(crate) fn flatten(&self, parameters: &[&Tensor]) -> Result<(), TchError> {
+        // Those of `torch.backends.cudnn.is_acceptable`.
+        let acceptable = |it: &&Tensor| {
+            it.device().is_cuda() && matches!(it.kind(), Kind::Half | Kind::Float | Kind::Double)
+        };
+        if parameters.is_empty() || !parameters.iter().all(acceptable) {
+            return Ok(());
+        }
+        // cuDNN's numbers (`cudnnRNNMode_t`).
+        let mode = match self.cell {
+            Cell::Lstm => 2,
+            Cell::Gru => 3,
+        };
+        let [directions, _, size] = self.state;
+        let features = parameters
+            .first()
+            .map_or(0, |input| input.size().last().copied().unwrap_or(0));
+        let (per_direction, projected, layers, batch_first) = (4, 0, 1, true);
+        no_grad(|| {
+            Tensor::f_internal_cudnn_rnn_flatten_weight(
+                parameters,
+                per_direction,
+                features,
+                mode,
+                size,
+                projected,
+                layers,
+                batch_first,
+                directions == 2,
+            )
+        })
+        .map(drop)
     }
 
     /// Runs the whole sequence. What PyTorch calls training matters to cuDNN alone: whether it

@@ -26,6 +26,7 @@ unsafe extern "C" {
         major: *mut c_int,
         minor: *mut c_int,
     ) -> c_int;
+    fn photofinish_cuda_versions(runtime: *mut i64, cudnn: *mut i64) -> c_int;
     fn photofinish_device_memory(device: c_int, current: *mut u64, peak: *mut u64) -> c_int;
     fn photofinish_inference_enter(guard: *mut *mut c_void) -> c_int;
     fn photofinish_inference_leave(guard: *mut c_void);
@@ -132,6 +133,23 @@ pub(crate) fn gpu(device: c_int) -> Result<String, ShimError> {
     Ok(format!("{}, {major}.{minor}", name.to_string_lossy()))
 }
 
+/// Versions of the CUDA runtime and of cuDNN, for example `13.0` and `9.19.0`. Only to be asked once the
+/// CUDA library is loaded: PyTorch remembers for good that it found none.
+pub(crate) fn cuda_versions() -> Result<[String; 2], ShimError> {
+    let (mut runtime, mut cudnn) = (0, 0);
+    // SAFETY: both are valid places.
+    checked(unsafe { photofinish_cuda_versions(&raw mut runtime, &raw mut cudnn) })?;
+    Ok([
+        format!("{}.{}", runtime / 1000, runtime % 1000 / 10),
+        format!(
+            "{}.{}.{}",
+            cudnn / 10_000,
+            cudnn % 10_000 / 100,
+            cudnn % 100
+        ),
+    ])
+}
+
 /// Bytes in use and at the peak in PyTorch's allocator for CUDA device `device`.
 pub(crate) fn device_memory(device: c_int) -> Result<(u64, u64), ShimError> {
     let (mut current, mut peak) = (0, 0);
@@ -214,7 +232,9 @@ mod tests {
     fn no_function_of_the_shim_can_unwind() {
         let sources = [
             include_str!("../cpp/shim.cpp"),
+            include_str!("../cpp/events.cpp"),
             include_str!("../cpp/package.cpp"),
+            include_str!("../cpp/kineto.cpp"),
             include_str!("../cpp/profile.cpp"),
         ];
         for source in sources {

@@ -88,6 +88,10 @@ impl Backward for Tape {
         self.count
     }
 
+    fn settle(&self, values: &[Option<Tensor>]) -> Result<(), Outcome> {
+        self.program.settle(values)
+    }
+
     fn run(&mut self, values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome> {
         match pass {
             Pass::AcrossKinks(precision) => self.program.run_across_kinks(values, precision)?,

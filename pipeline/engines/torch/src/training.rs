@@ -2,7 +2,7 @@
 //! forward, loss, backward, optimiser.
 
 use schema::{
-    Graph, Optimizer as Settings, Outcome, Precision,
+    Boundary, Graph, Optimizer as Settings, Outcome, Precision,
     graph::{Loss, Parameter, Role},
     protocol::{Profile, Quantity},
 };
@@ -12,7 +12,7 @@ use worker::{ParityData, Session, Tensor as Output};
 use crate::{
     aot,
     device::Place,
-    exchange::Exchange,
+    edges::Edges,
     failure::{Fault, unsupported},
     kernel::Pass,
     optimizer::Optimizer,
@@ -31,7 +31,7 @@ pub(crate) struct Training<B> {
     values: Vec<Option<Tensor>>,
     /// How many of the values are fed; they come first.
     fed: usize,
-    exchange: Option<Exchange>,
+    edges: Edges,
     parameters: Vec<Held>,
     settings: Settings,
     optimizer: Optimizer,
@@ -44,6 +44,14 @@ pub(crate) trait Backward {
     /// How many values there are, with those that an iteration makes.
     fn values(&self) -> usize {
         0
+    }
+
+    /// Lays the parameters among all values as its operators want them.
+    ///
+    /// # Errors
+    /// What PyTorch says.
+    fn settle(&self, _values: &[Option<Tensor>]) -> Result<(), Outcome> {
+        Ok(())
     }
 
     /// Leaves the gradients of the loss with the weights; gives the loss.
@@ -72,12 +80,12 @@ struct Held {
 
 impl<B: Backward> Training<B> {
     /// Builds the network in its initial state; `backward` is given the values as they begin: the
-    /// graph's inputs, its labels and its parameters, each in the graph's order. With `takes_requests`,
-    /// each step begins with a batch in the caller's memory, and ends with its loss there.
+    /// graph's inputs, its labels and its parameters, each in the graph's order. Steps are timed at
+    /// `boundary`: at `request` each begins with a batch in the caller's memory, and ends with its loss there.
     pub(crate) fn build(
         graph: &Graph,
         settings: Settings,
-        takes_requests: bool,
+        boundary: Boundary,
         maker: &mut Maker,
         backward: impl FnOnce(&[&Tensor]) -> Result<B, Outcome>,
     ) -> Result<Self, Outcome> {
@@ -92,7 +100,7 @@ impl<B: Backward> Training<B> {
             values.push(maker.input(input)?);
         }
         let fed = values.len();
-        let exchange = takes_requests.then(|| Exchange::of(&values)).transpose()?;
+        let edges = Edges::of(boundary, maker.place, &values)?;
         let mut parameters = Vec::with_capacity(graph.parameters.len());
         for parameter in &graph.parameters {
             let tensor = maker.parameter(parameter)?;
@@ -107,13 +115,14 @@ impl<B: Backward> Training<B> {
         let backward = backward(&values.iter().collect::<Vec<_>>())?;
         let mut values: Vec<_> = values.into_iter().map(Some).collect();
         values.resize_with(backward.values().max(values.len()), || None);
+        backward.settle(&values)?;
         let optimizer = Optimizer::new(settings, weights(&parameters, &values))?;
         tch::manual_seed(SEED);
         Ok(Self {
             backward,
             values,
             fed,
-            exchange,
+            edges,
             parameters,
             settings,
             optimizer,
@@ -123,18 +132,16 @@ impl<B: Backward> Training<B> {
     }
 
     fn iterate(&mut self, pass: Pass) -> Result<Tensor, Outcome> {
-        if let Some(exchange) = &self.exchange {
-            let fed = self.values.iter_mut().take(self.fed).flatten();
-            no_grad(|| exchange.send(fed))?;
-        }
+        let fed = self.values.iter_mut().take(self.fed).flatten();
+        self.edges.begin(fed)?;
         self.optimizer.zero_grad()?;
         let loss = self.backward.run(&mut self.values, pass)?;
         self.optimizer.step()?;
-        match &mut self.exchange {
+        self.edges.end(|| Ok(vec![&loss]))?;
+        match self.edges.received() {
             None => Ok(loss),
-            Some(exchange) => {
-                no_grad(|| exchange.receive([&loss]))?;
-                let received = exchange.received().first().map(Tensor::shallow_clone);
+            Some(received) => {
+                let received = received.first().map(Tensor::shallow_clone);
                 received.ok_or_else(|| Fault::Missing.at("loss"))
             }
         }
@@ -241,6 +248,10 @@ impl<B: Backward> Session for Training<B> {
     fn step(&mut self) -> Result<(), Outcome> {
         drop(self.iterate(Pass::Training)?);
         self.place.synchronize()
+    }
+
+    fn device_ns(&mut self) -> Result<Option<u64>, Outcome> {
+        self.edges.device_ns()
     }
 
     fn parity(&mut self, steps: u32) -> Result<ParityData, Outcome> {

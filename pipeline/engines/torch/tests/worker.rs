@@ -42,10 +42,10 @@ fn description() -> EngineDescription {
             name: "eager".to_owned(),
             summary: String::new(),
             host_language: HostLanguage::Rust,
-            devices: vec!["cpu".to_owned()],
+            devices: vec!["cpu".to_owned(), "cuda".to_owned()],
             precisions: vec![Precision::Fp32],
             modes: vec![Mode::Inference, Mode::Training],
-            boundaries: vec![Boundary::Step, Boundary::Request],
+            boundaries: Boundary::ALL.to_vec(),
             reads_onnx: false,
             compiles_cxx: false,
             preparation: schema::Preparation::default(),
@@ -73,7 +73,12 @@ fn the_conformance_suite_passes() {
         interrupt: &interrupt,
     };
     let report = conformance::check(&subject, &interrupt, |_| ());
-    let unsound = |check: &&conformance::Check| check.result != CheckResult::Passed;
+    let unsound = |check: &&conformance::Check| match &check.result {
+        CheckResult::Passed => false,
+        // Where there is no GPU.
+        CheckResult::Skipped(reason) => check.name != "device" || !reason.contains("cuda:0"),
+        CheckResult::Failed(_) => true,
+    };
     let unsound: Vec<_> = report.checks.iter().filter(unsound).collect();
     assert!(unsound.is_empty(), "{unsound:#?}");
 }
@@ -125,7 +130,10 @@ fn what_is_not_run_is_unsupported_by_name() {
             "Rust",
         ),
         (Box::new(|cell| cell.world_size = 2), "world_size"),
-        (Box::new(|cell| cell.boundary = Boundary::Device), "request"),
+        (
+            Box::new(|cell| cell.boundary = Boundary::Device),
+            "boundary `device` is between events of a GPU; the device is cpu",
+        ),
         (Box::new(|cell| cell.threads = 0), "threads"),
         (Box::new(|cell| cell.precision = Precision::Tf32), "tf32"),
         (

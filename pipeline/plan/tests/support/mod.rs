@@ -79,7 +79,7 @@ fn pytorch() -> EngineDescription {
                 Precision::Fp16,
             ],
             modes: vec![Mode::Inference, Mode::Training],
-            boundaries: vec![Boundary::Step, Boundary::Request],
+            boundaries: Boundary::ALL.to_vec(),
             reads_onnx: false,
             compiles_cxx: false,
             preparation: schema::Preparation::default(),

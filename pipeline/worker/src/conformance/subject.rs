@@ -132,6 +132,12 @@ impl Subject<'_> {
             .is_some_and(|variant| variant.modes.contains(&mode))
     }
 
+    /// Whether it says that the variant runs on such a device.
+    pub(super) fn runs_on(&self, device: Device) -> bool {
+        let variant = self.engine.variant(self.variant);
+        variant.is_some_and(|variant| variant.devices.iter().any(|kind| kind == device.kind()))
+    }
+
     /// The timing boundaries that the description says the variant has.
     pub(super) fn boundaries(&self) -> &[Boundary] {
         let variant = self.engine.variant(self.variant);
@@ -141,6 +147,21 @@ impl Subject<'_> {
     /// The request to load the network, in the simplest configuration that the description
     /// allows.
     pub(super) fn load(&self, mode: Mode, guest: &Guest) -> Result<Load, Trouble> {
+        let device = if self.runs_on(Device::Cpu) {
+            Device::Cpu
+        } else {
+            Device::Cuda(0)
+        };
+        self.load_on(device, mode, guest)
+    }
+
+    /// The same on this device.
+    pub(super) fn load_on(
+        &self,
+        device: Device,
+        mode: Mode,
+        guest: &Guest,
+    ) -> Result<Load, Trouble> {
         let Some(variant) = self.engine.variant(self.variant) else {
             return fail(format!(
                 "engine `{}` has no variant `{}`",
@@ -156,11 +177,7 @@ impl Subject<'_> {
                 .first()
                 .ok_or_else(|| first("precision"))?
         };
-        let device = if variant.devices.iter().any(|kind| kind == "cpu") {
-            Device::Cpu
-        } else {
-            Device::Cuda(0)
-        };
+        let mut boundaries = variant.boundaries.iter().copied();
         let cell = Cell {
             model: Model {
                 name: self.graph.name.clone(),
@@ -185,9 +202,8 @@ impl Subject<'_> {
             threads: 1,
             strategy: Strategy::Single,
             world_size: 1,
-            boundary: *variant
-                .boundaries
-                .first()
+            boundary: boundaries
+                .find(|boundary| boundary.exists_on(device))
                 .ok_or_else(|| first("timing boundary"))?,
             factors: variant.defaults(precision, mode, device),
         };

@@ -47,6 +47,8 @@ pub(super) struct Interim {
     pub(super) elapsed: Duration,
     /// Whether the supervisor sent `cancel`.
     pub(super) cancelled: bool,
+    /// Whether samples are a device's own times, which leave out what the host does.
+    pub(super) by_device: bool,
 }
 
 impl Asked {
@@ -216,13 +218,18 @@ fn measured(samples: &Samples, limits: &Measure, interim: Interim) -> Result<(),
     }
     let total_ns: u128 = samples.samples_ns.iter().copied().map(u128::from).sum();
     let least_ns = limits.min_ns / 2;
-    if count < most && total_ns < u128::from(least_ns) && !samples.cancelled {
+    let (last, lasted_ns) = if interim.by_device {
+        ("and all else last", interim.elapsed.as_nanos())
+    } else {
+        ("last", total_ns)
+    };
+    if count < most && lasted_ns < u128::from(least_ns) && !samples.cancelled {
         return Err(format!(
-            "the worker's {count} samples last {total_ns} ns together where at least {least_ns} \
+            "the worker's {count} samples {last} {lasted_ns} ns together where at least {least_ns} \
              ns or {most} samples were to be had"
         ));
     }
-    if total_ns < u128::from(count) * CLOCK_NS {
+    if total_ns < u128::from(count) * CLOCK_NS && !interim.by_device {
         return Err(format!(
             "the worker's {count} samples last {total_ns} ns together, less than it takes to read \
              a clock"
@@ -352,6 +359,7 @@ mod tests {
     const SECOND: Interim = Interim {
         elapsed: Duration::from_secs(1),
         cancelled: false,
+        by_device: false,
     };
 
     fn error(line: &[u8], asked: &Asked) -> String {
@@ -461,6 +469,40 @@ mod tests {
         assert_eq!(answer(&[505_000_000, 505_000_000]), Ok(()));
         let long = answer(&[600_000_000, 600_000_000]).unwrap_err();
         assert!(long.contains("1200 ms together, but it answered after 1000 ms"));
+    }
+
+    #[test]
+    fn samples_of_a_device_may_be_as_short_as_they_are_and_no_longer_than_the_answer() {
+        let asked = Asked::request(&Request::Measure(Measure {
+            discard: 0,
+            min_steps: 2,
+            min_ns: 20_000_000,
+            max_steps: 4,
+        }));
+        let answer = |samples: &[u64], elapsed: Duration| {
+            let samples_ns = samples.to_vec();
+            let line = Reply::Measure(Samples {
+                samples_ns,
+                cancelled: false,
+            });
+            let interim = Interim {
+                elapsed,
+                by_device: true,
+                ..SECOND
+            };
+            reply(&serde_json::to_vec(&line).unwrap(), &asked, interim).map(drop)
+        };
+        let time = Duration::from_millis(20);
+        assert_eq!(answer(&[100; 3], time), Ok(()));
+        assert_eq!(answer(&[1; 4], Duration::ZERO), Ok(()));
+        let short = answer(&[100; 3], time / 4).unwrap_err();
+        assert!(
+            short.contains("3 samples and all else last 5000000 ns together where at least"),
+            "{short}"
+        );
+        let long = answer(&[20_000_000; 3], time).unwrap_err();
+        assert!(long.contains("answered after 20 ms"), "{long}");
+        assert!(answer(&[5, 0], time).unwrap_err().contains("0 ns"));
     }
 
     #[test]

@@ -36,12 +36,20 @@ pub(super) fn time_step(session: &mut dyn Session) -> Result<u64, Outcome> {
     Ok(nanoseconds(start.elapsed()))
 }
 
+/// The sample of the step that has just taken this long: that, or what the device says of it.
+#[inline]
+fn sample(session: &mut dyn Session, step_ns: u64) -> Result<u64, Outcome> {
+    let told = session.device_ns()?;
+    Ok(told.map_or(step_ns, |device_ns| device_ns.max(1)))
+}
+
 /// Whole nanoseconds, at least 1: a step of no duration has no logarithm.
 pub(super) fn nanoseconds(duration: Duration) -> u64 {
     clock::nanoseconds(duration).max(1)
 }
 
-/// Times steps until both minima are reached, or the maximum is, or `cancelled` says so.
+/// Times steps until both minima are reached, or the maximum is, or `cancelled` says so. Limits are of the
+/// monotonic clock, whoever tells the samples: a device that is done soon keeps nobody measuring.
 pub(super) fn measure(
     session: &mut dyn Session,
     limits: &Measure,
@@ -67,10 +75,10 @@ pub(super) fn measure(
                 cancelled: true,
             });
         }
-        let sample_ns = time_step(session)?;
-        samples_ns.push(sample_ns);
+        let step_ns = time_step(session)?;
+        samples_ns.push(sample(session, step_ns)?);
         steps += 1;
-        total_ns = total_ns.saturating_add(sample_ns);
+        total_ns = total_ns.saturating_add(step_ns);
     }
     Ok(Samples {
         samples_ns,
@@ -101,7 +109,8 @@ pub(super) fn warm_up(
                 steady: windows.steady(),
             });
         }
-        windows.push(time_step(session)?);
+        let step_ns = time_step(session)?;
+        windows.push(sample(session, step_ns)?, step_ns);
         steps += 1;
     }
 }
@@ -112,7 +121,7 @@ struct Windows {
     /// How long windows must have covered.
     least_ns: u64,
     current_ns: Vec<u64>,
-    /// Time of the current window, and of those before it.
+    /// Time of the current window, and of those before it, by the monotonic clock.
     total_ns: u64,
     covered_ns: u64,
     medians_ns: Vec<u64>,
@@ -142,9 +151,10 @@ impl Windows {
         self.medians_ns.len() >= 2
     }
 
-    fn push(&mut self, sample_ns: u64) {
+    /// Takes the sample of a step, and how long the step took by the monotonic clock.
+    fn push(&mut self, sample_ns: u64, step_ns: u64) {
         self.current_ns.push(sample_ns);
-        self.total_ns = self.total_ns.saturating_add(sample_ns);
+        self.total_ns = self.total_ns.saturating_add(step_ns);
         let steps = self.current_ns.len();
         let lasted = |time: Duration| u128::from(self.total_ns) >= time.as_nanos();
         let whole = steps >= WINDOW_STEPS && lasted(WINDOW_TIME)
@@ -229,6 +239,44 @@ mod tests {
         }
     }
 
+    /// Its steps are told by a device, or by nobody.
+    struct OnDevice {
+        steps: Counter,
+        told: fn(u64) -> Result<u64, Outcome>,
+    }
+
+    impl OnDevice {
+        fn new(pause: Duration, told: fn(u64) -> Result<u64, Outcome>) -> Self {
+            let steps = Counter {
+                pause,
+                ..Counter::default()
+            };
+            Self { steps, told }
+        }
+    }
+
+    impl Session for OnDevice {
+        fn step(&mut self) -> Result<(), Outcome> {
+            self.steps.step()
+        }
+
+        fn device_ns(&mut self) -> Result<Option<u64>, Outcome> {
+            (self.told)(self.steps.steps).map(Some)
+        }
+
+        fn parity(&mut self, steps: u32) -> Result<ParityData, Outcome> {
+            self.steps.parity(steps)
+        }
+
+        fn reset(&mut self) -> Result<(), Outcome> {
+            self.steps.reset()
+        }
+
+        fn device_memory(&mut self) -> Option<(u64, u64)> {
+            self.steps.device_memory()
+        }
+    }
+
     fn limits(discard: u64, min_steps: u64, min_ns: u64, max_steps: u64) -> Measure {
         Measure {
             discard,
@@ -263,6 +311,81 @@ mod tests {
         let (last, before) = samples.samples_ns.split_last().unwrap();
         let before: u64 = before.iter().sum();
         assert!(before < 5_000_000 && before + last >= 5_000_000);
+    }
+
+    #[test]
+    fn samples_are_the_devices_own_and_limits_the_hosts() {
+        const PAUSE: Duration = Duration::from_millis(2);
+        // Discarded steps are none of the samples; a step of no duration has no logarithm.
+        let mut session = OnDevice::new(PAUSE, |step| Ok(step - 3));
+        let samples = measure(&mut session, &limits(2, 3, 0, 100), || false).unwrap();
+        assert_eq!(samples.samples_ns, [1, 1, 2]);
+        // By the device's clock ten milliseconds would take ten million of these.
+        let mut session = OnDevice::new(PAUSE, |_| Ok(1));
+        let samples = measure(&mut session, &limits(0, 1, 10_000_000, 1000), || false).unwrap();
+        assert!((1..=5).contains(&samples.samples_ns.len()), "{samples:?}");
+        assert!(samples.samples_ns.iter().all(|&sample_ns| sample_ns == 1));
+        // A device that says more than went by keeps no round short either.
+        let mut session = OnDevice::new(PAUSE, |_| Ok(u64::MAX));
+        let samples = measure(&mut session, &limits(0, 1, 10_000_000, 4), || false).unwrap();
+        assert_eq!(samples.samples_ns, [u64::MAX; 4]);
+    }
+
+    #[test]
+    fn a_device_that_does_not_tell_fails_the_request() {
+        let lost = |step| match step {
+            2 => Err(Outcome::new(OutcomeKind::Crashed, "no event")),
+            _ => Ok(5),
+        };
+        let mut session = OnDevice::new(Duration::ZERO, lost);
+        let error = measure(&mut session, &limits(0, 9, 0, 9), || false).unwrap_err();
+        assert_eq!(
+            (error.reason.as_str(), session.steps.steps),
+            ("no event", 2)
+        );
+        let mut session = OnDevice::new(Duration::ZERO, lost);
+        let patient = WarmUp {
+            min_steps: 9,
+            max_ns: u64::MAX,
+            tolerance: 0.1,
+        };
+        assert!(warm_up(&mut session, &patient, || false).is_err());
+        // It is not asked after steps that are not timed.
+        let mut session = OnDevice::new(Duration::ZERO, lost);
+        assert!(measure(&mut session, &limits(2, 1, 0, 1), || false).is_ok());
+    }
+
+    #[test]
+    fn a_warm_up_is_over_by_the_hosts_clock() {
+        const LIMIT: Duration = Duration::from_millis(40);
+        // Never steady, and never as long as a window by the device's clock.
+        let mut session = OnDevice::new(Duration::from_millis(2), |step| Ok(1 << (step % 20)));
+        let limits = WarmUp {
+            min_steps: 2,
+            max_ns: nanoseconds(LIMIT),
+            tolerance: 0.0,
+        };
+        let start = Instant::now();
+        let done = warm_up(&mut session, &limits, || false).unwrap();
+        assert!(u128::from(done.total_ns) <= start.elapsed().as_nanos());
+        assert!(done.total_ns >= limits.max_ns);
+        assert!(done.steps <= PATIENCE * 20 + 1, "{done:?}");
+    }
+
+    #[test]
+    fn steady_is_said_of_samples_and_windows_last_by_the_hosts_clock() {
+        const STEP_NS: u64 = 10_000_000;
+        let mut windows = Windows::new(0.1, 0);
+        let mut window = |sample_ns: u64, step_ns: u64| {
+            (0..WINDOW_STEPS).for_each(|_| windows.push(sample_ns, step_ns));
+            windows.steady()
+        };
+        assert!(!window(100, STEP_NS));
+        assert!(
+            window(100, STEP_NS * 2),
+            "launching took longer, and no more"
+        );
+        assert!(!window(200, STEP_NS * 2));
     }
 
     #[test]
@@ -309,7 +432,7 @@ mod tests {
         const SLOW_NS: u64 = 10_000_000;
         let mut windows = Windows::new(0.1, 0);
         let mut window = |sample_ns: u64| {
-            (0..WINDOW_STEPS).for_each(|_| windows.push(sample_ns));
+            (0..WINDOW_STEPS).for_each(|_| windows.push(sample_ns, sample_ns));
             windows.steady()
         };
         assert!(!window(SLOW_NS), "one window has nothing to agree with");
@@ -328,7 +451,7 @@ mod tests {
             let left = excess * (-now_ns / constant_ns).exp();
             let sample_ns = base_ns * (1.0 + left);
             now_ns += sample_ns;
-            windows.push(sample_ns as u64);
+            windows.push(sample_ns as u64, sample_ns as u64);
             if windows.steady() {
                 return Some(left);
             }
@@ -360,28 +483,28 @@ mod tests {
     #[test]
     fn a_moment_is_not_called_steady() {
         let mut windows = Windows::new(0.1, 4_000_000_000);
-        (0..99).for_each(|_| windows.push(10_000_000));
+        (0..99).for_each(|_| windows.push(10_000_000, 10_000_000));
         assert!(!windows.steady() && windows.two());
-        windows.push(10_000_000);
+        windows.push(10_000_000, 10_000_000);
         assert!(windows.steady(), "a second was covered");
         // Half of the limit, where that is less.
         let mut windows = Windows::new(0.1, 400_000_000);
-        (0..19).for_each(|_| windows.push(10_000_000));
+        (0..19).for_each(|_| windows.push(10_000_000, 10_000_000));
         assert!(!windows.steady());
-        windows.push(10_000_000);
+        windows.push(10_000_000, 10_000_000);
         assert!(windows.steady());
     }
 
     #[test]
     fn a_window_is_neither_a_moment_nor_an_age() {
         let mut windows = Windows::new(0.1, 0);
-        (0..2 * WINDOW_MAX_STEPS - 1).for_each(|_| windows.push(20));
+        (0..2 * WINDOW_MAX_STEPS - 1).for_each(|_| windows.push(20, 20));
         assert!(!windows.steady());
-        windows.push(20);
+        windows.push(20, 20);
         assert!(windows.steady());
         // No tolerance makes sense of what is not a number: nothing is steady then.
         let mut windows = Windows::new(f64::NAN, 0);
-        (0..2 * WINDOW_MAX_STEPS).for_each(|_| windows.push(20));
+        (0..2 * WINDOW_MAX_STEPS).for_each(|_| windows.push(20, 20));
         assert!(!windows.steady());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    Graph, Outcome,
+    Boundary, Graph, Outcome,
     graph::Parameter,
     protocol::{Profile, Quantity},
 };
@@ -12,7 +12,7 @@ use worker::{ParityData, Session};
 
 use super::{Compiled, NO_PROFILE, at, misfit};
 use crate::{
-    device::Place, exchange::Exchange, failure::unsupported, package::Package, parity,
+    device::Place, edges::Edges, failure::unsupported, package::Package, parity,
     shim::InferenceMode, values::Maker,
 };
 
@@ -22,18 +22,17 @@ pub(crate) struct Inference {
     outputs: Vec<String>,
     /// What the package reads.
     inputs: Vec<Tensor>,
-    exchange: Option<Exchange>,
+    edges: Edges,
     place: Place,
 }
 
 impl Inference {
-    /// Gives the package what it reads; with `takes_requests`, each step begins and ends in the
-    /// caller's memory.
+    /// Gives the package what it reads; its runs are timed at `boundary`.
     pub(crate) fn build(
         graph: &Graph,
         compiled: Compiled,
         maker: &mut Maker,
-        takes_requests: bool,
+        boundary: Boundary,
     ) -> Result<Self, Outcome> {
         let mut package = compiled.main.package;
         let parameters = graph.parameters.iter();
@@ -55,42 +54,40 @@ impl Inference {
         let inputs: Vec<Tensor> = inputs.collect::<Result<_, _>>()?;
         let fed: Vec<&Tensor> = inputs.iter().collect();
         package.feed(&fed, &[]).map_err(at)?;
-        let exchange = takes_requests.then(|| Exchange::of(&inputs)).transpose()?;
+        let edges = Edges::of(boundary, maker.place, &inputs)?;
         Ok(Self {
             package,
             outputs: graph.outputs.clone(),
             inputs,
-            exchange,
+            edges,
             place: maker.place,
         })
-    }
-
-    /// A step at the boundary `request`.
-    fn serve(&mut self, exchange: &mut Exchange) -> Result<(), Outcome> {
-        exchange.send(&mut self.inputs)?;
-        let outputs = self.package.outputs(self.outputs.len()).map_err(at)?;
-        exchange.receive(&outputs)?;
-        self.place.synchronize()
     }
 }
 
 impl Session for Inference {
     fn step(&mut self) -> Result<(), Outcome> {
         let _mode = InferenceMode::enter().map_err(at)?;
-        let Some(mut exchange) = self.exchange.take() else {
+        self.edges.begin(&mut self.inputs)?;
+        let outputs = if self.edges.received().is_some() {
+            self.package.outputs(self.outputs.len()).map_err(at)?
+        } else {
             self.package.run().map_err(at)?;
-            return self.place.synchronize();
+            Vec::new()
         };
-        let served = self.serve(&mut exchange);
-        self.exchange = Some(exchange);
-        served
+        self.edges.end(|| Ok(outputs.iter().collect()))?;
+        self.place.synchronize()
+    }
+
+    fn device_ns(&mut self) -> Result<Option<u64>, Outcome> {
+        self.edges.device_ns()
     }
 
     fn parity(&mut self, _steps: u32) -> Result<ParityData, Outcome> {
         let own;
-        let outputs = if self.exchange.is_some() {
+        let outputs = if self.edges.received().is_some() {
             self.step()?;
-            self.exchange.as_ref().map_or(&[][..], Exchange::received)
+            self.edges.received().unwrap_or_default()
         } else {
             let _mode = InferenceMode::enter().map_err(at)?;
             own = self.package.outputs(self.outputs.len()).map_err(at)?;
