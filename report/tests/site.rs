@@ -8,7 +8,8 @@ use std::{fs, path::Path, process::Command};
 
 use photofinish_report::{ReportError, render, render_unless};
 use schema::{
-    CellId, ModelSource, Outcome, OutcomeKind, Tables,
+    CellId, Device, ModelSource, Outcome, OutcomeKind, Tables,
+    machine::Gpu,
     tables::{CellEnergy, CellRow, Download, EnergyFigures},
     telemetry::{EnergySensor, GpuTelemetry, Limit, Telemetry},
 };
@@ -539,6 +540,34 @@ fn a_file_that_no_graph_can_say_shows_no_costs() {
     (row.speed, row.outcome) = (None, Outcome::new(OutcomeKind::Unsupported, "no"));
     let page = Site::of(&tables).page(&path);
     assert!(page.contains("What a step costs") && !page.contains("is run as it is"));
+}
+
+#[test]
+fn the_overview_names_what_cells_ran_on() {
+    let said = |devices: &[Device]| {
+        let mut tables = realistic::tables();
+        let first = tables.environments.first_mut().unwrap();
+        first.fingerprint.gpus = vec![Gpu {
+            name: "NVIDIA H200".to_owned(),
+            driver: "580".to_owned(),
+            memory_bytes: 1 << 37,
+        }];
+        for (row, device) in tables.cells.iter_mut().zip(devices.iter().cycle()) {
+            row.cell.device = *device;
+        }
+        let site = Site::of(&tables);
+        let page = site.page("index.html");
+        let from = page.find(" on <bdi>").unwrap();
+        let line = &page[from..];
+        line[..line.find(". Who wins").unwrap()].to_owned()
+    };
+    let gpu = Device::Cuda(0);
+    assert_eq!(said(&[gpu]), " on <bdi>NVIDIA H200</bdi>");
+    let both = said(&[Device::Cpu, gpu]);
+    assert!(both.ends_with("</bdi>, <bdi>NVIDIA H200</bdi>"), "{both}");
+    assert!(!said(&[Device::Cpu]).contains("H200"));
+    // One that the driver did not list is named as manifests name it.
+    assert_eq!(said(&[Device::Cuda(3)]), " on <bdi>cuda:3</bdi>");
 }
 
 #[test]

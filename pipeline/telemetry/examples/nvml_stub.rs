@@ -20,11 +20,11 @@
 
 use std::{
     collections::BTreeSet,
-    ffi::{CStr, OsStr, c_char, c_uint, c_ulonglong, c_void},
+    ffi::{CStr, OsStr, c_char, c_int, c_uint, c_ulonglong, c_void},
     fs,
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
-    ptr,
+    ptr, slice,
     sync::{Mutex, PoisonError},
 };
 
@@ -333,6 +333,45 @@ pub extern "C" fn nvmlDeviceGetUUID(
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetPowerUsage(_: *mut c_void, place: *mut c_uint) -> Answer {
     fill_number(place, "power_mw")
+}
+
+/// One of the fields that are asked for together.
+#[repr(C)]
+pub struct FieldValue {
+    field: c_uint,
+    scope: c_uint,
+    timestamp: i64,
+    latency_us: i64,
+    kind: c_uint,
+    answer: Answer,
+    value: c_ulonglong,
+}
+
+/// The fields that somebody asks for.
+fn fields_of<'a>(fields: *mut FieldValue, count: c_int) -> &'a mut [FieldValue] {
+    match usize::try_from(count) {
+        // SAFETY: the caller's array is so long, and the caller's alone.
+        Ok(count) if !fields.is_null() => unsafe { slice::from_raw_parts_mut(fields, count) },
+        _ => &mut [],
+    }
+}
+
+/// Knows one field, the power of the instant (`NVML_FI_DEV_POWER_INSTANT`), an unsigned number.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlDeviceGetFieldValues(
+    _: *mut c_void,
+    count: c_int,
+    fields: *mut FieldValue,
+) -> Answer {
+    for field in fields_of(fields, count) {
+        let told = match field.field {
+            186 => number("instant_mw"),
+            _ => Err(NOT_SUPPORTED),
+        };
+        (field.kind, field.answer) = (1, told.as_ref().err().copied().unwrap_or(SUCCESS));
+        field.value = told.unwrap_or(0);
+    }
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]

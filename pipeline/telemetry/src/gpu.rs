@@ -7,7 +7,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use nvml_wrapper::{Nvml, error::NvmlError};
+use nvml_wrapper::{
+    Device as Card, Nvml, enums::device::SampleValue, error::NvmlError, structs::device::FieldId,
+};
 use schema::machine::Gpu;
 
 /// Names another library than the system's, by its path.
@@ -48,6 +50,21 @@ pub(crate) fn list() -> Vec<Gpu> {
     describe(&nvml).unwrap_or_default()
 }
 
+/// `NVML_FI_DEV_POWER_INSTANT` of NVML's header.
+const INSTANT_POWER: u32 = 186;
+
+/// What a GPU draws now, in milliwatts. Where the driver tells only the mean over a second, as its usual
+/// answer is from Ampere on, it is that: an H200 that has just come to rest says 333 W so, and 134 W if it is
+/// asked for the instant.
+pub(crate) fn power_mw(card: &Card<'_>) -> Result<u32, NvmlError> {
+    let told = card.field_values_for(&[FieldId(INSTANT_POWER)]);
+    let sample = told.ok().and_then(|told| told.into_iter().next()?.ok());
+    match sample.map(|sample| sample.value) {
+        Some(Ok(SampleValue::U32(milliwatts))) => Ok(milliwatts),
+        _ => card.power_usage(),
+    }
+}
+
 fn describe(nvml: &Nvml) -> Result<Vec<Gpu>, NvmlError> {
     let driver = nvml.sys_driver_version()?;
     (0..nvml.device_count()?)
@@ -64,7 +81,7 @@ fn describe(nvml: &Nvml) -> Result<Vec<Gpu>, NvmlError> {
 
 /// What tells a card from others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Card {
+struct Known {
     name: String,
     uuid: String,
 }
@@ -76,7 +93,7 @@ pub(crate) fn index_of(nvml: &Nvml, cuda: u32) -> Result<u32, String> {
     let card = |index| {
         let device = nvml.device_by_index(index);
         let word = |word: Result<String, NvmlError>| word.unwrap_or_default();
-        Card {
+        Known {
             name: word(
                 device
                     .as_ref()
@@ -91,7 +108,7 @@ pub(crate) fn index_of(nvml: &Nvml, cuda: u32) -> Result<u32, String> {
     };
     let count = nvml.device_count();
     let count = count.map_err(|error| format!("NVML does not list the GPUs: {error}"))?;
-    let cards: Vec<Card> = (0..count).map(card).collect();
+    let cards: Vec<Known> = (0..count).map(card).collect();
     let variable = |name| env::var(name).ok();
     place(
         cuda,
@@ -102,7 +119,7 @@ pub(crate) fn index_of(nvml: &Nvml, cuda: u32) -> Result<u32, String> {
 }
 
 /// See NVIDIA's CUDA C++ Programming Guide, "CUDA Environment Variables".
-fn place(cuda: u32, visible: Option<&str>, by_bus: bool, cards: &[Card]) -> Result<u32, String> {
+fn place(cuda: u32, visible: Option<&str>, by_bus: bool, cards: &[Known]) -> Result<u32, String> {
     let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
     let named = match visible {
         None => cuda.to_string(),
@@ -158,8 +175,8 @@ pub(crate) fn lost(cuda: u32, error: &NvmlError) -> String {
 mod tests {
     use super::*;
 
-    fn cards(names: &[&str]) -> Vec<Card> {
-        let card = |(place, name): (usize, &&str)| Card {
+    fn cards(names: &[&str]) -> Vec<Known> {
+        let card = |(place, name): (usize, &&str)| Known {
             name: (*name).to_owned(),
             uuid: format!("GPU-{place}{place}{place}"),
         };

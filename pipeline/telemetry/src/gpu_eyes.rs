@@ -138,9 +138,7 @@ impl<'a> GpuEyes<'a> {
         let number = |number: u32| f64::from(number);
         let mut look = GpuLook {
             cuda: self.watched.cuda,
-            watts: self
-                .ask("power", Card::power_usage)
-                .map(|mw| number(mw) / 1e3),
+            watts: self.ask("power", gpu::power_mw).map(|mw| number(mw) / 1e3),
             sm_mhz: self
                 .ask("clock", |card| card.clock_info(Clock::SM))
                 .map(number),

@@ -16,6 +16,7 @@ use schema::{
 };
 
 use crate::{
+    gpu,
     rapl::{Counters, Rapl},
     sensors::Sensors,
 };
@@ -82,7 +83,7 @@ impl Sensors {
         let (nvml, index) = self.card(cuda)?;
         let gpu = nvml.device_by_index(index).map_err(|error| told(&error))?;
         let counter = gpu.total_energy_consumption();
-        let power = || gpu.power_usage();
+        let power = || gpu::power_mw(&gpu);
         let source = match (counter, power) {
             (Ok(_), _) => Source::Counter(Arc::clone(&nvml), index),
             (Err(_), power) if power().is_ok() => Source::Power(Arc::clone(&nvml), index),
@@ -110,7 +111,7 @@ impl EnergyMeter {
                 let (end, ended) = channel();
                 let add = move || {
                     let gpu = nvml.device_by_index(index)?;
-                    let watts = || Ok(f64::from(gpu.power_usage()?) / 1e3);
+                    let watts = || Ok(f64::from(gpu::power_mw(&gpu)?) / 1e3);
                     let began = Instant::now();
                     let wait =
                         || matches!(ended.recv_timeout(TICK), Err(RecvTimeoutError::Timeout));

@@ -110,6 +110,18 @@ fn all_sensors_are_read() {
 }
 
 #[test]
+fn power_is_that_of_the_instant_where_the_driver_tells_it() {
+    let frames = [
+        r#"{"power_mw": 333000, "instant_mw": 134000}"#,
+        r#"{"power_mw": 300000, "instant_mw": "unsupported"}"#,
+        r#"{"power_mw": 300000, "instant_mw": 120000}"#,
+    ];
+    let series = sampled(&frames, 3);
+    let told: Vec<_> = series.of_gpu(GPU).map(|look| look.watts).collect();
+    assert_eq!(told, [Some(134.0), Some(300.0), Some(120.0)]);
+}
+
+#[test]
 fn what_a_card_lacks_or_forbids_is_unavailable_and_never_zero() {
     let series = sampled(
         &[r#"{"power_mw": "no_permission", "celsius": "unsupported", "sm_mhz": 1000}"#],

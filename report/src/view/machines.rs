@@ -1,6 +1,8 @@
 //! The machines that measured.
 
-use schema::{Environment, Tables};
+use std::collections::BTreeSet;
+
+use schema::{Device, Environment, Tables};
 use serde::Serialize;
 
 use super::{
@@ -80,6 +82,34 @@ pub(crate) fn name(environment: &Environment) -> String {
         name += &format!(", {}", gpu.name);
     }
     name
+}
+
+/// What cells ran on, machine by machine: processors, GPUs.
+pub(crate) fn hardware(tables: &Tables) -> Vec<String> {
+    let mut names = Vec::new();
+    for (number, environment) in (0_u32..).zip(&tables.environments) {
+        let cells = tables.cells.iter();
+        let here = cells.filter(|row| row.environment == Some(number));
+        let devices: BTreeSet<Device> = here.map(|row| row.cell.device).collect();
+        let print = &environment.fingerprint;
+        let mut its: Vec<String> = Vec::new();
+        if devices.is_empty() {
+            its.push(print.cpu_model.clone());
+        }
+        for device in devices {
+            let name = match device {
+                Device::Cpu => Some(&print.cpu_model),
+                Device::Cuda(index) => print.gpus.get(index as usize).map(|gpu| &gpu.name),
+            };
+            let name = name.cloned().unwrap_or_else(|| device.to_string());
+            // Several GPUs of one kind are named once.
+            if !its.contains(&name) {
+                its.push(name);
+            }
+        }
+        names.extend(its);
+    }
+    names
 }
 
 /// Everything that is known of a machine, but for lists.

@@ -10,6 +10,7 @@ use super::{
     chrome::{self, Chrome},
     comparison::Family,
     job::{self, Count},
+    machines,
 };
 use crate::{ids::Index, units, words};
 
@@ -64,11 +65,7 @@ impl Overview {
             verdicts: verdicts(tables),
             jobs,
             outcomes: job::tally(tables.cells.iter().map(|row| row.outcome.kind)),
-            machines: tables
-                .environments
-                .iter()
-                .map(|found| found.fingerprint.cpu_model.clone())
-                .collect(),
+            machines: machines::hardware(tables),
             cells: format!(
                 "{} {}",
                 units::count(cells),
