@@ -198,6 +198,8 @@ pub(crate) enum Engines {
         #[arg(value_name = "ENGINE")]
         engines: Vec<String>,
         /// Check the content of every installed file, not only names and sizes
+        ///
+        /// Of packages that were adopted by --from, which are yours, only their lists of files are looked at.
         #[arg(long)]
         verify: bool,
         /// Download nothing: link to the packages that this Python has
@@ -207,6 +209,9 @@ pub(crate) enum Engines {
         /// so, and results are kept apart from those of what is pinned.
         #[arg(long, value_name = "PYTHON", conflicts_with = "verify")]
         from: Option<PathBuf>,
+        /// Download what is pinned, where packages were adopted by --from before
+        #[arg(long, conflicts_with_all = ["from", "verify"])]
+        pinned: bool,
     },
     /// Drive a worker through the protocol and say where it deviates
     Check {

@@ -55,7 +55,16 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
                 engines,
                 verify,
                 from,
-            } => engines::install(&session, engines, *verify, from.as_deref()),
+                pinned,
+            } => {
+                let source = match from {
+                    Some(python) => engines::Source::Python(python),
+                    None if *pinned => engines::Source::Pinned,
+                    None if *verify => engines::Source::Verified,
+                    None => engines::Source::Chosen,
+                };
+                engines::install(&session, engines, source)
+            }
             Engines::Check { engines } => check::check(&session, engines),
         },
         Command::Doctor { quick } => doctor::doctor(&session, *quick),

@@ -130,12 +130,20 @@ pub(crate) fn prepare(session: &Session, plan: &Plan) -> Result<(), Failure> {
     };
     let has_file = cells().any(|cell| cell.cell.model.source == ModelSource::Onnx);
     let has_graph = cells().any(|cell| !cell.is_outline());
-    let engines: BTreeSet<EngineVariant> = cells()
+    let mut engines: BTreeSet<EngineVariant> = cells()
         .map(|cell| cell.cell.engine.clone())
         .chain(has_file.then(|| variant(WITNESS)))
         .chain(has_graph.then(|| variant(REFERENCE)))
         .filter(usable)
         .collect();
+    // PyTorch eager on the same device tells what rounding does to a cell.
+    let on_gpus = cells().filter(|cell| !cell.cell.device.is_cpu());
+    let on_gpus = on_gpus.flat_map(|cell| [cell.cell.engine.clone(), variant(REFERENCE)]);
+    let on_gpus = on_gpus.filter(usable);
+    let needed: BTreeSet<_> = on_gpus
+        .filter_map(|it| catalog.needed_on_gpu(&it))
+        .collect();
+    engines.extend(needed);
     let names: Vec<String> = engines.iter().map(ToString::to_string).collect();
     let mut progress = InstallProgress::new(session.printer, session.interrupt.clone());
     catalog

@@ -110,6 +110,7 @@ impl<'a> Common<'a> {
                 parts.insert(format!("compiler {engine}"), compiler);
             }
         }
+        parts.extend(gpu_libraries(self.world, cells));
         parts
     }
 }
@@ -197,6 +198,20 @@ fn worker(world: &World, engine: &EngineVariant) -> String {
         || "unknown".to_owned(),
         |availability| availability.worker.to_string(),
     )
+}
+
+/// What the libraries are from that engines take from others on a GPU: those of the cells there, and PyTorch
+/// eager, which tells what rounding does to them.
+fn gpu_libraries(world: &World, cells: &[PlannedCell]) -> BTreeMap<String, String> {
+    let [engine, variant] = REFERENCE.map(str::to_owned);
+    let reference = EngineVariant { engine, variant };
+    let on_gpus = cells.iter().filter(|cell| !cell.cell.device.is_cpu());
+    let engines = on_gpus.flat_map(|cell| [&cell.cell.engine, &reference]);
+    let of = |engine: &EngineVariant| {
+        let gpu = world.availability.get(engine)?.gpu?;
+        Some((format!("GPU libraries {engine}"), gpu.to_string()))
+    };
+    engines.filter_map(of).collect()
 }
 
 fn compiler(world: &World, engine: &EngineVariant) -> Option<String> {

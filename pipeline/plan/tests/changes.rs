@@ -127,6 +127,39 @@ fn another_compiler_of_the_machine_makes_stale_what_compiles_with_it() {
 }
 
 #[test]
+fn other_libraries_for_gpus_make_stale_what_runs_there() {
+    let mut world = support::world();
+    let gpu = Gpu {
+        name: "A GPU".to_owned(),
+        driver: "1".to_owned(),
+        memory_bytes: 1 << 34,
+    };
+    world.fingerprint.gpus.push(gpu);
+    let on = |device: &str| {
+        format!(
+            "  - id: {device}\n    matrix: {{ model: resnet18, device: {device}, threads: [1, 2], engine: pytorch/eager }}\n    \
+             compare: {{ axis: threads, baseline: 1 }}\n"
+        )
+    };
+    let parts = |world: &World, device: &str| {
+        let plan = planned(&on(device), world);
+        let heat = plan.heats.first().unwrap().clone();
+        (
+            heat.key,
+            heat.key_parts.get("GPU libraries pytorch/eager").cloned(),
+        )
+    };
+    let (cpu, cuda) = (parts(&world, "cpu"), parts(&world, "cuda"));
+    assert_eq!((&cpu.1, &cuda.1), (&None, &None));
+    let libraries = Digest::of_bytes(b"cuBLAS 13");
+    available(&mut world, "pytorch/eager").gpu = Some(libraries);
+    assert_eq!(parts(&world, "cpu"), cpu);
+    let (key, told) = parts(&world, "cuda");
+    assert_eq!(told, Some(libraries.to_string()));
+    assert_ne!(key, cuda.0);
+}
+
+#[test]
 fn what_changed_in_a_key_is_told_in_words() {
     let mut world = support::world();
     world.known = planned(RACE, &world)

@@ -50,12 +50,14 @@ pub(crate) fn measure(
         energy,
     };
     let alone = alone(setting, slots, &load_before);
-    match &alone {
-        None => together(context, setting, &mut lanes, &mut orders, limit, &mut meter)?,
-        Some(reason) => {
-            context.tell(&Event::Note { text: reason });
-            one_at_a_time(context, setting, &mut lanes, limit, &mut meter)?;
-        }
+    if let Some(reason) = &alone {
+        context.tell(&Event::Note { text: reason });
+    }
+    // One that is alone on a GPU is not stopped between its rounds: the device would come to rest.
+    if alone.is_some() || !devices.iter().all(|device| device.is_cpu()) {
+        one_at_a_time(context, setting, &mut lanes, limit, &mut meter)?;
+    } else {
+        together(context, setting, &mut lanes, &mut orders, limit, &mut meter)?;
     }
     context.check_interrupt()?;
     let canary_after = canary::sing();
@@ -182,11 +184,11 @@ fn alone(setting: &Setting<'_>, slots: &[u32], load: &Load) -> Option<String> {
             .iter()
             .filter_map(|slot| setting.header.cells.get(*slot as usize))
     };
-    if cells().any(|planned| !planned.cell.device.is_cpu()) {
-        return Some("a device takes one worker at a time: rounds are not interleaved".to_owned());
-    }
     if slots.len() < 2 {
         return None;
+    }
+    if cells().any(|planned| !planned.cell.device.is_cpu()) {
+        return Some("a device takes one worker at a time: rounds are not interleaved".to_owned());
     }
     let needed = cells().fold(0_u64, |sum, planned| {
         sum.saturating_add(planned.predicted_bytes)

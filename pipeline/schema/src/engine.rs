@@ -169,6 +169,10 @@ pub struct Availability {
     /// What tells the machine's C++ compiler from others, whether or not there is one; absent where
     /// the variant compiles nothing with it.
     pub compiler: Option<Digest>,
+    /// What the libraries are installed from that it takes from another engine's packages on a GPU; absent
+    /// where it takes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<Digest>,
     /// Why it cannot be used; `None` when it is ready, or when `engines install` makes it so.
     pub missing: Option<String>,
 }

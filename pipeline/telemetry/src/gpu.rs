@@ -81,7 +81,7 @@ fn describe(nvml: &Nvml) -> Result<Vec<Gpu>, NvmlError> {
 
 /// What tells a card from others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Known {
+struct Identity {
     name: String,
     uuid: String,
 }
@@ -93,7 +93,7 @@ pub(crate) fn index_of(nvml: &Nvml, cuda: u32) -> Result<u32, String> {
     let card = |index| {
         let device = nvml.device_by_index(index);
         let word = |word: Result<String, NvmlError>| word.unwrap_or_default();
-        Known {
+        Identity {
             name: word(
                 device
                     .as_ref()
@@ -108,7 +108,7 @@ pub(crate) fn index_of(nvml: &Nvml, cuda: u32) -> Result<u32, String> {
     };
     let count = nvml.device_count();
     let count = count.map_err(|error| format!("NVML does not list the GPUs: {error}"))?;
-    let cards: Vec<Known> = (0..count).map(card).collect();
+    let cards: Vec<Identity> = (0..count).map(card).collect();
     let variable = |name| env::var(name).ok();
     place(
         cuda,
@@ -119,7 +119,12 @@ pub(crate) fn index_of(nvml: &Nvml, cuda: u32) -> Result<u32, String> {
 }
 
 /// See NVIDIA's CUDA C++ Programming Guide, "CUDA Environment Variables".
-fn place(cuda: u32, visible: Option<&str>, by_bus: bool, cards: &[Known]) -> Result<u32, String> {
+fn place(
+    cuda: u32,
+    visible: Option<&str>,
+    by_bus: bool,
+    cards: &[Identity],
+) -> Result<u32, String> {
     let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
     let named = match visible {
         None => cuda.to_string(),
@@ -175,8 +180,8 @@ pub(crate) fn lost(cuda: u32, error: &NvmlError) -> String {
 mod tests {
     use super::*;
 
-    fn cards(names: &[&str]) -> Vec<Known> {
-        let card = |(place, name): (usize, &&str)| Known {
+    fn cards(names: &[&str]) -> Vec<Identity> {
+        let card = |(place, name): (usize, &&str)| Identity {
             name: (*name).to_owned(),
             uuid: format!("GPU-{place}{place}{place}"),
         };

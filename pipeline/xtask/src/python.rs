@@ -38,11 +38,13 @@ const KITS: [Kit; 4] = [
             "tests/test_protocol.py",
             "tests/test_pytorch.py",
             "tests/test_compilation.py",
+            "tests/test_recurrent.py",
         ],
         tests: &[
             "tests.test_protocol",
             "tests.test_pytorch",
             "tests.test_compilation",
+            "tests.test_recurrent",
         ],
     },
     Kit {

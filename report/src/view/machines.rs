@@ -97,11 +97,14 @@ pub(crate) fn hardware(tables: &Tables) -> Vec<String> {
             its.push(print.cpu_model.clone());
         }
         for device in devices {
-            let name = match device {
-                Device::Cpu => Some(&print.cpu_model),
-                Device::Cuda(index) => print.gpus.get(index as usize).map(|gpu| &gpu.name),
+            // CUDA counts otherwise than the driver does: only where all are of one kind it is that.
+            let mut kinds: Vec<&String> = print.gpus.iter().map(|gpu| &gpu.name).collect();
+            kinds.dedup();
+            let name = match (device, &kinds[..]) {
+                (Device::Cpu, _) => print.cpu_model.clone(),
+                (Device::Cuda(_), [kind]) => (*kind).clone(),
+                (Device::Cuda(_), _) => device.to_string(),
             };
-            let name = name.cloned().unwrap_or_else(|| device.to_string());
             // Several GPUs of one kind are named once.
             if !its.contains(&name) {
                 its.push(name);

@@ -118,13 +118,23 @@ pub(crate) fn list(session: &Session) -> Result<(), Failure> {
     session.printer.json(&rows)
 }
 
-/// Installs engines and builds their workers; `from` is a Python whose packages are adopted, instead of
-/// downloading any.
+/// Where packages come from.
+pub(crate) enum Source<'a> {
+    /// From where they came before.
+    Chosen,
+    /// The same, with every file looked into.
+    Verified,
+    /// From the package index.
+    Pinned,
+    /// From this Python, which has them.
+    Python(&'a Path),
+}
+
+/// Installs engines and builds their workers.
 pub(crate) fn install(
     session: &Session,
     engines: &[String],
-    verify: bool,
-    from: Option<&Path>,
+    source: Source<'_>,
 ) -> Result<(), Failure> {
     let catalog = session.catalog()?;
     let names: Vec<String> = if engines.is_empty() {
@@ -134,10 +144,11 @@ pub(crate) fn install(
         engines.to_vec()
     };
     let mut progress = InstallProgress::new(session.printer, session.interrupt.clone());
-    let installed = match from {
-        Some(python) => catalog.adopt(&names, python, &mut progress),
-        None if verify => catalog.verify(&names, &mut progress),
-        None => catalog.install(&names, &mut progress),
+    let installed = match source {
+        Source::Chosen => catalog.install(&names, &mut progress),
+        Source::Verified => catalog.verify(&names, &mut progress),
+        Source::Pinned => catalog.install_pinned(&names, &mut progress),
+        Source::Python(python) => catalog.adopt(&names, python, &mut progress),
     };
     installed
         .and_then(|()| catalog.build_workers(&names, &mut progress))

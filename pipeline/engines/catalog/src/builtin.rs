@@ -43,6 +43,7 @@ mod tests {
                 "openvino",
                 "tensorflow",
                 "pytorch",
+                "onnxruntime (gpu)",
                 "pytorch (python)",
                 "tensorflow (python)",
                 "tensorrt (python)",

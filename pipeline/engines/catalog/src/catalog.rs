@@ -14,7 +14,8 @@ use crate::{
     adopt::Adopted,
     base, builtin,
     complete::{self, Depth, Found, Wanted},
-    cxx, install,
+    cxx, gpu,
+    install::{self, Source},
     kit::{BuiltIn, Origin, Program},
     libraries, merge,
     need::{self, Need},
@@ -98,6 +99,7 @@ impl Catalog {
     pub fn with_kits(mut kits: Vec<Kit>, settings: &Settings) -> Result<Self, CatalogError> {
         base::settle(&mut kits)?;
         need::check(&kits)?;
+        gpu::check(&kits)?;
         let bases = base::all(&kits);
         registered::register(&mut kits, settings)?;
         kits.sort_by(|one, other| one.name().cmp(other.name()));
@@ -139,6 +141,7 @@ impl Catalog {
             lock: self.identity(kit),
             worker: kit.made_of(),
             compiler: None,
+            gpu: self.gpu_identity(kit),
             missing: self.missing(kit),
         };
         let all = self.kits.iter().flat_map(|kit| {
@@ -173,6 +176,38 @@ impl Catalog {
         }
     }
 
+    /// What the libraries are from that a kit takes from another on a GPU. What is adopted may bring its
+    /// own, and takes them from there only if they are there.
+    fn gpu_identity(&self, kit: &Kit) -> Option<Digest> {
+        let (other, _) = gpu::of(&self.kits, kit)?;
+        let takes = !self.is_adopted(kit) || self.look(other, Depth::Quick) == Found::Whole;
+        takes.then(|| self.identity(other)).flatten()
+    }
+
+    /// Why packages of the user's that a kit is made of cannot be used.
+    fn changed(&self, kit: &Kit) -> Option<String> {
+        let part = std::iter::once(kit).chain(base::of(&self.bases, kit));
+        let mut adopted = part.filter(|part| self.is_adopted(part));
+        adopted.find_map(|part| match self.look_alone(part, Depth::Quick) {
+            Found::Whole => None,
+            found => Some(install::changed(&part.label(), found).to_string()),
+        })
+    }
+
+    fn is_adopted(&self, kit: &Kit) -> bool {
+        let place = kit.lock().map(|lock| Place::of(kit, lock, &self.settings));
+        place.is_some_and(|place| place.is_adopted)
+    }
+
+    /// What is to be installed besides for a variant to run on a GPU; `None` where it needs nothing more,
+    /// or is made of packages of the user's.
+    #[must_use]
+    pub fn needed_on_gpu(&self, wanted: &EngineVariant) -> Option<EngineVariant> {
+        let kit = self.kit(wanted)?;
+        let (other, _) = gpu::of(&self.kits, kit)?;
+        (!self.is_adopted(kit)).then(|| other.variants().next())?
+    }
+
     /// What tells the C++ compiler of a variant from others; `None` where it compiles with none.
     fn cxx(&self, kit: &Kit, variant: &EngineVariant) -> Option<Digest> {
         let described = kit.description().variant(&variant.variant)?;
@@ -188,6 +223,7 @@ impl Catalog {
                     let engine = kit.label();
                     CatalogError::Platform { engine, platform }.to_string()
                 })
+                .or_else(|| self.changed(kit))
                 .or_else(|| {
                     let installed = matches!(self.look(kit, Depth::Quick), Found::Whole);
                     (!installed)
@@ -264,7 +300,19 @@ impl Catalog {
         words: &[String],
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        self.install_to(words, Depth::Sizes, None, observer)
+        self.install_to(words, Depth::Sizes, Source::Chosen, observer)
+    }
+
+    /// The same of what is pinned, where packages of the user's were adopted.
+    ///
+    /// # Errors
+    /// As [`Catalog::install`].
+    pub fn install_pinned(
+        &self,
+        words: &[String],
+        observer: &mut dyn InstallObserver,
+    ) -> Result<(), CatalogError> {
+        self.install_to(words, Depth::Sizes, Source::Pinned, observer)
     }
 
     /// The same without a download: what is installed links to the packages that a Python of the user's
@@ -280,7 +328,7 @@ impl Catalog {
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
         let python = Python::named(python, &self.settings, observer)?;
-        self.install_to(words, Depth::Sizes, Some(&python), observer)
+        self.install_to(words, Depth::Sizes, Source::Adopted(&python), observer)
     }
 
     /// The same after a check of every file's hash, which reads all of an installation.
@@ -292,14 +340,14 @@ impl Catalog {
         words: &[String],
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        self.install_to(words, Depth::Hashes, None, observer)
+        self.install_to(words, Depth::Hashes, Source::Chosen, observer)
     }
 
     fn install_to(
         &self,
         words: &[String],
         depth: Depth,
-        from: Option<&Python>,
+        source: Source<'_>,
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
         let mut wanted: Vec<&Kit> = Vec::new();
@@ -313,7 +361,7 @@ impl Catalog {
         wanted.into_iter().try_for_each(|kit| {
             let python = self.base_python(kit);
             let python = python.as_deref();
-            install::install(kit, python, from, &self.settings, depth, observer)
+            install::install(kit, python, source, &self.settings, depth, observer)
         })
     }
 
@@ -428,6 +476,9 @@ impl Catalog {
             _ => wanted.to_string(),
         };
         let remedy = format!("run `photofinish engines install {word}`");
+        if let Some(reason) = self.changed(kit) {
+            return Err(reason);
+        }
         match self.look(kit, Depth::Quick) {
             Found::Whole => {}
             Found::Nothing => return Err(format!("engine `{word}` is not installed: {remedy}")),
@@ -446,7 +497,7 @@ impl Catalog {
             .map(|recipe| Place::of(kit, &recipe.lock, &self.settings));
         let unbuilt = || format!("the worker of engine `{word}` is not built: {remedy}");
         let mut env = match &place {
-            Some(place) => self.environment(built_in, &place.packages()),
+            Some(place) => self.environment(kit, built_in, &place.packages()),
             None => BTreeMap::new(),
         };
         if let Some((other, need)) = need::of(&self.kits, wanted) {
@@ -526,16 +577,39 @@ impl Catalog {
 
     /// The environment variables of a worker: paths among its packages, and where the dynamic
     /// linker looks.
-    fn environment(&self, built_in: &BuiltIn, packages: &Path) -> BTreeMap<String, String> {
+    fn environment(
+        &self,
+        kit: &Kit,
+        built_in: &BuiltIn,
+        packages: &Path,
+    ) -> BTreeMap<String, String> {
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let paths = built_in.paths.iter();
         let mut env: BTreeMap<_, _> = paths
             .map(|(name, path)| (name.clone(), text(packages.join(path))))
             .collect();
         let folders = built_in.library_path.iter();
-        let folders: Vec<_> = folders.map(|folder| text(packages.join(folder))).collect();
+        let mut folders: Vec<_> = folders.map(|folder| text(packages.join(folder))).collect();
+        folders.extend(self.gpu_folders(kit).into_iter().map(text));
         env.insert(LIBRARY_PATH.to_owned(), self.library_path(&folders));
         env
+    }
+
+    /// Where the libraries are that a kit takes from another on a GPU, as far as that is installed.
+    fn gpu_folders(&self, kit: &Kit) -> Vec<PathBuf> {
+        let Some((other, wanted)) = gpu::of(&self.kits, kit) else {
+            return Vec::new();
+        };
+        let place = other
+            .lock()
+            .map(|lock| Place::of(other, lock, &self.settings));
+        let whole = place.filter(|_| self.look(other, Depth::Quick) == Found::Whole);
+        let folders = wanted.folders.iter();
+        whole.map_or_else(Vec::new, |place| {
+            folders
+                .map(|folder| place.packages().join(folder))
+                .collect()
+        })
     }
 
     /// These folders, then the user's.

@@ -163,8 +163,8 @@ pub enum CatalogError {
     },
     /// A Python of the user's does not have what an engine needs.
     #[error(
-        "engine `{engine}` cannot be made of what {} has: {what}; install it there, or run `engines \
-         install` without --from, which downloads what is pinned",
+        "engine `{engine}` cannot be made of what {} has: {what}; install it there, or run `photofinish \
+         engines install`, which downloads what is pinned",
         python.display()
     )]
     Adoption {
@@ -173,6 +173,18 @@ pub enum CatalogError {
         /// Whose packages were to be adopted.
         python: PathBuf,
         /// What stands against it.
+        what: String,
+    },
+    /// Packages of the user's that an engine is made of are no longer what they were.
+    #[error(
+        "engine `{engine}` is made of packages of yours that have changed ({what}): run `photofinish \
+         engines install --from PYTHON` to adopt them as they are, or with --pinned to download what is \
+         pinned"
+    )]
+    AdoptedChanged {
+        /// The engine.
+        engine: String,
+        /// How they have changed.
         what: String,
     },
     /// Cargo failed.

@@ -6,6 +6,7 @@
 use std::{fs, io, path::Path, thread, time::Duration};
 
 use nix::sys::statvfs::statvfs;
+use schema::Digest;
 
 use crate::{
     CatalogError, InstallEvent, InstallObserver, Kit, Python, Settings,
@@ -19,13 +20,23 @@ use crate::{
     unpack,
 };
 
+/// Where the packages of an installation come from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// From where they came before; what is pinned, where there is nothing.
+    Chosen,
+    /// From the package index, whatever was adopted.
+    Pinned,
+    /// From a Python of the user's, which has them.
+    Adopted(&'a Python),
+}
+
 /// Sees to it that a kit is in place and passes the check of this depth; `base_python` is the Python
-/// that its base was installed for, where it stands on one, and `from` the one whose packages are to be
-/// adopted, where none shall be downloaded.
+/// that its base was installed for, where it stands on one.
 pub(crate) fn install(
     kit: &Kit,
     base_python: Option<&Path>,
-    from: Option<&Python>,
+    source: Source<'_>,
     settings: &Settings,
     depth: Depth,
     observer: &mut dyn InstallObserver,
@@ -43,16 +54,33 @@ pub(crate) fn install(
         observer.event(ready);
         return Ok(());
     };
-    let place = Place::of(kit, &recipe.lock, settings);
+    let pinned = Place::pinned(kit, &recipe.lock, settings);
     let wanted = Wanted {
         lock: recipe.lock.digest,
         python: base_python,
     };
-    // What was downloaded is none that is adopted from there, and what was adopted is complete.
-    let is_wanted = || from.is_none_or(|python| is_adopted(&place, python));
-    if look(name, wanted, &place, depth, observer)? == Found::Whole && is_wanted() {
-        observer.event(ready);
-        return Ok(());
+    let attempt = |place| Installation {
+        name,
+        recipe,
+        place,
+        settings,
+        base_python,
+        runs_python: matches!(program, Program::Python(_)),
+    };
+    let place = match source {
+        Source::Chosen => Place::of(kit, &recipe.lock, settings),
+        Source::Pinned => pinned.clone(),
+        Source::Adopted(python) => return attempt(&pinned).adopt(python, wanted, observer),
+    };
+    match look(name, wanted, &place, depth, observer)? {
+        Found::Whole => {
+            pinned.choose(Some(&place).filter(|place| place.is_adopted))?;
+            observer.event(ready);
+            return Ok(());
+        }
+        // What is the user's is not mended by a download that nobody asked for.
+        found if place.is_adopted => return Err(changed(name, found)),
+        Found::Broken(_) | Found::Nothing => {}
     }
     if let Some(platform) = foreign_platform() {
         return Err(CatalogError::Platform {
@@ -64,7 +92,8 @@ pub(crate) fn install(
     let _guard = Guard::take(&place.guard(), name, observer)?;
     // Whoever held the guard before may have done the work.
     match look(name, wanted, &place, depth, observer)? {
-        Found::Whole if is_wanted() => {
+        Found::Whole => {
+            pinned.choose(None)?;
             observer.event(ready);
             return Ok(());
         }
@@ -74,19 +103,11 @@ pub(crate) fn install(
                 what,
             });
         }
-        Found::Whole | Found::Nothing => {}
+        Found::Nothing => {}
     }
     clear_staging(&place);
-    Installation {
-        name,
-        recipe,
-        place: &place,
-        settings,
-        base_python,
-        from,
-        runs_python: matches!(program, Program::Python(_)),
-    }
-    .make(observer)?;
+    attempt(&place).make(observer)?;
+    pinned.choose(None)?;
     observer.event(InstallEvent::Installed {
         engine: name.to_owned(),
         path: place.home(),
@@ -94,9 +115,15 @@ pub(crate) fn install(
     Ok(())
 }
 
-/// Whether an installation links to the packages of this Python.
-fn is_adopted(place: &Place, python: &Python) -> bool {
-    complete::adopted(&place.home()).is_some_and(|adopted| adopted.python == python.program)
+/// Why packages of the user's cannot be used any more.
+pub(crate) fn changed(engine: &str, found: Found) -> CatalogError {
+    CatalogError::AdoptedChanged {
+        engine: engine.to_owned(),
+        what: match found {
+            Found::Broken(what) => what,
+            Found::Whole | Found::Nothing => String::from("its links are gone"),
+        },
+    }
 }
 
 /// The name of this platform where the wheels do not run on it.
@@ -194,37 +221,51 @@ struct Installation<'a> {
     place: &'a Place,
     settings: &'a Settings,
     base_python: Option<&'a Path>,
-    /// Whose packages it shall link to, instead of having its own.
-    from: Option<&'a Python>,
     /// Whether its worker needs the Python whose wheels are taken.
     runs_python: bool,
 }
 
 impl Installation<'_> {
-    fn make(&self, observer: &mut dyn InstallObserver) -> Result<(), CatalogError> {
-        match self.from {
-            Some(python) => self.adopt(python, observer),
-            None => self.download_all(observer),
-        }
-    }
-
-    /// Links to the packages of a Python of the user's.
+    /// Puts links to the packages of a Python of the user's in the place of what is pinned.
     fn adopt(
         &self,
         python: &Python,
+        wanted: Wanted<'_>,
         observer: &mut dyn InstallObserver,
     ) -> Result<(), CatalogError> {
-        let folder = self.staging_folder()?;
-        let home = folder.path().join("home");
-        let (adopted, differing) = adopt::adopt(self.name, self.recipe, python, &home, observer)?;
+        let staging = self.place.staging();
+        fs::create_dir_all(&staging).map_err(CatalogError::io("make", &staging))?;
+        let _guard = Guard::take(&self.place.guard(), self.name, observer)?;
+        clear_staging(self.place);
+        let interpreter = python.executable(observer)?;
+        let found = adopt::find(
+            self.name,
+            self.recipe,
+            python,
+            interpreter.clone(),
+            observer,
+        )?;
+        let place = self.place.adopted(&Digest::of_value(&found.adopted));
+        let is_there = look(self.name, wanted, &place, Depth::Quick, observer)? == Found::Whole;
         observer.event(InstallEvent::Adopted {
             engine: self.name.to_owned(),
-            python: python.program.clone(),
-            differing,
+            python: interpreter,
+            differing: found.differing.clone(),
         });
-        unpack::add_pieces(self.name, self.recipe, &home)?;
-        self.seal(python, &home, 0, Some(adopted), observer)?;
-        self.move_in(folder.path(), &home)
+        if !is_there {
+            let folder = self.staging_folder()?;
+            let home = folder.path().join("home");
+            found.link(self.recipe, &home)?;
+            unpack::add_pieces(self.name, self.recipe, &home)?;
+            self.seal(python, &home, 0, Some(found.adopted), observer)?;
+            move_in(&place, folder.path(), &home)?;
+        }
+        self.place.choose(Some(&place))?;
+        observer.event(InstallEvent::Installed {
+            engine: self.name.to_owned(),
+            path: place.home(),
+        });
+        Ok(())
     }
 
     fn staging_folder(&self) -> Result<tempfile::TempDir, CatalogError> {
@@ -234,7 +275,7 @@ impl Installation<'_> {
             .map_err(CatalogError::io("make a folder in", self.place.staging()))
     }
 
-    fn download_all(&self, observer: &mut dyn InstallObserver) -> Result<(), CatalogError> {
+    fn make(&self, observer: &mut dyn InstallObserver) -> Result<(), CatalogError> {
         let python = self.python(observer)?;
         let wheels = self
             .recipe
@@ -257,7 +298,7 @@ impl Installation<'_> {
         unpack::add_pieces(self.name, self.recipe, &home)?;
         let total_bytes = wheels.iter().map(|(_, wheel)| wheel.unpacked_bytes).sum();
         self.seal(&python, &home, total_bytes, None, observer)?;
-        self.move_in(staging, &home)?;
+        move_in(self.place, staging, &home)?;
         self.drop_wheels(&wheels);
         Ok(())
     }
@@ -354,19 +395,6 @@ impl Installation<'_> {
         complete::seal(home, sealed, &mut |bytes| checked.add(bytes))
     }
 
-    /// Moves the finished installation to its place; a broken one makes room first.
-    fn move_in(&self, staging: &Path, home: &Path) -> Result<(), CatalogError> {
-        let to = self.place.home();
-        if fs::symlink_metadata(&to).is_ok() {
-            fs::rename(&to, staging.join("broken")).map_err(CatalogError::io("move away", &to))?;
-        }
-        fs::rename(home, &to).map_err(CatalogError::io("write", &to))?;
-        let root = &self.place.root;
-        fs::File::open(root)
-            .and_then(|folder| folder.sync_all())
-            .map_err(CatalogError::io("flush", root))
-    }
-
     /// The wheels are unpacked and checked: they would only take room.
     fn drop_wheels(&self, wheels: &[(&Pin, &Wheel)]) {
         if self.settings.keep_wheels {
@@ -377,6 +405,19 @@ impl Installation<'_> {
             let _ = fs::remove_file(self.place.downloads().join(&wheel.file));
         }
     }
+}
+
+/// Moves a finished installation to its place; a broken one makes room first.
+fn move_in(place: &Place, staging: &Path, home: &Path) -> Result<(), CatalogError> {
+    let to = place.home();
+    if fs::symlink_metadata(&to).is_ok() {
+        fs::rename(&to, staging.join("broken")).map_err(CatalogError::io("move away", &to))?;
+    }
+    fs::rename(home, &to).map_err(CatalogError::io("write", &to))?;
+    let root = &place.root;
+    fs::File::open(root)
+        .and_then(|folder| folder.sync_all())
+        .map_err(CatalogError::io("flush", root))
 }
 
 fn free_bytes(folder: &Path) -> io::Result<u64> {

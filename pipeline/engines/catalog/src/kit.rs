@@ -55,6 +55,8 @@ pub(crate) struct BuiltIn {
     pub(crate) library_path: Vec<String>,
     /// What the machine must have besides.
     pub(crate) libraries: Option<Libraries>,
+    /// What it needs on a GPU besides.
+    pub(crate) gpu: Option<GpuLibraries>,
     /// What is installed; `None` where the worker needs nothing.
     pub(crate) recipe: Option<Box<Recipe>>,
 }
@@ -67,6 +69,16 @@ pub(crate) struct Libraries {
     pub(crate) names: Vec<String>,
     /// What to do where one is missing.
     pub(crate) remedy: String,
+}
+
+/// Shared libraries that a worker needs on a GPU, and that come with another kit's packages.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GpuLibraries {
+    /// The folder of that kit.
+    pub(crate) kit: String,
+    /// Where they are among its packages.
+    pub(crate) folders: Vec<String>,
 }
 
 /// What an installation consists of.
@@ -152,6 +164,7 @@ struct WorkerFile {
     #[serde(default)]
     ignore_variables: Vec<String>,
     libraries: Option<Libraries>,
+    gpu: Option<GpuLibraries>,
     #[serde(default)]
     onnx: bool,
 }
@@ -244,6 +257,7 @@ impl Kit {
                 paths: file.worker.paths,
                 library_path: file.worker.library_path,
                 libraries: file.worker.libraries,
+                gpu: file.worker.gpu,
                 recipe,
             }),
             needs: file.needs,
@@ -404,6 +418,17 @@ fn recipe(install: InstallFile, lock: &str) -> Result<Recipe, String> {
     if let Some(name) = install.instead.keys().find(|name| !is_pinned(name)) {
         return Err(format!(
             "[install] `instead` speaks of {name}, which is not required"
+        ));
+    }
+    // Where packages are links, a folder below one of them is the user's.
+    let mut own = install.links.keys().chain(install.files.keys());
+    let is_deep = |path: &&String| {
+        let mut parts = Path::new(path.as_str()).components();
+        path.starts_with(PACKAGES) && parts.by_ref().count() > 3
+    };
+    if let Some(path) = own.find(is_deep) {
+        return Err(format!(
+            "[install] {path} lies deeper in the packages than in one's own folder"
         ));
     }
     Ok(Recipe {

@@ -39,6 +39,7 @@ mod cxx;
 mod download;
 mod error;
 mod excerpt;
+mod gpu;
 mod guard;
 mod install;
 mod kit;

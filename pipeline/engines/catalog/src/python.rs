@@ -68,7 +68,7 @@ impl Python {
     }
 
     /// The one that the user names, by its path or as the search path has it, for the packages that it
-    /// has; it need not be able to install any.
+    /// has; it need not be able to install any, and may be a script that sets where they are.
     ///
     /// # Errors
     /// Says why it will not do.
@@ -91,7 +91,7 @@ impl Python {
         let program = candidates(&settings).into_iter().next();
         let program = program.ok_or_else(|| wrong("is not on the search path"))?;
         match probe(&program, false, observer)? {
-            Ok(python) => python.itself(observer),
+            Ok(python) => Ok(python),
             Err(reason) => Err(wrong(&reason)),
         }
     }

@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-use common::{Demo, KitText, PYTHON_WORKER, Watcher, tree};
+use common::{Demo, KitText, PYTHON_WORKER, Watcher, tree, wheel};
 use photofinish_catalog::{Catalog, CatalogError, EngineState, InstallEvent, Kit};
 use schema::Digest;
 
@@ -53,6 +53,22 @@ impl Own {
         python.path().join("site-packages")
     }
 
+    /// Adds a wheel's files to folders that others have, too, as pip does without `--target`.
+    fn add(&self, wheel: &Path) {
+        const ADD: &str = "
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as archive:
+    archive.extractall(sys.argv[2])
+    names = archive.namelist()
+record = next(name for name in names if name.endswith('RECORD'))
+with open(f'{sys.argv[2]}/{record}', 'w') as file:
+    file.writelines(f'{name},,\\n' for name in names)
+";
+        let mut python = Command::new("python3");
+        run(python.args(["-c", ADD]).arg(wheel).arg(self.packages()));
+    }
+
+    /// Puts a wheel over what is there.
     fn install(&self, wheel: &Path) {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]);
@@ -105,86 +121,121 @@ with zipfile.ZipFile(source) as before, zipfile.ZipFile(target, 'w') as after:
     file
 }
 
+/// Where what is adopted is linked from.
+fn home(catalog: &Catalog) -> PathBuf {
+    match state(catalog) {
+        EngineState::Adopted { path, .. } => path,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How what was adopted differs from what is pinned.
+fn differing(told: &[InstallEvent]) -> Vec<String> {
+    let differing = told.iter().find_map(|event| match event {
+        InstallEvent::Adopted { differing, .. } => Some(differing.clone()),
+        _ => None,
+    });
+    differing.unwrap()
+}
+
+fn refused(catalog: &Catalog, own: &Own) -> String {
+    match adopt(catalog, own).unwrap_err() {
+        CatalogError::Adoption { what, .. } => what,
+        other => panic!("{other}"),
+    }
+}
+
 #[test]
 fn packages_are_adopted_where_they_are_and_known_by_their_own_identity() {
-    let case = Demo::new();
+    let case = Demo::downloaded();
     let catalog = case.catalog();
     let pinned = identity(&catalog);
     let own = Own::with(&[&case.wheels[0], &case.wheels[1]]);
     let before = tree(&own.root());
 
     let told = adopt(&catalog, &own).unwrap();
-    let adopted = InstallEvent::Adopted {
-        engine: String::from("demo"),
-        python: own.python(),
-        differing: Vec::new(),
-    };
-    assert_eq!(told[0], adopted);
-    assert!(matches!(told[1], InstallEvent::Installed { .. }));
-    assert_eq!(
-        state(&catalog),
-        EngineState::Adopted {
-            path: case.home(),
-            python: own.python()
-        }
-    );
-    let library = fs::read(case.home().join("sdk/lib/libdemo.so")).unwrap();
+    assert_eq!(differing(&told), Vec::<String>::new());
+    assert!(matches!(told.last(), Some(InstallEvent::Installed { .. })));
+    let first = home(&catalog);
+    let library = fs::read(first.join("sdk/lib/libdemo.so")).unwrap();
     assert_eq!(library, b"the library");
     assert_eq!(
         tree(&own.root()),
         before,
         "what is the user's stays as it is"
     );
-    assert!(case.kept_wheels().is_empty() && case.left_in_staging().is_empty());
-    let identity_then = identity(&catalog);
-    assert_ne!(identity_then, pinned, "its heats have other keys");
+    assert!(case.left_in_staging().is_empty());
+    let adopted = identity(&catalog);
+    assert_ne!(adopted, pinned, "its heats have other keys");
 
-    // Once more does nothing; nor does a plain installation, which finds it whole.
-    let again = adopt(&catalog, &own).unwrap();
-    assert!(
-        matches!(again[..], [InstallEvent::Ready { .. }]),
-        "{again:?}"
-    );
+    // A plain installation finds it whole.
     let mut plain = Watcher::default();
     catalog.install(&demo(), &mut plain).unwrap();
     assert_eq!(plain.story(), ["ready"]);
 
-    // What is as pinned, elsewhere, is the same.
+    // What is the same, elsewhere, has the same keys, and a place of its own: workers are linked with it.
     let other = Own::with(&[&case.wheels[0], &case.wheels[1]]);
-    let moved = adopt(&catalog, &other).unwrap();
-    assert!(
-        matches!(moved[0], InstallEvent::Adopted { .. }),
-        "{moved:?}"
-    );
-    assert_eq!(identity(&catalog), identity_then);
+    adopt(&catalog, &other).unwrap();
+    assert_eq!(identity(&catalog), adopted);
+    assert_ne!(home(&catalog), first);
+    adopt(&catalog, &own).unwrap();
+    assert_eq!(home(&catalog), first);
+
+    // And back: what is pinned was never touched.
+    let mut back = Watcher::default();
+    catalog.install_pinned(&demo(), &mut back).unwrap();
+    assert_eq!(back.story().last(), Some(&"installed"));
+    assert_eq!(identity(&catalog), pinned);
+    assert!(matches!(state(&catalog), EngineState::Installed { path } if path == case.home()));
+    adopt(&catalog, &own).unwrap();
+    assert!(case.home().is_dir());
+    let mut back = Watcher::default();
+    catalog.install_pinned(&demo(), &mut back).unwrap();
+    assert_eq!(back.story(), ["ready"]);
+    assert_eq!(identity(&catalog), pinned);
 }
 
 #[test]
-fn an_adopted_package_that_changes_is_noticed() {
-    let case = Demo::new();
+fn an_adopted_package_that_changes_is_noticed_and_not_mended_by_a_download() {
+    let case = Demo::downloaded();
     let catalog = case.catalog();
     let own = Own::with(&[&case.wheels[0], &case.wheels[1]]);
     adopt(&catalog, &own).unwrap();
     let before = identity(&catalog);
 
+    // As `pip install --target` leaves it: the old record stays beside the new one.
     own.install(&renamed(&case, 1, "photofinish-demo-data", "1.5"));
-    let old = own.packages().join("photofinish_demo_data-1.0.dist-info");
-    fs::remove_dir_all(old).unwrap();
     let EngineState::Broken { what } = state(&catalog) else {
         panic!("it is another package now")
     };
+    assert!(what.contains("photofinish-demo-data"), "{what}");
+    let all = catalog.availability();
+    let missing = all.values().next().unwrap().missing.clone().unwrap();
     assert!(
-        what.contains("photofinish-demo-data") && what.contains("--from"),
-        "{what}"
+        missing.contains("--from") && missing.contains("--pinned"),
+        "{missing}"
     );
+    let error = catalog
+        .install(&demo(), &mut Watcher::default())
+        .unwrap_err();
+    assert!(
+        matches!(error, CatalogError::AdoptedChanged { .. }),
+        "{error}"
+    );
+    let twice = refused(&catalog, &own);
+    assert!(twice.contains("is recorded 2 times"), "{twice}");
+
+    // What pip is about to remove is no package.
+    let old = own.packages().join("photofinish_demo_data-1.0.dist-info");
+    fs::rename(
+        &old,
+        own.packages().join("~hotofinish_demo_data-1.0.dist-info"),
+    )
+    .unwrap();
     let told = adopt(&catalog, &own).unwrap();
-    let InstallEvent::Adopted { differing, .. } = &told[1] else {
-        panic!("{told:?}")
-    };
     let expected = "photofinish-demo-data 1.5 instead of photofinish-demo-data 1.0";
-    assert_eq!(differing, &[expected]);
+    assert_eq!(differing(&told), [expected]);
     assert_ne!(identity(&catalog), before);
-    assert!(matches!(state(&catalog), EngineState::Adopted { .. }));
 
     // Without it a worker would not start, and the plan says so.
     fs::remove_dir_all(own.root()).unwrap();
@@ -192,13 +243,30 @@ fn an_adopted_package_that_changes_is_noticed() {
 }
 
 #[test]
+fn whoever_has_files_in_a_folder_that_is_linked_is_recorded() {
+    let case = Demo::new();
+    let catalog = case.catalog();
+    let own = Own::with(&[&case.wheels[0], &case.wheels[1]]);
+    adopt(&catalog, &own).unwrap();
+    let before = identity(&catalog);
+    // No package of the kit's, and in the folder of one.
+    let folder = case.folder.path().join("more");
+    let more = wheel(&folder, "photofinish-more", &[("demo_data/more.txt", "4")]);
+    own.add(&more.file);
+    adopt(&catalog, &own).unwrap();
+    let with_more = identity(&catalog);
+    assert_ne!(with_more, before);
+    let other = wheel(&folder, "photofinish-else", &[("elsewhere/more.txt", "4")]);
+    own.add(&other.file);
+    adopt(&catalog, &own).unwrap();
+    assert_eq!(identity(&catalog), with_more);
+}
+
+#[test]
 fn the_engine_itself_must_be_the_pinned_one() {
     let case = Demo::new();
     let catalog = case.catalog();
-    let refused = |own: &Own| match adopt(&catalog, own).unwrap_err() {
-        CatalogError::Adoption { what, .. } => what,
-        other => panic!("{other}"),
-    };
+    let refused = |own: &Own| refused(&catalog, own);
     let none = Own::with(&[&case.wheels[1]]);
     assert_eq!(
         refused(&none),
@@ -217,10 +285,24 @@ fn the_engine_itself_must_be_the_pinned_one() {
     let built = Own::with(&[]);
     built.install(&renamed(&case, 0, "photofinish-demo", "1.0+cu130"));
     let told = adopt(&catalog, &built).unwrap();
-    let InstallEvent::Adopted { differing, .. } = &told[0] else {
-        panic!("{told:?}")
-    };
-    assert_eq!(differing, &["no photofinish-demo-data"]);
+    assert_eq!(differing(&told), ["no photofinish-demo-data"]);
+    // What comes later is found by the same command.
+    built.install(&case.wheels[1].file);
+    let told = adopt(&catalog, &built).unwrap();
+    assert_eq!(differing(&told), Vec::<String>::new());
+    assert!(home(&catalog).join("site-packages/demo_data").exists());
+
+    let editable = Own::with(&[]);
+    let link = wheel(
+        &case.folder.path().join("editable"),
+        "photofinish-demo",
+        &[("__editable__.photofinish_demo.pth", "/somewhere")],
+    );
+    editable.install(&link.file);
+    assert_eq!(
+        refused(&editable),
+        "photofinish-demo is installed in editable form"
+    );
 
     for (name, said) in [
         ("/no/such/python", "cannot be started"),
@@ -255,14 +337,9 @@ fn a_stand_in_will_do_and_the_user_s_folders_are_not_added_to() {
     let before = tree(&own.root());
 
     let told = adopt(&catalog, &own).unwrap();
-    let InstallEvent::Adopted { differing, .. } = &told[0] else {
-        panic!("{told:?}")
-    };
     let expected = "photofinish-demo-gpu 1.0 instead of photofinish-demo 1.0";
-    assert_eq!(differing, &[expected]);
-    let EngineState::Adopted { path, .. } = state(&catalog) else {
-        panic!("it is there")
-    };
+    assert_eq!(differing(&told), [expected]);
+    let path = home(&catalog);
     let read = |name: &str| fs::read(path.join("site-packages/demo").join(name)).unwrap();
     assert_eq!(read("own.txt"), b"ours");
     assert_eq!(read("lib/libdemo.so"), b"the library");
@@ -274,4 +351,29 @@ fn a_stand_in_will_do_and_the_user_s_folders_are_not_added_to() {
         .unwrap();
     let command = catalog.command(&"demo/plain".parse().unwrap()).unwrap();
     assert_eq!(command.program, own.python());
+    // Which of two that have the same files was installed last cannot be told.
+    own.add(&case.wheels[0].file);
+    let both = refused(&catalog, &own);
+    assert!(
+        both.contains("photofinish-demo-gpu") && both.contains("the same files"),
+        "{both}"
+    );
+}
+
+#[test]
+fn a_script_that_sets_where_packages_are_is_asked_itself() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let case = Demo::new();
+    let catalog = case.catalog();
+    let own = Own::with(&[&case.wheels[0], &case.wheels[1]]);
+    let script = case.folder.path().join("with packages");
+    let text = format!(
+        "#!/bin/sh\nPYTHONPATH='{}' exec python3 \"$@\"\n",
+        own.packages().display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut watcher = Watcher::default();
+    catalog.adopt(&demo(), &script, &mut watcher).unwrap();
+    assert!(home(&catalog).join("site-packages/demo").exists());
 }

@@ -7,7 +7,7 @@ mod common;
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
 use common::{Demo, KitText, PYTHON_WORKER, Watcher, installed};
-use photofinish_catalog::{Catalog, Kit, Sources};
+use photofinish_catalog::{Catalog, CatalogError, Kit, Sources};
 use schema::EngineVariant;
 use worker::WorkerCommand;
 
@@ -56,6 +56,14 @@ fn python_kit(case: &Demo, worker: &str) -> Kit {
 fn catalog(case: &Demo) -> Catalog {
     let kits = vec![main_kit(case, NEEDS), python_kit(case, OTHER)];
     Catalog::with_kits(kits, &case.settings).unwrap()
+}
+
+/// Libraries for a GPU are among the packages of the kit with the Python worker.
+const GPU: &str = "[worker.gpu]\nkit = \"python/demo\"\nfolders = [\"demo_data\"]\n";
+
+fn with_gpu(case: &Demo, gpu: &str) -> Result<Catalog, CatalogError> {
+    let kits = vec![main_kit(case, gpu), python_kit(case, OTHER)];
+    Catalog::with_kits(kits, &case.settings)
 }
 
 fn variant(name: &str) -> EngineVariant {
@@ -164,5 +172,52 @@ fn what_cannot_be_needed_is_refused() {
         all.truncate(kits);
         let error = Catalog::with_kits(all, &case.settings).unwrap_err();
         assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn libraries_for_a_gpu_come_with_another_kit_where_that_is_installed() {
+    let case = Demo::downloaded();
+    let catalog = with_gpu(&case, GPU).unwrap();
+    build_worker(&case);
+    assert_eq!(
+        made(&catalog, "demo/plain"),
+        ["demo"],
+        "a CPU needs no more"
+    );
+    let libraries = |catalog: &Catalog| {
+        let command = catalog.command(&variant("plain")).unwrap();
+        command.env["LD_LIBRARY_PATH"].clone()
+    };
+    assert_eq!(libraries(&catalog), "/users/own");
+    assert_eq!(
+        catalog.needed_on_gpu(&variant("plain")),
+        Some(variant("scripted"))
+    );
+    assert_eq!(catalog.needed_on_gpu(&variant("scripted")), None);
+    made(&catalog, "demo/scripted");
+    let told = libraries(&catalog);
+    let (own, users) = told.split_once(':').unwrap();
+    assert!(own.ends_with("/site-packages/demo_data"), "{told}");
+    assert_eq!(users, "/users/own");
+
+    // What they are from is told, and nothing else of the kit changes.
+    let gpu = |catalog: &Catalog| {
+        let all = catalog.availability();
+        let of = |name: &str| (all[&variant(name)].lock, all[&variant(name)].gpu);
+        (of("plain"), of("scripted"))
+    };
+    let ((lock, libraries), (other, none)) = gpu(&catalog);
+    assert_eq!((libraries, none), (other, None));
+    let without = with_gpu(&case, "").unwrap();
+    assert_eq!(gpu(&without).0, (lock, None));
+}
+
+#[test]
+fn a_kit_that_is_not_there_brings_no_libraries() {
+    let case = Demo::downloaded();
+    for kit in ["python/other", "nowhere"] {
+        let error = with_gpu(&case, &GPU.replace("python/demo", kit)).unwrap_err();
+        assert!(error.to_string().contains("[worker.gpu]"), "{error}");
     }
 }

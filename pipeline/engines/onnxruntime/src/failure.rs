@@ -19,7 +19,7 @@ fn kind(code: ErrorCode, message: &str) -> OutcomeKind {
         "bad_alloc",
         "out of memory",
         "failed to allocate memory",
-        // What cuBLAS and cuDNN say where their workspace does not fit.
+        // What cuBLAS and cuDNN say where there is no room for what they need.
         "status_alloc_failed",
     ];
     if out_of_memory.iter().any(|words| lower.contains(words)) {

@@ -75,6 +75,9 @@ def _answer(line: bytes, serve: Callable[[Compile], None]) -> Answer:
         return _failed(Kind.UNSUPPORTED, f"not a request to compile: {error}")
     except MemoryError:
         return _failed(Kind.OUT_OF_MEMORY, "Python ran out of memory while it compiled")
+    except ImportError as error:
+        reason = f"a package that the compiler needs is missing or does not fit: {error}"
+        return _failed(Kind.UNAVAILABLE, reason)
     except Exception as error:
         reason = f"AOTInductor raised {type(error).__name__}: {error}"
         return _failed(Kind.CRASHED, reason)

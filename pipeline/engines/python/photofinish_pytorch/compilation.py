@@ -71,14 +71,14 @@ def _compiler(usual: str, variable: str, caller: str, what: str) -> str:
 
 
 def find_toolkit() -> None:
-    """Tells AOTInductor, which links with the driver's library for a GPU, where CUDA's toolkit is: it
-    looks for the stub of that library where this variable says, however it found the toolkit."""
+    """Tells AOTInductor where CUDA's toolkit is: it links with a stub of the driver's library, and
+    looks for that where this variable says, however it found the toolkit."""
     from torch.utils.cpp_extension import CUDA_HOME
 
     if CUDA_HOME is None:
         reason = (
-            "AOTInductor compiles for a GPU with CUDA's toolkit, which is not there: install it, or "
-            "say where it is with CUDA_HOME"
+            "AOTInductor compiles for a GPU with CUDA's toolkit, which is not there: install it, "
+            "or say where it is with CUDA_HOME"
         )
         raise Failure(Kind.UNAVAILABLE, reason)
     os.environ.setdefault("CUDA_HOME", CUDA_HOME)

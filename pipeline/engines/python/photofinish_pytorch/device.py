@@ -36,7 +36,7 @@ class Place:
         )
 
     def forget_peak(self) -> None:
-        """Begins to look for the peak of memory anew: compiling and trying kernels out is no step."""
+        """Begins to look for the peak of memory anew: neither compiling nor trials are steps."""
         if self.is_cuda:
             torch.cuda.reset_peak_memory_stats(self.device)
 

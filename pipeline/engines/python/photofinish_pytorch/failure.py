@@ -11,10 +11,8 @@ _MEMORY = (
     "cannot allocate memory",
     "bad_alloc",
     "not enough memory",
-    # What cuBLAS and cuDNN say where their workspace does not fit.
+    # What cuBLAS and cuDNN say where there is no room for what they need.
     "status_alloc_failed",
-    "unable to find an engine to execute",
-    "unable to find a valid cudnn algorithm",
 )
 _UNSUPPORTED = ("not implemented for", "could not run 'aten::", "not supported", "unsupported")
 

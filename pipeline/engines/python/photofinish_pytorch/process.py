@@ -66,7 +66,7 @@ def settings(common: Common, on_cpu: bool) -> dict[str, str]:
     }
     if not on_cpu:
         told["CUDA runtime"] = str(torch.version.cuda)
-        told["cuDNN"] = _cudnn(torch.backends.cudnn.version())
+        told["cuDNN"] = _cudnn(torch.backends.cudnn.version())  # type: ignore[no-untyped-call]
     if common.autotune is not None:
         told["cuDNN tries all algorithms"] = _on_or_off(common.autotune)
     match common.boundary:

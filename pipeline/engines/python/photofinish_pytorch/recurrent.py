@@ -14,9 +14,9 @@ _MODES = {ops.LSTM: 2, ops.GRU: 3}
 
 
 def flatten(graph: Graph, held: dict[str, torch.Tensor], place: Place) -> None:
-    """Lays the weights of each layer into one piece of memory, as `torch.nn.LSTM` and `torch.nn.GRU` do
-    on a GPU: otherwise cuDNN's operator copies them together in every step, with a warning. The tensors
-    stay what they are, and lie elsewhere."""
+    """Lays the weights of each layer into one piece of memory, as `torch.nn.LSTM` and
+    `torch.nn.GRU` do on a GPU: otherwise cuDNN's operator copies them together in every step, with
+    a warning. The tensors stay what they are, and lie elsewhere."""
     if not place.is_cuda:
         return
     for node in graph.nodes:
@@ -24,7 +24,7 @@ def flatten(graph: Graph, held: dict[str, torch.Tensor], place: Place) -> None:
         weights = [held[name] for name in node.inputs[1:] if name in held]
         if mode is None or not weights or len(weights) % _PER_DIRECTION:
             continue
-        if not all(torch.backends.cudnn.is_acceptable(weight.detach()) for weight in weights):
+        if not all(_is_acceptable(weight) for weight in weights):
             continue
         with at(node.place()), torch.no_grad():
             torch._cudnn_rnn_flatten_weight(
@@ -38,3 +38,9 @@ def flatten(graph: Graph, held: dict[str, torch.Tensor], place: Place) -> None:
                 True,
                 len(weights) > _PER_DIRECTION,
             )
+
+
+def _is_acceptable(weight: torch.Tensor) -> bool:
+    """As PyTorch's modules ask."""
+    cudnn = torch.backends.cudnn
+    return bool(cudnn.is_acceptable(weight.detach()))  # type: ignore[no-untyped-call]

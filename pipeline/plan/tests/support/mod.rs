@@ -15,6 +15,7 @@ pub(crate) fn world() -> World {
         lock: Some(Digest::of_bytes(format!("lock of {name}").as_bytes())),
         worker: Digest::of_bytes(format!("worker of {name}").as_bytes()),
         compiler: None,
+        gpu: None,
         missing: None,
     };
     let each = |engine: &EngineDescription| -> Vec<_> {
