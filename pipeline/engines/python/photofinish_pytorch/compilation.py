@@ -22,9 +22,11 @@ Forward = Callable[..., tuple[torch.Tensor, ...]]
 def prepare(threads: int, on_cpu: bool, scratch: str) -> dict[str, str]:
     """Makes ready for compiling, and says with what."""
     if on_cpu:
-        settings = {"CPU kernels by": _compiler("g++", "CXX", "PyTorch", "kernels for a CPU")}
+        settings = {
+            "CPU kernels by": _compiler(("C++", "g++", "CXX"), "PyTorch", "kernels for a CPU")
+        }
     else:
-        _compiler("gcc", "CC", "Triton", "what launches its kernels")
+        _compiler(("C", "gcc", "CC"), "Triton", "what launches its kernels")
         settings = {"CUDA kernels by": "Triton"}
     folder = shelf(os.environ, scratch)
     try:
@@ -50,14 +52,16 @@ def shelf(environment: Mapping[str, str], scratch: str) -> Path:
     return cache.folder(environment, scratch) / "compiled" / cxx
 
 
-def _compiler(usual: str, variable: str, caller: str, what: str) -> str:
-    """The compiler that `caller` is going to call for `what`; both come with Python's headers."""
+def _compiler(of: tuple[str, str, str], caller: str, what: str) -> str:
+    """The compiler that `caller` is going to call for `what`: of a language, called so unless a
+    variable says otherwise. What it compiles includes Python's headers."""
+    language, usual, variable = of
     name = os.environ.get(variable, usual)
     found = shutil.which(name)
     if found is None:
         reason = (
-            f"there is no compiler `{name}`, with which {caller} compiles {what}: install one (on "
-            f"Debian: apt install {usual})"
+            f"there is no {language} compiler `{name}`, with which {caller} compiles {what}: "
+            f"install one (on Debian: apt install {usual})"
         )
         raise Failure(Kind.UNAVAILABLE, reason)
     header = Path(sysconfig.get_path("include")) / "Python.h"

@@ -15,7 +15,7 @@ GATES = {"LSTM": 4, "GRU": 3}
 
 
 def flattened(op: str, bidirectional: bool, device: str = "cuda:0") -> list[list[object]]:
-    """What is asked of cuDNN for a layer of 5 numbers with a state of 7, weights by their shapes."""
+    """What is asked of cuDNN for a layer of 5 numbers and a state of 7, weights by their shapes."""
     rows, ways = GATES[op] * 7, "ab" if bidirectional else "a"
     shapes = {"w": [rows, 5], "r": [rows, 7], "p": [rows], "q": [rows]}
     parameters = [weight(f"{way}{name}", shape) for way in ways for name, shape in shapes.items()]
