@@ -18,7 +18,7 @@ use crate::{
 /// The kit that `kit` stands on, where it stands on one.
 pub(crate) fn of<'a>(kits: &'a [Kit], kit: &Kit) -> Option<&'a Kit> {
     let name = kit.recipe()?.base.as_deref()?;
-    kits.iter().find(|base| folder(base) == Some(name))
+    in_folder(kits, name)
 }
 
 /// The kits that others stand on.
@@ -85,6 +85,11 @@ fn is_python(kit: &Kit) -> bool {
         return false;
     };
     matches!(program, Program::Python(_))
+}
+
+/// The built-in kit of a folder.
+pub(crate) fn in_folder<'a>(kits: &'a [Kit], name: &str) -> Option<&'a Kit> {
+    kits.iter().find(|kit| folder(kit) == Some(name))
 }
 
 /// The folder of a built-in kit.

@@ -5,17 +5,14 @@
 
 use crate::{
     CatalogError, Kit,
-    base::folder,
+    base::{folder, in_folder},
     kit::{GpuLibraries, Origin},
 };
 
 /// The kit whose packages hold what `kit` needs on a GPU, and where among them.
 pub(crate) fn of<'a>(kits: &'a [Kit], kit: &'a Kit) -> Option<(&'a Kit, &'a GpuLibraries)> {
     let wanted = wanted(kit)?;
-    let other = kits
-        .iter()
-        .find(|other| folder(other) == Some(wanted.kit.as_str()))?;
-    Some((other, wanted))
+    Some((in_folder(kits, &wanted.kit)?, wanted))
 }
 
 /// Whether the kits that others take libraries from are there.

@@ -13,7 +13,7 @@ use worker::WorkerCommand;
 
 use crate::{
     CatalogError, Kit, Settings,
-    base::folder,
+    base::{folder, in_folder},
     kit::{Origin, Program, PythonProgram},
     place::Place,
     workers,
@@ -35,10 +35,7 @@ pub(crate) fn of<'a>(kits: &'a [Kit], variant: &EngineVariant) -> Option<(&'a Ki
         let need = kit.needs().get(&variant.variant)?;
         (kit.name() == variant.engine).then_some(need)
     })?;
-    let other = kits
-        .iter()
-        .find(|kit| folder(kit) == Some(need.kit.as_str()))?;
-    Some((other, need))
+    Some((in_folder(kits, &need.kit)?, need))
 }
 
 /// Whether what kits say that they need is there.
@@ -56,9 +53,7 @@ pub(crate) fn check(kits: &[Kit]) -> Result<(), CatalogError> {
             if kit.description().variant(variant).is_none() {
                 return Err(wrong(String::from("there is no such variant")));
             }
-            let other = kits
-                .iter()
-                .find(|kit| folder(kit) == Some(need.kit.as_str()));
+            let other = in_folder(kits, &need.kit);
             let fits = |other: &&Kit| {
                 let stands_alone = other.recipe().is_some_and(|recipe| recipe.base.is_none());
                 other.name() == kit.name() && stands_alone && python(other).is_some()
