@@ -1,5 +1,5 @@
-//! Gathers what the program carries inside: templates, styles and scripts of `site/`, and ECharts
-//! out of the `charming` package, so that no third-party file lies in the repository.
+//! Gathers what the program carries inside: templates, styles and scripts of `site/`, what experiments
+//! found, and ECharts out of the `charming` package, so that no third-party file lies in the repository.
 
 use std::{
     env, error, fs,
@@ -14,12 +14,13 @@ fn main() -> Result<()> {
     let site = here.join("../site").canonicalize()?;
     fs::copy(echarts(&here)?, out.join("echarts.min.js"))?;
     let mut code = String::new();
-    for (name, folder, extension) in [
-        ("TEMPLATES", "templates", "html"),
-        ("STYLES", "styles", "css"),
-        ("SCRIPTS", "scripts", "js"),
+    let experiments = here.join("../jobs/experiments").canonicalize()?;
+    for (name, root, extension) in [
+        ("TEMPLATES", site.join("templates"), "html"),
+        ("STYLES", site.join("styles"), "css"),
+        ("SCRIPTS", site.join("scripts"), "js"),
+        ("EXPERIMENTS", experiments, "csv"),
     ] {
-        let root = site.join(folder);
         println!("cargo::rerun-if-changed={}", root.display());
         let mut files = Vec::new();
         collect(&root, extension, &mut files)?;

@@ -1,4 +1,4 @@
-//! What the program carries inside: the files of `site/`, and ECharts.
+//! What the program carries inside: the files of `site/`, what experiments found, and ECharts.
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
@@ -14,6 +14,12 @@ pub(crate) fn script(name: &str) -> Option<&'static str> {
         .iter()
         .find(|(file, _)| *file == name)
         .map(|(_, text)| *text)
+}
+
+/// What the experiment of this name found.
+pub(crate) fn experiment(name: &str) -> Option<&'static str> {
+    let file = |(file, _): &&(&str, &str)| file.strip_suffix(".csv") == Some(name);
+    EXPERIMENTS.iter().find(file).map(|(_, text)| *text)
 }
 
 /// All styles in the order of their names, as one sheet.

@@ -66,7 +66,7 @@ pub fn render_unless(
         "overview.html",
         &Overview::new(&index, families),
     )?;
-    site.page("method.html", "method.html", &MethodPage::new(tables))?;
+    site.page("method.html", "method.html", &MethodPage::new(tables)?)?;
     site.page("parity.html", "parity.html", &ParityPage::new(tables))?;
     site.page("machines.html", "machines.html", &MachinesPage::new(tables))?;
     site.page(

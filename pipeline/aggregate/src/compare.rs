@@ -1,7 +1,7 @@
 //! Pairs of cells of one heat: their ratio and its verdict.
 
 use schema::{
-    OutcomeKind,
+    Boundary, OutcomeKind,
     plan::{Comparison, Pair, PlannedJob},
     printed::Bounds,
     tables::{ComparisonRow, ComparisonTable, Interval, Payback, Verdict},
@@ -79,7 +79,8 @@ impl Judge<'_> {
         })
     }
 
-    /// When a contender that this verdict is about has paid for getting ready.
+    /// When a contender that this verdict is about has paid for getting ready. Getting ready is timed by the
+    /// host: by a device's clock, which leaves out what the host does, no steps pay for it.
     fn payback(
         &self,
         verdict: Verdict,
@@ -92,6 +93,9 @@ impl Judge<'_> {
                 step: *entry.slot.blocks.get(block)?,
             })
         };
+        if baseline.cell.cell.boundary == Boundary::Device {
+            return None;
+        }
         let blocks = baseline.slot.ready.keys();
         let blocks: Vec<[Cost; 2]> = blocks
             .filter_map(|block| Some([cost(baseline, block)?, cost(contender, block)?]))

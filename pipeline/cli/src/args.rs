@@ -192,7 +192,7 @@ pub(crate) enum Engines {
     /// Install engines into the user's cache and build their workers
     ///
     /// Packages are pinned, and their hashes checked. What is complete is left alone; what was
-    /// interrupted goes on; what is broken is mended.
+    /// interrupted goes on; what is broken is mended, but for packages of yours that --from links to.
     Install {
         /// Engines, or `engine/variant` for no more than that variant needs [default: all]
         #[arg(value_name = "ENGINE")]

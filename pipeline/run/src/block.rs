@@ -11,7 +11,7 @@ use worker::census;
 use crate::{
     Event, Phase, canary,
     context::{Context, Setting},
-    disturbance::{self, Watch},
+    disturbance::{self, Seen, Watch},
     energy::Meters,
     error::Stop,
     gpu,
@@ -46,6 +46,7 @@ pub(crate) fn measure(
     let mut meter = Meter {
         supervisor_ns: 0,
         measuring_ns: 0,
+        rounds: Seen::default(),
         sampler,
         energy,
     };
@@ -65,7 +66,9 @@ pub(crate) fn measure(
     let seen = meter.sampler.end();
     let disturbed = watch.and_then(|(limits, watch)| {
         let watched = watch.end(&limits, &load_before, &load_after);
-        watched.or_else(|| gpu::disturbed(&seen, &limits))
+        watched
+            .or_else(|| meter.rounds.disturbed(&limits))
+            .or_else(|| gpu::disturbed(&seen, &limits))
     });
     let mut block = Block {
         index,

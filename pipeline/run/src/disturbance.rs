@@ -17,6 +17,7 @@ use schema::{
     printed::percent,
     record::{Block, Launch},
 };
+use telemetry::Times;
 use worker::{
     census::{self, Census},
     nanoseconds,
@@ -36,6 +37,10 @@ const MOST_PROCESSORS: f64 = 8.0;
 /// time may be apart.
 const LEAST_FOREIGN: f64 = 0.005;
 
+/// Rounds of a block that took less together are judged with the block alone: the kernel counts in hundredths
+/// of a second, and each round may be off by two of them on every processor.
+const LEAST_ROUNDS: Duration = Duration::from_secs(1);
+
 /// Keeps watch over a block.
 pub(crate) struct Watch {
     began: Instant,
@@ -45,17 +50,15 @@ pub(crate) struct Watch {
     ours_ns: u64,
 }
 
-/// What a watch saw.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
+/// What the machine did in some time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Seen {
     elapsed: Duration,
     /// Processor time of all processes, and of those that are ours.
     busy_ns: u64,
     ours_ns: u64,
     /// What the hypervisor took.
     steal_ns: u64,
-    /// All that the kernel has, those among it that this process may not use: its counters are of all.
-    processors: u32,
 }
 
 impl Watch {
@@ -75,22 +78,43 @@ impl Watch {
             busy_ns: after.busy_ns.saturating_sub(before.busy_ns),
             ours_ns: ours_ns().saturating_sub(self.ours_ns),
             steal_ns: after.steal_ns.saturating_sub(before.steal_ns),
-            processors: telemetry::processors().max(1),
         };
-        seen.too_much(limits, || Census::take().others_since(&self.census))
+        let others = || Census::take().others_since(&self.census);
+        seen.too_much(limits, telemetry::processors(), others)
             .or_else(|| changed(&self.clocks, &telemetry::clock_settings()))
     }
 }
 
 impl Seen {
-    /// `others` are asked for only where it is too much: the busiest first.
+    /// Some time more, between these two looks at the machine, in which ours took so much.
+    pub(crate) fn add(&mut self, took_ns: u64, before: Times, after: Times, ours_ns: u64) {
+        self.elapsed += Duration::from_nanos(took_ns);
+        self.busy_ns += after.busy_ns.saturating_sub(before.busy_ns);
+        self.steal_ns += after.steal_ns.saturating_sub(before.steal_ns);
+        self.ours_ns += ours_ns;
+    }
+
+    /// Why rounds cannot be believed that ran in this time, where it is long enough for the kernel's ticks to
+    /// tell: what happens in the midst of them alone is little of their block.
+    pub(crate) fn disturbed(&self, limits: &Disturbance) -> Option<String> {
+        if self.elapsed < LEAST_ROUNDS {
+            return None;
+        }
+        let told = self.too_much(limits, telemetry::processors(), Vec::new)?;
+        Some(format!("while rounds ran, {told}"))
+    }
+
+    /// By the time of so many processors: all that the kernel has, those among them that this process may
+    /// not use, since its counters are of all. `others` are asked for only where it is too much: the busiest
+    /// first.
     fn too_much(
         &self,
         limits: &Disturbance,
+        processors: u32,
         others: impl FnOnce() -> Vec<census::Other>,
     ) -> Option<String> {
         let elapsed_ns = (nanoseconds(self.elapsed) as f64).max(1.0);
-        let processors = f64::from(self.processors);
+        let processors = f64::from(processors.max(1));
         let share = |ns: u64| ns as f64 / elapsed_ns / processors;
         let foreign = limits.foreign * (MOST_PROCESSORS / processors).min(1.0);
         let foreign = foreign.max(LEAST_FOREIGN.min(limits.foreign));
@@ -151,12 +175,24 @@ fn children_ns() -> u64 {
     })
 }
 
-/// Marks what was measured in a block as disturbed.
+/// What stands between why a block was disturbed and how a launch failed in it.
+const MEANWHILE: &str = "; meanwhile the launch ended as ";
+
+/// Marks a block as disturbed: what was measured in it, and what failed in a way that others may be the
+/// cause of, who take memory and time. That is launched again; how it failed stays in its reason.
 pub(crate) fn mark(block: &mut Block, reason: &str) {
     for launch in &mut block.launches {
-        if launch.outcome.is_measured() {
-            launch.outcome = Outcome::new(OutcomeKind::Unstable, reason);
-        }
+        let reason = match launch.outcome.kind {
+            OutcomeKind::Measured => reason.to_owned(),
+            OutcomeKind::OutOfMemory | OutcomeKind::TimedOut | OutcomeKind::Crashed => {
+                // Of steps until then nobody knows what they are worth.
+                launch.rounds.clear();
+                let Outcome { kind, reason: how } = &launch.outcome;
+                format!("{reason}{MEANWHILE}{kind}: {how}")
+            }
+            _ => continue,
+        };
+        launch.outcome = Outcome::new(OutcomeKind::Unstable, reason);
     }
 }
 
@@ -169,13 +205,13 @@ pub(crate) fn rounded_percent(share: f64) -> String {
 pub(crate) fn mark_of(block: &Block) -> Option<&str> {
     let is_marked = |launch: &&Launch| launch.outcome.kind == OutcomeKind::Unstable;
     let launch = block.launches.iter().find(is_marked)?;
-    Some(&launch.outcome.reason)
+    launch.outcome.reason.split(MEANWHILE).next()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::LIMITS;
+    use crate::sample::{LIMITS, block};
 
     fn said(busy_ms: u64, ours_ms: u64, steal_ms: u64, other_ms: u64) -> Option<String> {
         said_of(2, busy_ms, ours_ms, steal_ms, other_ms)
@@ -193,13 +229,12 @@ mod tests {
             busy_ns: busy_ms * 1_000_000,
             ours_ns: ours_ms * 1_000_000,
             steal_ns: steal_ms * 1_000_000,
-            processors,
         };
         let other = census::Other {
             name: "`cc1plus`".to_owned(),
             cpu_ns: other_ms * 1_000_000,
         };
-        seen.too_much(&LIMITS, || vec![other])
+        seen.too_much(&LIMITS, processors, || vec![other])
     }
 
     #[test]
@@ -213,6 +248,65 @@ mod tests {
         assert_eq!(said(18_500, 14_000, 0, 4_000), Some(named));
         let taken = "the hypervisor took 3.5 % of the processors' time, more than 2 %";
         assert_eq!(said(17_000, 17_000, 700, 0).as_deref(), Some(taken));
+    }
+
+    #[test]
+    fn what_happens_in_the_midst_of_rounds_is_held_against_their_time() {
+        let mut rounds = Seen::default();
+        let mut at = Times::default();
+        let processors = u64::from(telemetry::processors().max(1));
+        let mut round = |rounds: &mut Seen, foreign_ms: u64| {
+            let before = at;
+            // A round of half a second in which ours keeps all processors busy, but for what others take.
+            at.busy_ns += processors * 500_000_000;
+            let ours_ns = processors * 500_000_000 - foreign_ms * 1_000_000;
+            rounds.add(500_000_000, before, at, ours_ns);
+        };
+        round(&mut rounds, 400);
+        assert_eq!(rounds.disturbed(&LIMITS), None, "too short to tell");
+        round(&mut rounds, 0);
+        let said = rounds.disturbed(&LIMITS).expect("too much");
+        assert!(
+            said.starts_with("while rounds ran, other processes took"),
+            "{said}"
+        );
+        for _ in 0..40 {
+            round(&mut rounds, 0);
+        }
+        assert_eq!(rounds.disturbed(&LIMITS), None);
+    }
+
+    #[test]
+    fn how_a_launch_failed_in_a_disturbed_block_stays_in_its_reason() {
+        use OutcomeKind::{Measured, OutOfMemory, Unstable, Unsupported};
+
+        let mut block = block(0, &[1]);
+        let kinds = [Measured, OutOfMemory, Unsupported];
+        let launch = block.launches[0].clone();
+        block.launches = kinds
+            .map(|kind| Launch {
+                outcome: Outcome::new(kind, "so it ended"),
+                ..launch.clone()
+            })
+            .into();
+        mark(&mut block, "others were there");
+        let told: Vec<_> = block
+            .launches
+            .iter()
+            .map(|it| (it.outcome.kind, it.outcome.reason.as_str()))
+            .collect();
+        let both = "others were there; meanwhile the launch ended as out_of_memory: so it ended";
+        assert_eq!(
+            told,
+            [
+                (Unstable, "others were there"),
+                (Unstable, both),
+                (Unsupported, "so it ended")
+            ]
+        );
+        assert!(block.launches[1].rounds.is_empty());
+        block.launches.remove(0);
+        assert_eq!(mark_of(&block), Some("others were there"));
     }
 
     #[test]

@@ -186,6 +186,7 @@ fn attempt_once(
     };
     let folder = context.store.scratch()?;
     let memory_bytes = gallery::memory_bytes(&header.measure);
+    let available_bytes = telemetry::load().available_memory_bytes;
     let started = Worker::start(context, &header.measure, cell, memory_bytes, folder.path());
     let mut worker = match started {
         Ok(worker) => worker,
@@ -206,13 +207,38 @@ fn attempt_once(
     match run() {
         Ok(told) => {
             let ended = worker.leave();
+            // Whether it held more than it may for a moment, its end tells.
+            if let Some(outcome) = ended.outcome.as_ref().filter(|it| is_memory(it)) {
+                return Ok(Err(outcome.clone()));
+            }
             let device_bytes = lane::device_bytes(header, cell);
             Ok(Ok(lane::memory(told.as_ref(), &ended, device_bytes)))
         }
         Err(outcome) => {
             worker.kill();
-            Ok(Err(outcome))
+            Ok(Err(of_too_little(outcome, memory_bytes, available_bytes)))
         }
+    }
+}
+
+fn is_memory(outcome: &Outcome) -> bool {
+    outcome.kind == OutcomeKind::OutOfMemory
+}
+
+/// A worker that ran out of memory where the machine had less of it than the worker may take says nothing of
+/// its cell.
+fn of_too_little(outcome: Outcome, limit_bytes: Option<u64>, available_bytes: u64) -> Outcome {
+    match limit_bytes {
+        Some(limit) if is_memory(&outcome) && limit > available_bytes => {
+            let reason = format!(
+                "{}, where the machine had {} MiB and the worker may take {} MiB",
+                outcome.reason,
+                available_bytes >> 20,
+                limit >> 20
+            );
+            Outcome::new(OutcomeKind::Unstable, reason)
+        }
+        _ => outcome,
     }
 }
 
@@ -236,6 +262,21 @@ mod tests {
             );
         }
         (tried, search)
+    }
+
+    #[test]
+    fn a_machine_that_has_less_than_may_be_taken_is_no_limit() {
+        let full = Outcome::new(OutcomeKind::OutOfMemory, "it was killed");
+        let said = |limit| of_too_little(full.clone(), limit, 5 << 30);
+        assert_eq!(
+            (said(None), said(Some(5 << 30))),
+            (full.clone(), full.clone())
+        );
+        let unstable = said(Some(8 << 30));
+        assert_eq!(unstable.kind, OutcomeKind::Unstable);
+        assert!(unstable.reason.contains("had 5120 MiB"), "{unstable:?}");
+        let crashed = Outcome::new(OutcomeKind::Crashed, "signal 11");
+        assert_eq!(of_too_little(crashed.clone(), Some(8 << 30), 0), crashed);
     }
 
     #[test]

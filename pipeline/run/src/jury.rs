@@ -113,7 +113,7 @@ impl<'a> Jury<'a> {
         noise: &Noise,
     ) -> Option<String> {
         let target = percent(self.measure.target);
-        let (mut settled, mut narrow, mut open) = (0, 0, 0);
+        let (mut settled, mut narrow, mut open, mut blind) = (0, 0, 0, 0);
         for pair in &self.pairs {
             // Of a cell without a speed there is no verdict, however often the others are measured.
             let Some((baseline, contender)) = of(pair.baseline).zip(of(pair.contender)) else {
@@ -127,14 +127,19 @@ impl<'a> Jury<'a> {
                 enough::known(&ratio, self.bounds(pair, noise), self.measure.target)
             });
             match known {
+                Known::Settled if !self.has_floor(pair, noise) => blind += 1,
                 Known::Settled => settled += 1,
                 Known::Narrow => narrow += 1,
                 Known::Open => open += 1,
             }
         }
         match (settled, narrow, open) {
-            (0, 0, 0) => self.enough_of_cells(of, &target),
             (_, _, 1..) => None,
+            _ if blind > 0 => Some(format!(
+                "no twin tells the noise that {blind} of {} verdicts are held against",
+                settled + narrow + blind
+            )),
+            (0, 0, 0) => self.enough_of_cells(of, &target),
             (_, 0, 0) => Some("every verdict is settled".to_owned()),
             (0, _, 0) => Some(format!("every interval is within {target}")),
             _ => Some(format!(
@@ -170,12 +175,20 @@ impl<'a> Jury<'a> {
     /// What a pair is held against. What no twin of the job has told yet, and none under way is about to, keeps
     /// nothing going.
     fn bounds(&self, pair: &Pair, noise: &Noise) -> Bounds {
-        let sides = [pair.baseline, pair.contender].into_iter();
-        let floors = sides.filter_map(|slot| noise.floor(self.cells.get(slot)?, self.of_cell));
+        let floors = self.floors(pair, noise).into_iter().flatten();
         Bounds {
             margin: self.measure.margin,
             floor: Some(floors.fold(0.0, f64::max)),
         }
+    }
+
+    /// Whether the noise of both sides is known, without which there is no verdict.
+    fn has_floor(&self, pair: &Pair, noise: &Noise) -> bool {
+        self.floors(pair, noise).iter().all(Option::is_some)
+    }
+
+    fn floors(&self, pair: &Pair, noise: &Noise) -> [Option<f64>; 2] {
+        [pair.baseline, pair.contender].map(|slot| noise.floor(self.cells.get(slot)?, self.of_cell))
     }
 }
 
@@ -266,14 +279,13 @@ fn steps(slot: usize, blocks: &[Block]) -> Option<Steps> {
 #[cfg(test)]
 mod tests {
     use schema::{
-        CellId, Outcome, OutcomeKind,
-        machine::Load,
+        CellId,
         plan::{Comparison, Pair as Planned, Status},
-        record::{Canary, Round, Tool},
+        record::Tool,
     };
 
     use super::*;
-    use crate::sample::{measure, planned};
+    use crate::sample::{block, measure, planned};
 
     /// Cells that differ in their batch, the last one a twin of the first.
     fn header(cells: u64, twinned: bool, measure: Measure) -> HeatHeader {
@@ -348,11 +360,12 @@ mod tests {
         (heat, job)
     }
 
-    /// What is said after blocks in which the cells took so many nanoseconds; 0 for one that crashed.
+    /// What is said after blocks in which the cells took so many nanoseconds, 0 for one that crashed, where
+    /// twins of another heat are quiet.
     fn said(header: &HeatHeader, blocks: &[Vec<u64>]) -> Option<String> {
         let (heat, job) = asked(header);
         let blocks = measured(blocks);
-        let mut noise = Noise::default();
+        let mut noise = quiet();
         noise.add(&header.cells, &blocks);
         match Jury::new(header, &heat, &job, 2).enough(&blocks, &noise) {
             Answer::Enough(reason) => Some(reason),
@@ -361,55 +374,17 @@ mod tests {
         }
     }
 
+    /// What twins say that are as fast as their originals, in another heat of the job.
+    fn quiet() -> Noise {
+        let mut noise = Noise::default();
+        let twinned = header(1, true, measure());
+        noise.add(&twinned.cells, &measured(&six(&[|first, _| first])));
+        noise
+    }
+
     fn measured(blocks: &[Vec<u64>]) -> Vec<Block> {
         let blocks = (0..).zip(blocks).map(|(index, times)| block(index, times));
         blocks.collect()
-    }
-
-    fn block(index: u32, times: &[u64]) -> Block {
-        let load = || Load {
-            load_1m: 0.0,
-            available_memory_bytes: 0,
-            steal_ns: 0,
-            busy_ns: 0,
-            clock_mhz: None,
-        };
-        let canary = Canary {
-            copy_ns: 1,
-            matmul_ns: 1,
-        };
-        let launch = |(slot, &time): (u32, &u64)| Launch {
-            slot,
-            outcome: match time {
-                0 => Outcome::new(OutcomeKind::Crashed, "why"),
-                _ => Outcome::measured(),
-            },
-            versions: BTreeMap::new(),
-            start_ns: None,
-            loaded: None,
-            warm_up: None,
-            rounds: vec![Round {
-                sequence: 0,
-                samples_ns: vec![time],
-            }],
-            memory: None,
-            cpu_ns: None,
-            log: String::new(),
-            telemetry: None,
-            energy: None,
-        };
-        Block {
-            index,
-            started: "2026-11-25T12:00:00Z".to_owned(),
-            canary_before: canary,
-            canary_after: canary,
-            alone: None,
-            load_before: load(),
-            load_after: load(),
-            supervisor_ns: 1,
-            measuring_ns: 1,
-            launches: (0..).zip(times).map(launch).collect(),
-        }
     }
 
     /// Six blocks: the first cell's times, a thousandth up and down, and those of others in its terms.
@@ -465,7 +440,9 @@ mod tests {
         let blocks = measured(&six(&[TWICE]));
         let said = |noise: &Noise| jury.enough(&blocks, noise);
         let settled = "every verdict is settled".to_owned();
-        assert_eq!(said(&Noise::default()), Answer::Enough(settled.clone()));
+        // Without any there is no verdict, and none that more blocks would bring.
+        let blind = "no twin tells the noise that 1 of 1 verdicts are held against".to_owned();
+        assert_eq!(said(&Noise::default()), Answer::Enough(blind.clone()));
         // Twins of the same engine in another heat, with fewer blocks than tell.
         let twinned = header(1, true, measure());
         let twins = |count: usize, off: fn(u64, u64) -> u64| {
@@ -474,7 +451,7 @@ mod tests {
             noise
         };
         let mut few = twins(5, |first, _| first);
-        assert_eq!(said(&few), Answer::Enough(settled.clone()));
+        assert_eq!(said(&few), Answer::Enough(blind));
         few.expect(&twinned.cells[1]);
         assert_eq!(said(&few), Answer::Wait);
         // Once they are enough, they are waited for no longer, and what they say counts.

@@ -21,6 +21,7 @@ use crate::{
     Event, Phase,
     clock::own_cpu_ns,
     context::{Context, Setting},
+    disturbance::Seen,
     energy::Meters,
     error::Stop,
     launch::Worker,
@@ -69,6 +70,8 @@ pub(crate) struct Lane<'a> {
 pub(crate) struct Meter {
     pub(crate) supervisor_ns: u64,
     pub(crate) measuring_ns: u64,
+    /// What the machine did while rounds ran.
+    pub(crate) rounds: Seen,
     pub(crate) sampler: Sampler,
     /// Where energy is asked for.
     pub(crate) energy: Option<Meters>,
@@ -195,6 +198,7 @@ impl<'a> Lane<'a> {
         let request = request(setting, self.step_ns);
         let device = self.planned.cell.device;
         let used_before = self.worker.as_ref().map(Worker::used_ns);
+        let machine_before = telemetry::times();
         let (began, cpu_before) = (Instant::now(), own_cpu_ns());
         let (slot, sampler) = (self.launch.slot, &mut meter.sampler);
         let samples = self.attempt(context, |worker| {
@@ -206,14 +210,21 @@ impl<'a> Lane<'a> {
                 None => told,
             }
         });
-        meter.supervisor_ns += own_cpu_ns().saturating_sub(cpu_before);
+        let own_ns = own_cpu_ns().saturating_sub(cpu_before);
+        meter.supervisor_ns += own_ns;
         let took_ns = nanoseconds(began.elapsed());
         meter.measuring_ns += took_ns;
         if let Some(samples) = samples? {
+            let machine_after = telemetry::times();
             let used_after = self.worker.as_ref().map(Worker::used_ns);
             if let Some((before, after)) = used_before.zip(used_after) {
+                let used_ns = after.saturating_sub(before);
                 self.rounds_ns += took_ns;
-                self.used_ns += after.saturating_sub(before);
+                self.used_ns += used_ns;
+                let ours_ns = used_ns.saturating_add(own_ns);
+                meter
+                    .rounds
+                    .add(took_ns, machine_before, machine_after, ours_ns);
             }
             self.launch.rounds.push(Round {
                 sequence,
@@ -323,6 +334,10 @@ impl<'a> Lane<'a> {
                     self.launch.log.push('\n');
                 }
                 self.launch.log.push_str(&note);
+                // But for what it held meanwhile, which was more than it may.
+                if outcome.kind == OutcomeKind::OutOfMemory && self.launch.outcome.is_measured() {
+                    self.launch.outcome = outcome;
+                }
             }
         }
     }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    Boundary, Cell,
+    Boundary, Cell, Outcome, OutcomeKind,
+    machine::Load,
     plan::{Disturbance, Measure, PlannedCell},
+    record::{Block, Canary, Launch, Round},
 };
 
 /// What manifests ask for who say nothing of it.
@@ -49,5 +51,52 @@ pub(crate) fn measure() -> Measure {
         disturbance: None,
         frontier: None,
         energy_ns: None,
+    }
+}
+
+/// A block in which the cells took so many nanoseconds; 0 for one that crashed.
+pub(crate) fn block(index: u32, times: &[u64]) -> Block {
+    let load = || Load {
+        load_1m: 0.0,
+        available_memory_bytes: 0,
+        steal_ns: 0,
+        busy_ns: 0,
+        clock_mhz: None,
+    };
+    let canary = Canary {
+        copy_ns: 1,
+        matmul_ns: 1,
+    };
+    let launch = |(slot, &time): (u32, &u64)| Launch {
+        slot,
+        outcome: match time {
+            0 => Outcome::new(OutcomeKind::Crashed, "why"),
+            _ => Outcome::measured(),
+        },
+        versions: BTreeMap::new(),
+        start_ns: None,
+        loaded: None,
+        warm_up: None,
+        rounds: vec![Round {
+            sequence: 0,
+            samples_ns: vec![time],
+        }],
+        memory: None,
+        cpu_ns: None,
+        log: String::new(),
+        telemetry: None,
+        energy: None,
+    };
+    Block {
+        index,
+        started: "2026-11-25T12:00:00Z".to_owned(),
+        canary_before: canary,
+        canary_after: canary,
+        alone: None,
+        load_before: load(),
+        load_after: load(),
+        supervisor_ns: 1,
+        measuring_ns: 1,
+        launches: (0..).zip(times).map(launch).collect(),
     }
 }

@@ -32,4 +32,5 @@ pub mod percentile;
 pub mod samples;
 pub mod trace;
 pub mod trend;
+pub mod trials;
 pub mod verdict;

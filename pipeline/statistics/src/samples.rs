@@ -27,7 +27,8 @@ pub fn believed(launch: &Launch) -> Outcome {
             OutcomeKind::Crashed,
             format!("its worker reported a step of {sample} ns, which cannot be"),
         ),
-        None if samples().next().is_none() => {
+        // What failed in a disturbed block has none either.
+        None if samples().next().is_none() && launch.outcome.is_measured() => {
             Outcome::new(OutcomeKind::Crashed, "its worker reported no step times")
         }
         None => launch.outcome.clone(),

@@ -20,6 +20,8 @@ const CONFIDENCE: f64 = 0.95;
 /// Median steps in nanoseconds: by block, turn and cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
+    /// Where it was measured, in words; empty where the text does not say.
+    pub place: String,
     cells: Vec<String>,
     blocks: Vec<Vec<Vec<f64>>>,
 }
@@ -37,13 +39,15 @@ pub struct Gain {
 }
 
 impl Trace {
-    /// Reads a trace: a line of names, `block,turn,` first, then for each turn its block, its number and a
-    /// time for each name.
+    /// Reads a trace: where it was measured, behind `# `, which may be missing; a line of names, `block,turn,`
+    /// first; then for each turn its block, its number and a time for each name.
     ///
     /// # Errors
     /// Names the first line that is none of a trace.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut lines = text.lines();
+        let mut lines = text.lines().peekable();
+        let place = lines.next_if(|line| line.starts_with("# "));
+        let place = place.map_or("", |line| line.trim_start_matches("# "));
         let names = lines
             .next()
             .and_then(|names| names.strip_prefix("block,turn,"));
@@ -70,7 +74,11 @@ impl Trace {
                 turns.push(times);
             }
         }
-        Ok(Self { cells, blocks })
+        Ok(Self {
+            place: place.to_owned(),
+            cells,
+            blocks,
+        })
     }
 
     /// The gain of interleaving for every two engines, and for each cell and its twin, over stretches of
@@ -114,8 +122,9 @@ mod tests {
 
     #[test]
     fn a_trace_is_read_block_by_block() {
-        let text = "block,turn,a/b,c/d,a/b again\n0,0,2,2,8\n0,1,5,5,1\n2,0,3,4,5\n";
+        let text = "# A machine\nblock,turn,a/b,c/d,a/b again\n0,0,2,2,8\n0,1,5,5,1\n2,0,3,4,5\n";
         let trace = Trace::parse(text).unwrap();
+        assert_eq!(trace.place, "A machine");
         assert_eq!(
             trace.blocks.iter().map(Vec::len).collect::<Vec<_>>(),
             [2, 1]

@@ -317,7 +317,13 @@ impl Journal<'_> {
         };
         heat::check(&heat).map_err(|reason| invalid("heat", reason))?;
         let file = encode(&heat).map_err(|reason| invalid("heat", reason))?;
-        let mut outcomes = heat.footer.outcomes.iter();
+        let tries = heat.footer.frontiers.iter().flatten();
+        let tries = tries.flat_map(|frontier| &frontier.tries);
+        let mut outcomes = heat
+            .footer
+            .outcomes
+            .iter()
+            .chain(tries.map(|tried| &tried.outcome));
         let origin = match outcomes.any(|outcome| outcome.kind == OutcomeKind::Unstable) {
             true => Origin::Disturbed,
             false => Origin::Here,

@@ -80,3 +80,9 @@ pub fn thermal() -> Thermal {
 pub fn load() -> Load {
     Probe::system().load()
 }
+
+/// What this machine's processors have done until now: less of a look than [`load`] is.
+#[must_use]
+pub fn times() -> Times {
+    Probe::system().times()
+}

@@ -17,8 +17,7 @@ impl Probe {
     /// How busy the machine is now.
     #[must_use]
     pub fn load(&self) -> Load {
-        let times = Times::parse(&self.read("proc/stat").unwrap_or_default());
-        let times = times.unwrap_or_default();
+        let times = self.times();
         Load {
             load_1m: self
                 .read("proc/loadavg")
@@ -29,6 +28,13 @@ impl Probe {
             busy_ns: times.busy_ns,
             clock_mhz: self.clock_mhz(),
         }
+    }
+
+    /// What all processors have done until now; nothing where the kernel does not tell.
+    #[must_use]
+    pub fn times(&self) -> Times {
+        let times = Times::parse(&self.read("proc/stat").unwrap_or_default());
+        times.unwrap_or_default()
     }
 
     /// The number of processors that the kernel counts the time of.

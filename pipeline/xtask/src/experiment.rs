@@ -48,7 +48,7 @@ fn folder(name: &str) -> Result<PathBuf, String> {
     made(target().join("experiments").join(name))
 }
 
-/// Where results are kept. Nothing is built from what lies there.
+/// Where results are kept; the page of the method tells what they come to.
 fn results() -> Result<PathBuf, String> {
     made(root().join("jobs/experiments"))
 }
@@ -58,21 +58,23 @@ fn made(folder: PathBuf) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// The machine, and the revision that measures on it: two fields of a line of results.
-fn place() -> Result<String, String> {
+/// The machine, and the revision that measures on it. Results of earlier trials do not change what measures.
+fn place() -> Result<(String, String), String> {
     let mut doctor = program(photofinish());
     doctor.args(["doctor", "--quick", "--output-format", "json"]);
     let told = output(&mut doctor)?.stdout;
     let machine: serde_json::Value =
         serde_json::from_slice(&told).map_err(|error| error.to_string())?;
     let machine = machine["environment"]["fingerprint"]["cpu_model"].as_str();
-    let mut git = program("git");
-    git.args(["describe", "--always", "--dirty", "--exclude=*"]);
-    let revision = String::from_utf8_lossy(&output(&mut git)?.stdout)
-        .trim()
-        .to_owned();
-    Ok(format!(
-        "{},{revision}",
-        machine.unwrap_or_default().replace(',', ";")
-    ))
+    let git = |arguments: &[&str]| {
+        let mut git = program("git");
+        git.current_dir(root()).args(arguments);
+        let told = output(&mut git)?.stdout;
+        Ok::<String, String>(String::from_utf8_lossy(&told).trim().to_owned())
+    };
+    let mut revision = git(&["rev-parse", "--short", "HEAD"])?;
+    if !git(&["status", "--porcelain", "--", ".", ":!jobs/experiments"])?.is_empty() {
+        revision.push_str("-dirty");
+    }
+    Ok((machine.unwrap_or_default().to_owned(), revision))
 }

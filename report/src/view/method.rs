@@ -5,10 +5,14 @@ use schema::{
     tables::{Judgement, Verdict},
 };
 use serde::Serialize;
-use statistics::coverage::{COVERAGE, Coverage};
+use statistics::coverage::{ALL_OF_TWELVE, COVERAGE, Coverage};
 
-use super::chrome::{Chrome, link};
+use super::{
+    chrome::{Chrome, link},
+    experiments::Experiments,
+};
 use crate::{
+    error::ReportError,
     units,
     words::{self, Badge},
 };
@@ -21,6 +25,8 @@ pub(crate) struct MethodPage {
     outcomes: Vec<Meaning>,
     judgements: Vec<Meaning>,
     coverage: Vec<CoverageRow>,
+    of_twelve: [String; 2],
+    experiments: Experiments,
 }
 
 /// How often intervals hold the truth on a machine that is made up, by how far its blocks lie apart; in
@@ -83,7 +89,9 @@ struct Meaning {
 }
 
 impl MethodPage {
-    pub(crate) fn new(tables: &Tables) -> Self {
+    /// # Errors
+    /// When what experiments found cannot be told.
+    pub(crate) fn new(tables: &Tables) -> Result<Self, ReportError> {
         let verdict = |verdict, meaning| Meaning {
             badge: words::verdict(verdict),
             meaning,
@@ -92,7 +100,11 @@ impl MethodPage {
             badge: words::judgement(judgement),
             meaning,
         };
-        Self {
+        let experiments = Experiments::read().map_err(|message| ReportError::Template {
+            page: "method.html".to_owned(),
+            message,
+        })?;
+        Ok(Self {
             chrome: Chrome::new(tables, "", "method", "Method")
                 .with_crumbs(vec![link("Overview", "index.html")]),
             verdicts: vec![
@@ -118,6 +130,8 @@ impl MethodPage {
                 ),
             ],
             coverage: coverage(),
+            of_twelve: ALL_OF_TWELVE.map(|share| units::fixed(share, 1)),
+            experiments,
             outcomes: OutcomeKind::ALL
                 .iter()
                 .map(|kind| Meaning {
@@ -143,6 +157,6 @@ impl MethodPage {
                     "None of its pairs could be measured on this machine.",
                 ),
             ],
-        }
+        })
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod comparison;
 pub(crate) mod configuration;
 pub(crate) mod downloads;
 pub(crate) mod effects;
+pub(crate) mod experiments;
 pub(crate) mod forest;
 pub(crate) mod frontier;
 pub(crate) mod job;

@@ -56,6 +56,7 @@ mod settings;
 mod text;
 mod unpack;
 mod user_file;
+mod vocabulary;
 mod workers;
 
 pub use catalog::{Catalog, EngineState};

@@ -11,7 +11,7 @@ use schema::{Digest, EngineDescription, VariantDescription};
 use serde::Deserialize;
 use toml::{Spanned, de::DeTable};
 
-use crate::{CatalogError, Kit, Settings, kit, text, user_file};
+use crate::{CatalogError, Kit, Settings, text, user_file, vocabulary};
 
 /// A command of the user's that starts a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,9 +82,10 @@ pub(crate) fn register(kits: &mut Vec<Kit>, settings: &Settings) -> Result<(), C
         }
         kits.retain(|kit| !is_shadowed(kit));
         let description = describe(name.get_ref(), &entry);
-        kit::check(&description).map_err(|message| {
+        vocabulary::check(&description).map_err(|message| {
             let mut variants = entry.variants.iter();
-            let variant = variants.find(|variant| kit::check_variant(variant.get_ref()).is_err());
+            let variant =
+                variants.find(|variant| vocabulary::check_variant(variant.get_ref()).is_err());
             wrong(variant.map_or(at, Spanned::span), message)
         })?;
         let command =

@@ -26,8 +26,8 @@ behaviours! {
     /// A step lasts as long as the factor `step_us` says (200 by default), spinning, or sleeping
     /// where the factor `wait` is `sleep`.
     Steady = "steady",
-    /// Computes over some megabytes, so that a step takes what the machine's memory makes of it; longer
-    /// by as many per cent as the command line says after `--slower`.
+    /// Computes over what a core's own cache holds; longer by as many per cent as the command line says
+    /// after `--slower`.
     Works = "works",
     /// At the boundary `device` it plays a GPU, which has half of each step.
     ByDevice = "by_device",
@@ -55,6 +55,8 @@ behaviours! {
     ExitEarly = "exit_early",
     /// Takes more and more memory during `load`.
     MemoryEater = "memory_eater",
+    /// Takes half a gibibyte during `load` and gives it back at once.
+    MemoryGulper = "memory_gulper",
     /// A child of it does, in `load`.
     MemoryEaterChild = "memory_eater_child",
     /// A child of it does, in `load`; once that is killed, all goes on as if nothing had happened.

@@ -21,6 +21,9 @@ pub(crate) const SLOW: Duration = Duration::from_secs(3);
 /// A memory eater stops here, so that an unwatched one does not take the machine down.
 const FEAST_BYTES: usize = 2 << 30;
 const BITE_BYTES: usize = 8 << 20;
+/// What a gulp is.
+const GULP_BYTES: usize = 512 << 20;
+const PAGE_BYTES: usize = 4096;
 const CHEWING: Duration = Duration::from_millis(10);
 
 /// A second way to the stream of the protocol, which a proper engine does not have.
@@ -91,6 +94,15 @@ pub(crate) fn segfault() -> ! {
         // The first goes to the runtime's detector of stack overflows, which stands aside.
         let _ = raise(Signal::SIGSEGV);
     }
+}
+
+/// Takes memory for as long as it takes to write to each of its pages.
+pub(crate) fn gulp_memory() {
+    let mut gulped = vec![0_u8; GULP_BYTES];
+    for byte in gulped.iter_mut().step_by(PAGE_BYTES) {
+        *byte = 1;
+    }
+    std::hint::black_box(gulped);
 }
 
 /// Takes memory and uses it, until someone stops it.

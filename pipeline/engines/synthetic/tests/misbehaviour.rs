@@ -325,6 +325,27 @@ fn memory_is_limited() {
     }
 }
 
+/// Whoever looks now and then sees nothing of it, but the kernel has.
+#[test]
+fn a_peak_between_two_looks_counts() {
+    for cgroup in [true, false] {
+        let limits = Limits {
+            memory_bytes: Some(200 << 20),
+            cgroup,
+            ..Limits::default()
+        };
+        let launch = launch(&[], "memory_gulper", &limits, |_| within(60));
+        let outcome = launch.ended.outcome.unwrap();
+        assert_eq!(outcome.kind, OutcomeKind::OutOfMemory, "{outcome:?}");
+        assert!(
+            outcome.reason.contains("its limit of 200 MiB"),
+            "{outcome:?}"
+        );
+    }
+    let unlimited = plain("memory_gulper");
+    assert_eq!((unlimited.error, unlimited.ended.outcome), (None, None));
+}
+
 #[test]
 fn what_a_worker_leaves_behind_is_found() {
     let launch = plain("fork_bomb_lite");

@@ -20,16 +20,18 @@ pub(crate) enum Law {
     HeavyTailed,
     Autocorrelated,
     Bimodal,
+    OneSided,
     Moods,
 }
 
 impl Law {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Independent,
         Self::Drifting,
         Self::HeavyTailed,
         Self::Autocorrelated,
         Self::Bimodal,
+        Self::OneSided,
         Self::Moods,
     ];
 
@@ -45,6 +47,9 @@ impl Law {
             }
             Self::Autocorrelated => "each step resembles the one before it (correlation 0.98), 3 %",
             Self::Bimodal => "two humps: every other launch, by chance, is slower by 6 %",
+            Self::OneSided => {
+                "two humps of one engine: every other launch of it, by chance, is slower by 6 %"
+            }
             Self::Moods => {
                 "two moods of half a minute each: in one of them one engine is slower by 50 %, the other by 3 %"
             }
@@ -54,6 +59,7 @@ impl Law {
     /// What the logarithm of contender ÷ baseline is in the long run, were both equally fast.
     pub(crate) fn bias(self) -> f64 {
         match self {
+            Self::OneSided => HUMP / 2.0,
             Self::Moods => libm::log(MOOD[1] / MOOD[0]) / 2.0,
             _ => 0.0,
         }
@@ -67,7 +73,7 @@ impl Law {
             Self::Drifting => SLOWDOWN,
             Self::Bimodal => HUMP / 2.0,
             Self::Moods => libm::log(MOOD[0]) / 2.0,
-            Self::Independent | Self::HeavyTailed | Self::Autocorrelated => 0.0,
+            Self::Independent | Self::HeavyTailed | Self::Autocorrelated | Self::OneSided => 0.0,
         }
     }
 }
@@ -151,6 +157,7 @@ impl Machine {
         match self.law {
             Law::HeavyTailed | Law::Moods => 0.01 * normal(&mut self.random),
             Law::Bimodal if self.random.random::<bool>() => HUMP,
+            Law::OneSided if self.random.random::<bool>() && cell == 1 => HUMP,
             Law::Autocorrelated => {
                 self.last[cell] = normal(&mut self.random);
                 0.0
@@ -170,7 +177,7 @@ impl Machine {
                 self.last[cell] = 0.98 * self.last[cell] + fresh * noise;
                 0.03 * self.last[cell]
             }
-            Law::Bimodal => 0.01 * noise,
+            Law::Bimodal | Law::OneSided => 0.01 * noise,
             Law::Moods if self.is_slow => 0.02 * noise + libm::log(MOOD[cell]),
             Law::Moods => 0.02 * noise,
         };

@@ -3,13 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
 
+mod gains;
 mod machine;
 
 use machine::{Law, Machine, Steps};
 use photofinish_statistics::{
     coverage::{self, Coverage},
     enough::{self, Known},
-    family::confidence_of_one,
+    family::{confidence_of_each, confidence_of_one},
     interval,
 };
 use rand::{RngExt as _, SeedableRng as _};
@@ -157,6 +158,38 @@ fn simulated(law: Law, between_s: f64) -> Coverage {
         plain_t: percent(|heat| heat.plain_t),
         bootstrap: percent(|heat| heat.bootstrap),
     }
+}
+
+/// The share of families of twelve comparisons of this kind, of six blocks each, of which every interval
+/// holds its truth, in per cent.
+fn all_of_twelve(law: Law) -> f64 {
+    const PAIRS: u64 = 12;
+    let fixed = measure(6);
+    let confidence = confidence_of_each(&fixed, PAIRS as u32);
+    let truth = libm::log(RATIO) + law.bias();
+    let is_held = |seed: u64| {
+        let mut machine = Machine::new(law, BETWEEN_S[1], seed);
+        let logs: Vec<f64> = (0..fixed.blocks)
+            .map(|_| {
+                let steps = machine.block(RATIO);
+                median(&steps[1]) - median(&steps[0])
+            })
+            .collect();
+        holds(&interval::of_logs(&logs, confidence, 0.0).unwrap(), truth)
+    };
+    let families = (0..HEATS).map(|family| family * PAIRS..(family + 1) * PAIRS);
+    let held = families.filter(|seeds| seeds.clone().all(is_held)).count();
+    tenths(100.0 * held as f64 / HEATS as f64)
+}
+
+/// What six blocks of a comparison cannot know, twelve comparisons cannot know either, and then the error that
+/// they share is not what they promise.
+#[test]
+fn simultaneous_intervals_hold_as_often_as_is_said() {
+    let found = [Law::Independent, Law::OneSided].map(all_of_twelve);
+    println!("{found:?}");
+    assert!(found[0] >= 93.0, "{found:?}");
+    assert_eq!(coverage::ALL_OF_TWELVE, found, "the method page is old");
 }
 
 fn tenths(value: f64) -> f64 {

@@ -302,18 +302,29 @@ impl Supervised {
         }
         self.next_memory_look = now + TICK;
         self.expect_no_kill()?;
-        let Some(limit_bytes) = self.limits.memory_bytes.filter(|_| self.cgroup.is_none()) else {
+        if self.watched_limit().is_none() {
             self.watch.look_at_leader();
             return Ok(());
-        };
-        let process = &self.process;
-        let resident_bytes = self.watch.look(|| process.others());
-        if resident_bytes <= limit_bytes {
-            return Ok(());
         }
-        let (held, limit) = (bytes(resident_bytes), bytes(limit_bytes));
-        let reason = format!("the worker held {held}, more than its limit of {limit}");
-        Err(self.give_up(OutcomeKind::OutOfMemory, reason))
+        let process = &self.process;
+        let held_bytes = self.watch.look(|| process.others());
+        match self.more_than_allowed(held_bytes) {
+            Some(reason) => Err(self.give_up(OutcomeKind::OutOfMemory, reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// The limit of memory where no control group keeps the worker to it.
+    fn watched_limit(&self) -> Option<u64> {
+        self.limits.memory_bytes.filter(|_| self.cgroup.is_none())
+    }
+
+    fn more_than_allowed(&self, held_bytes: u64) -> Option<String> {
+        let limit_bytes = self.watched_limit().filter(|limit| held_bytes > *limit)?;
+        let (held, limit) = (bytes(held_bytes), bytes(limit_bytes));
+        Some(format!(
+            "the worker held {held}, more than its limit of {limit}"
+        ))
     }
 
     /// The kernel may have taken a child for want of memory, without which the worker lives on.
@@ -431,22 +442,28 @@ impl Supervised {
         self.end();
         if !matches!(self.process.reaped(), Some((WaitStatus::Exited(_, 0), _))) {
             self.died("when it was asked to leave");
+        } else if let Some(reason) = self.more_than_allowed(self.peak_bytes()) {
+            self.gone = Some(Outcome::new(OutcomeKind::OutOfMemory, reason));
         }
+    }
+
+    /// The most that a worker which is over ever held, or one that it waited for; 0 for unknown.
+    fn peak_bytes(&self) -> u64 {
+        let usage = self.process.reaped().map(|(_, usage)| usage);
+        let peak = usage
+            .map(|usage| usage.peak_resident_bytes)
+            .filter(|&peak_bytes| peak_bytes > self.forked_bytes);
+        peak.unwrap_or(0).max(self.watch.peak_bytes())
     }
 
     /// Ends the worker if it still lives, and tells what is left of it.
     pub(super) fn into_ended(mut self) -> Ended {
         self.end();
-        let usage = self.process.reaped().map(|(_, usage)| usage);
-        let peak = usage
-            .map(|usage| usage.peak_resident_bytes)
-            .filter(|&peak_bytes| peak_bytes > self.forked_bytes)
-            .unwrap_or(0)
-            .max(self.watch.peak_bytes());
+        let peak = self.peak_bytes();
         Ended {
             outcome: self.gone.clone(),
             log: self.log.tail(),
-            cpu_ns: usage.map(|usage| usage.cpu_ns),
+            cpu_ns: self.process.reaped().map(|(_, usage)| usage.cpu_ns),
             resident_bytes: self.watch.resident_bytes(),
             peak_resident_bytes: (peak > 0).then_some(peak),
         }

@@ -38,13 +38,16 @@ impl Watch {
         }
     }
 
-    /// Looks; gives what the launch holds now, in bytes. `others` finds its other processes.
+    /// Looks; gives what the launch holds now, in bytes, or what the worker alone ever held, if that is
+    /// more: what it took and gave back between two looks, the kernel has seen. `others` finds its
+    /// other processes.
     pub(super) fn look<I: IntoIterator<Item = Pid>>(&mut self, others: impl FnOnce() -> I) -> u64 {
         if self.ticks.is_multiple_of(TICKS_PER_WALK) {
             self.others_bytes = self.unshared_bytes(others());
         }
         self.ticks = self.ticks.wrapping_add(1);
-        self.look_at_leader().saturating_add(self.others_bytes)
+        let held_bytes = self.look_at_leader().saturating_add(self.others_bytes);
+        held_bytes.max(self.peak_bytes)
     }
 
     /// Looks at the worker alone; gives what it holds now, in bytes.

@@ -9,7 +9,7 @@ use statistics::{
     trace::{AGAIN, Gain, Trace},
 };
 
-use super::{folder, results};
+use super::{folder, place, results};
 use crate::command::{photofinish, program, read, run, write};
 
 /// Three pairs of engines, each for some minutes: an inference that goes through memory, a training, and
@@ -42,6 +42,7 @@ pub(super) fn trace() -> Result<(), String> {
     bench.args(["bench", "--fresh"]).arg(&manifest);
     bench.arg("--store").arg(folder.join("store"));
     run(bench.arg("--out").arg(&site))?;
+    let (machine, revision) = place()?;
     let tables = read(&site.join("data/tables.json"))?;
     let tables: Value = serde_json::from_str(&tables).map_err(|error| error.to_string())?;
     let rows = |name: &str| tables[name].as_array().cloned().unwrap_or_default();
@@ -54,7 +55,10 @@ pub(super) fn trace() -> Result<(), String> {
         let twins = twins.map(|twin| (format!("{}{AGAIN}", word(&twin["engine"])), twin));
         let columns: Vec<(String, Value)> = cells.chain(twins).collect();
         let turns = turns(&columns)?;
-        let text = lines(&columns, &turns);
+        let text = format!(
+            "# {machine}, revision {revision}\n{}",
+            lines(&columns, &turns)
+        );
         let file = results()?.join(format!("drift-{id}.csv"));
         write(&file, &text)?;
         println!("{id}: {}", file.display());

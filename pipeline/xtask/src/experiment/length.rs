@@ -3,8 +3,9 @@
 //!
 //! Both are measured on the same cells. Of the fixed design that gives the time of a repetition and how
 //! ratios scatter from one to the next; how many repetitions it takes until Student's interval is as narrow
-//! as ours follows from that. Time is that of launches, from their start to the end of their rounds: parity,
-//! canaries and pauses, which both have, are left out. Twins count as time of ours; the fixed design has none,
+//! as ours follows from that. Time is that of launches, from their start to the end of their rounds: parity
+//! and canaries, which both have, are left out, and so are the pauses between blocks that ours has where
+//! nothing else is left to measure. Twins count as time of ours; the fixed design has none,
 //! and is looked at once.
 
 use std::{fmt::Write as _, path::Path};
@@ -65,13 +66,14 @@ pub(super) fn measure() -> Result<(), String> {
     let [ours, fixed] = [("ours", OURS), ("fixed", FIXED)];
     let (ours, fixed) = (tables(&folder, ours)?, tables(&folder, fixed)?);
     let lengths = lengths(&ours, &fixed)?;
-    let place = place()?;
+    let (machine, revision) = place()?;
+    let machine = machine.replace(',', ";");
     let mut text = COLUMNS.to_owned();
     for it in &lengths {
         let (blocks, half, seconds) = it.ours;
         let _ = writeln!(
             text,
-            "{place},{},{blocks},{half:.4},{seconds:.1},{:.4},{},{:.1}",
+            "{machine},{revision},{},{blocks},{half:.4},{seconds:.1},{:.4},{},{:.1}",
             it.what,
             it.spread,
             it.repetitions,

@@ -3,12 +3,13 @@
 //! it was made.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
 
+use schema::tables::{Interval, Verdict};
 use serde_json::Value;
+use statistics::trials;
 
 use super::{folder, place, results};
 use crate::{
@@ -67,41 +68,27 @@ jobs:
     compare: { axis: engine, baseline: one/works }
 ";
 
-const COLUMNS: &str =
-    "trial,machine,revision,setting,contender,verdict,ratio,ratio_low,ratio_high,blocks,reason\n";
-
-/// A verdict of a trial.
-#[derive(Debug, Clone, PartialEq)]
-struct Tried {
-    trial: u32,
-    /// What is compared, in words.
-    what: String,
-    verdict: String,
-    /// Whether its interval leaves 1 out.
-    differs: bool,
-}
-
 /// Tries until there are so many trials, and says what they come to.
 pub(super) fn repeat(which: Trial, times: Option<u32>) -> Result<(), String> {
     let folder = folder(which.name())?;
     let results = results()?.join(format!("{}.csv", which.name()));
-    let mut text = if results.exists() {
-        read(&results)?
+    let mut tried = if results.exists() {
+        trials::read(&read(&results)?)?
     } else {
-        COLUMNS.to_owned()
+        Vec::new()
     };
     let manifest = prepare(which, &folder)?;
     let times = times.unwrap_or_else(|| which.times());
-    let done = tried(&text)?.iter().map(|it| it.trial).max();
+    let done = tried.iter().map(|it| it.trial).max();
     for trial in done.unwrap_or(0) + 1..=times {
         println!("trial {trial} of {times}");
-        text.push_str(&try_once(&folder, &manifest, trial)?);
+        tried.extend(try_once(&folder, &manifest, trial)?);
         // Whole trials or none: an interruption leaves the earlier file.
         let new = results.with_extension("new");
-        write(&new, &text)?;
+        write(&new, &trials::write(&tried)?)?;
         fs::rename(&new, &results).map_err(|error| format!("{}: {error}", results.display()))?;
     }
-    println!("{}", verdict(which, &tried(&text)?));
+    println!("{}", told(which, &tried));
     println!("every trial: {}", results.display());
     Ok(())
 }
@@ -133,8 +120,8 @@ fn prepare(which: Trial, folder: &Path) -> Result<PathBuf, String> {
     Ok(manifest)
 }
 
-/// One trial, as lines of the results.
-fn try_once(folder: &Path, manifest: &Path, trial: u32) -> Result<String, String> {
+/// One trial: what was said of each of its comparisons.
+fn try_once(folder: &Path, manifest: &Path, trial: u32) -> Result<Vec<trials::Trial>, String> {
     let store = folder.join("store");
     let mut bench = program(photofinish());
     bench
@@ -169,79 +156,67 @@ fn try_once(folder: &Path, manifest: &Path, trial: u32) -> Result<String, String
         return Err(String::from_utf8_lossy(&cleared.stderr).into_owned());
     }
     let place = place()?;
-    let lines = verdicts.iter().map(|verdict| line(trial, &place, verdict));
-    Ok(lines.collect())
+    // Of what stayed disturbed there is a ratio that no verdict rests on.
+    let is_whole = rows("failures").is_empty();
+    let said = verdicts
+        .iter()
+        .map(|verdict| said(trial, &place, verdict, is_whole));
+    said.collect::<Option<_>>().ok_or_else(failed)
 }
 
-fn line(trial: u32, place: &str, verdict: &Value) -> String {
-    let text = |name: &str| verdict[name].as_str().unwrap_or_default().replace(',', ";");
-    let number = |name: &str| match &verdict["ratio"][name] {
-        Value::Null => String::new(),
-        number => number.to_string(),
-    };
-    format!(
-        "{trial},{place},{},{},{},{},{},{},{},{}\n",
-        text("coordinates"),
-        text("value"),
-        text("verdict"),
-        number("centre"),
-        number("low"),
-        number("high"),
-        number("blocks"),
-        text("reason"),
-    )
-}
-
-/// The verdicts of earlier trials.
-fn tried(text: &str) -> Result<Vec<Tried>, String> {
-    let rows = text.lines().skip(1).map(|line| {
-        let fields: Vec<&str> = line.split(',').collect();
-        let [trial, _, _, setting, contender, verdict, _, low, high, ..] = fields.as_slice() else {
-            return Err(format!("no line of results: {line}"));
-        };
-        let end = |text: &str| text.parse::<f64>().ok();
-        Ok(Tried {
-            trial: trial.parse().map_err(|_| format!("no trial: {line}"))?,
-            what: format!("{setting}: {contender}"),
-            verdict: (*verdict).to_owned(),
-            differs: end(low).is_some_and(|low| low > 1.0)
-                || end(high).is_some_and(|high| high < 1.0),
-        })
-    });
-    rows.collect()
+/// A verdict of the summary that `bench` prints; `None` where it is none.
+fn said(
+    trial: u32,
+    (machine, revision): &(String, String),
+    verdict: &Value,
+    is_whole: bool,
+) -> Option<trials::Trial> {
+    let text = |name: &str| verdict[name].as_str().map(str::to_owned);
+    let ratio: Option<Interval> = serde_json::from_value(verdict["ratio"].clone()).ok()?;
+    let ratio = ratio.filter(|_| is_whole);
+    Some(trials::Trial {
+        trial,
+        machine: machine.clone(),
+        revision: revision.clone(),
+        setting: text("coordinates")?,
+        contender: text("value")?,
+        verdict: serde_json::from_value(verdict["verdict"].clone()).ok()?,
+        ratio: ratio.as_ref().map(|it| it.centre),
+        ratio_low: ratio.as_ref().and_then(|it| it.low),
+        ratio_high: ratio.as_ref().and_then(|it| it.high),
+        blocks: ratio.as_ref().map(|it| it.blocks),
+        reason: text("reason")?,
+    })
 }
 
 /// What trials come to, in a sentence.
-fn verdict(which: Trial, tried: &[Tried]) -> String {
+fn told(which: Trial, tried: &[trials::Trial]) -> String {
+    let truth = 1.0 + f64::from(which.slower()) / 100.0;
     let all = tried.len();
-    let count = |holds: &dyn Fn(&Tried) -> bool| tried.iter().filter(|it| holds(it)).count();
-    let [faster, slower, unclear] =
-        ["faster", "slower", "unclear"].map(|word| count(&|it| it.verdict == word));
+    let count = |verdict| trials::said(tried, &[verdict]).count;
+    let (faster, slower) = (count(Verdict::Faster), count(Verdict::Slower));
+    let unclear = count(Verdict::Unclear);
+    let astray = trials::astray(tried, truth);
+    let astray = format!(
+        "{} of {} intervals left the truth out, of which 5 in 100 are to be expected",
+        astray.count, astray.of
+    );
     match which {
         Trial::Aa => format!(
-            "of {all} comparisons of the same, {} had a verdict of a difference and {} an interval without 1, \
-             of which 5 in 100 are to be expected; {unclear} were unclear, {} not measured",
+            "of {all} comparisons of the same, {} had a verdict of a difference; {unclear} were unclear, {} not \
+             measured; {astray}",
             faster + slower,
-            count(&|it| it.differs),
-            count(&|it| it.verdict == "not_measured")
+            count(Verdict::NotMeasured)
         ),
-        Trial::Planted => {
-            format!(
-                "of {all} slowdowns of 5 %, {slower} were found, {faster} told as gains, {unclear} left open"
-            )
-        }
+        Trial::Planted => format!(
+            "of {all} slowdowns of 5 %, {slower} were found, {faster} told as gains, {unclear} left open; {astray}"
+        ),
         Trial::Quickstart => {
-            let mut verdicts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-            for it in tried {
-                verdicts.entry(&it.what).or_default().insert(&it.verdict);
-            }
-            let turned = verdicts
-                .values()
-                .filter(|words| words.contains("faster") && words.contains("slower"));
+            let comparisons = trials::comparisons(tried);
             format!(
                 "of {} comparisons, {} turned from one run to another; {unclear} of {all} verdicts were unclear",
-                verdicts.len(),
-                turned.count(),
+                comparisons.len(),
+                comparisons.values().filter(|turned| **turned).count(),
             )
         }
     }
@@ -253,44 +228,54 @@ mod tests {
 
     use super::*;
 
-    fn of(verdict: &str, low: f64, high: f64) -> String {
-        line(
+    fn of(verdict: &str, ratio: Value) -> Option<trials::Trial> {
+        said(
             3,
-            "a machine,abc",
+            &("a machine".to_owned(), "abc".to_owned()),
             &json!({
                 "coordinates": "batch 1, model bert_tiny", "value": "two/works", "verdict": verdict,
-                "ratio": { "low": low, "centre": 1.0, "high": high, "blocks": 6 },
-                "reason": "interval [0.99, 1.01], and so on",
+                "ratio": ratio, "reason": "interval [0.99, 1.01], and so on",
             }),
+            true,
         )
     }
 
+    fn ratio(low: f64, high: f64) -> Value {
+        json!({ "low": low, "centre": 1.0, "high": high, "blocks": 6, "confidence": 0.95 })
+    }
+
     #[test]
-    fn what_is_written_is_read_again() {
-        let text = format!(
-            "{COLUMNS}{}{}",
-            of("same", 0.99, 1.01),
-            of("slower", 1.02, 1.04)
-        );
-        let tried = tried(&text).unwrap();
+    fn a_verdict_is_a_line() {
+        let same = of("same", ratio(0.99, 1.01)).unwrap();
         assert_eq!(
-            tried.iter().map(|it| it.differs).collect::<Vec<_>>(),
-            [false, true]
+            (same.trial, same.verdict, same.ratio_high),
+            (3, Verdict::Same, Some(1.01))
         );
-        assert_eq!(tried[0].what, "batch 1; model bert_tiny: two/works");
-        assert_eq!((tried[1].trial, tried[1].verdict.as_str()), (3, "slower"));
-        assert!(super::tried(&format!("{COLUMNS}3,one\n")).is_err());
-        let said = verdict(Trial::Aa, &tried);
+        let none = of("not_measured", Value::Null).unwrap();
+        assert_eq!((none.ratio, none.blocks), (None, None));
+        assert_eq!(of("odd", ratio(0.99, 1.01)), None);
+        assert_eq!(of("same", json!("odd")), None);
+    }
+
+    #[test]
+    fn what_trials_come_to_is_said() {
+        let tried: Vec<_> = [("same", 0.99, 1.01), ("slower", 1.02, 1.06)]
+            .into_iter()
+            .filter_map(|(verdict, low, high)| of(verdict, ratio(low, high)))
+            .collect();
+        let aa = told(Trial::Aa, &tried);
+        assert!(aa.contains("1 had a verdict of a difference"), "{aa}");
+        assert!(aa.contains("1 of 2 intervals left the truth out"), "{aa}");
+        let planted = told(Trial::Planted, &tried);
         assert!(
-            said.contains("1 had a verdict of a difference and 1 an interval"),
-            "{said}"
+            planted.starts_with("of 2 slowdowns of 5 %, 1 were found")
+                && planted.contains("1 of 2 intervals"),
+            "{planted}"
         );
-        let said = verdict(Trial::Planted, &tried);
+        let quickstart = told(Trial::Quickstart, &tried);
         assert!(
-            said.starts_with("of 2 slowdowns of 5 %, 1 were found"),
-            "{said}"
+            quickstart.starts_with("of 1 comparisons, 0 turned"),
+            "{quickstart}"
         );
-        let said = verdict(Trial::Quickstart, &tried);
-        assert!(said.starts_with("of 1 comparisons, 0 turned"), "{said}");
     }
 }

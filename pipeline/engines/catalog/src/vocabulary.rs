@@ -1,0 +1,170 @@
+//! Whether what an engine says of itself can be written in manifests, and makes sense.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+};
+
+use schema::{AUTO, EngineDescription, FactorDescription, VariantDescription};
+
+/// Axes of a manifest's matrix that are no factors: a factor of that name could not be written.
+const AXES: [&str; 16] = [
+    "batch",
+    "boundary",
+    "device",
+    "engine",
+    "frames",
+    "host_language",
+    "image",
+    "mode",
+    "model",
+    "optimizer",
+    "precision",
+    "seq",
+    "strategy",
+    "target",
+    "threads",
+    "world_size",
+];
+
+/// Whether a description makes sense; says what does not.
+pub(crate) fn check(engine: &EngineDescription) -> Result<(), String> {
+    word("engine", &engine.name)?;
+    if engine.variants.is_empty() {
+        return Err(String::from("it has no variants"));
+    }
+    distinct(
+        "variant",
+        engine.variants.iter().map(|variant| &variant.name),
+    )?;
+    engine.variants.iter().try_for_each(|variant| {
+        check_variant(variant).map_err(|message| format!("variant `{}`: {message}", variant.name))
+    })
+}
+
+/// Whether a variant's description fits the vocabulary of manifests, besides its name's being unique.
+pub(crate) fn check_variant(variant: &VariantDescription) -> Result<(), String> {
+    word("variant", &variant.name)?;
+    let lists = [
+        ("devices", variant.devices.is_empty()),
+        ("precisions", variant.precisions.is_empty()),
+        ("modes", variant.modes.is_empty()),
+        ("boundaries", variant.boundaries.is_empty()),
+    ];
+    if let Some((name, _)) = lists.iter().find(|(_, empty)| *empty) {
+        return Err(format!("`{name}` is empty"));
+    }
+    if let Some(device) = variant
+        .devices
+        .iter()
+        .find(|d| !["cpu", "cuda"].contains(&d.as_str()))
+    {
+        return Err(format!(
+            "unknown device `{device}`; devices are `cpu` and `cuda`"
+        ));
+    }
+    for (name, factor) in &variant.factors {
+        check_factor(variant, name, factor)?;
+    }
+    check_said(variant, "what is fixed", &variant.fixed)
+}
+
+/// Whether a factor of a variant can be written in a manifest, and makes sense.
+fn check_factor(
+    variant: &VariantDescription,
+    name: &str,
+    factor: &FactorDescription,
+) -> Result<(), String> {
+    word("factor", name)?;
+    if AXES.contains(&name) {
+        return Err(format!(
+            "`{name}` is an axis of its own and cannot be a factor"
+        ));
+    }
+    if factor.values.is_empty() || factor.values.iter().any(String::is_empty) {
+        return Err(format!("factor `{name}` needs values, none of them empty"));
+    }
+    distinct(&format!("value of factor `{name}`:"), &factor.values)?;
+    let foreign = |strange: &dyn Display, what: &str| {
+        Err(format!(
+            "factor `{name}` is about `{strange}`, which is not among the variant's {what}"
+        ))
+    };
+    let mut about = factor.precisions.iter();
+    if let Some(strange) = about.find(|about| !variant.precisions.contains(about)) {
+        return foreign(strange, "precisions");
+    }
+    let mut about = factor.modes.iter();
+    if let Some(strange) = about.find(|about| !variant.modes.contains(about)) {
+        return foreign(strange, "modes");
+    }
+    let mut about = factor.devices.iter();
+    if let Some(strange) = about.find(|about| !variant.devices.contains(about)) {
+        return foreign(strange, "devices");
+    }
+    let is_value = |value: &str| factor.values.iter().any(|known| known == value);
+    let comes_to = |value: &String| is_value(AUTO) && value != AUTO && is_value(value);
+    if !factor.auto.values().all(comes_to) {
+        return Err(format!(
+            "factor `{name}`: `auto` says which of its other values the value `{AUTO}` comes to"
+        ));
+    }
+    for (value, brought) in &factor.brings {
+        if !is_value(value) {
+            return Err(format!(
+                "factor `{name}`: `brings` speaks of `{value}`, which is not among its values"
+            ));
+        }
+        let what = format!("factor `{name}`: what `{value}` brings");
+        check_said(variant, &what, brought)?;
+        let mut fixed = brought
+            .keys()
+            .filter(|name| variant.fixed.contains_key(*name));
+        if let Some(fixed) = fixed.next() {
+            return Err(format!("{what}: `{fixed}` is fixed"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether what is said of switches of others, in their words, is of none that the variant has.
+fn check_said(
+    variant: &VariantDescription,
+    what: &str,
+    said: &BTreeMap<String, String>,
+) -> Result<(), String> {
+    for (name, value) in said {
+        word("factor", name)?;
+        if variant.factors.contains_key(name) {
+            return Err(format!("{what}: `{name}` is a factor of the variant"));
+        }
+        if value.is_empty() {
+            return Err(format!("{what}: `{name}` has no value"));
+        }
+    }
+    Ok(())
+}
+
+/// Names end up in paths, keys and pages.
+fn word(what: &str, name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    if name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(fits)
+    {
+        return Ok(());
+    }
+    Err(format!(
+        "`{name}` cannot name {} {what}: a name begins with a letter and holds at most 64 of \
+         a-z, 0-9, `_` and `-`",
+        if what == "engine" { "an" } else { "a" }
+    ))
+}
+
+fn distinct<'a>(what: &str, names: impl IntoIterator<Item = &'a String>) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    match names.into_iter().find(|name| !seen.insert(*name)) {
+        Some(twice) => Err(format!("{what} `{twice}` is there twice")),
+        None => Ok(()),
+    }
+}
