@@ -28,7 +28,10 @@
 use schema::tables::Interval;
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
-use crate::number::{rounded, rounded_down, rounded_up};
+use crate::{
+    number::{rounded, rounded_down, rounded_up},
+    percentile,
+};
 
 /// Fewest blocks for an order-statistic interval.
 pub const ORDER_STATISTIC_BLOCKS: u32 = 20;
@@ -101,6 +104,16 @@ fn as_factors(
         blocks: u32::try_from(sorted.len()).ok()?,
         confidence,
     })
+}
+
+/// What an interval of these logarithms is one of: their mean, or from [`ORDER_STATISTIC_BLOCKS`] on
+/// their median. `None` without a value, or when it is not finite.
+#[must_use]
+pub fn centre(logs: &[f64]) -> Option<f64> {
+    if logs.len() < ORDER_STATISTIC_BLOCKS as usize {
+        return mean(&in_order(logs));
+    }
+    percentile::middle(logs.iter().copied()).filter(|centre| centre.is_finite())
 }
 
 /// Standard deviation of `values`, with n − 1; 0 for fewer than two.

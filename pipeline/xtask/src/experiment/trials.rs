@@ -46,6 +46,15 @@ impl Trial {
         }
     }
 
+    /// Its blocks at most. Who is the same is told with few, and within half a minute; to find a difference may
+    /// take more.
+    const fn blocks(self) -> u32 {
+        match self {
+            Self::Planted => 48,
+            Self::Aa | Self::Quickstart => 12,
+        }
+    }
+
     /// What the second of two workers takes longer, in per cent.
     const fn slower(self) -> u32 {
         match self {
@@ -55,18 +64,21 @@ impl Trial {
     }
 }
 
-/// Two workers that do real work on memory, one step some milliseconds, and have two names. A trial takes
-/// some twenty seconds, twelve blocks at most, which follow each other at once: what slows the machine down slows
-/// down both.
-const MANIFEST: &str = "version: 1
+/// Two workers that compute on what a core's own cache holds, one step half a millisecond or so, and have two names.
+/// Blocks follow each other at once: what slows the machine down slows down both.
+fn manifest(blocks: u32) -> String {
+    format!(
+        "version: 1
 title: An experiment
-measure: { target: 1%, margin: 2%, budget: 3m, blocks: 12, apart: 0s, round: 100ms, warm_up: 1s, ceilings: false }
+measure: {{ target: 1%, margin: 2%, budget: 10m, blocks: {blocks}, apart: 0s, rounds: 4, round: 50ms, warm_up: 500ms, ceilings: false }}
 jobs:
   - id: trial
     question: Are these two the same?
-    matrix: { model: bert_tiny, seq: 8, batch: 1, engine: [one/works, two/works] }
-    compare: { axis: engine, baseline: one/works }
-";
+    matrix: {{ model: bert_tiny, seq: 8, batch: 1, engine: [one/works, two/works] }}
+    compare: {{ axis: engine, baseline: one/works }}
+"
+    )
+}
 
 /// Tries until there are so many trials, and says what they come to.
 pub(super) fn repeat(which: Trial, times: Option<u32>) -> Result<(), String> {
@@ -115,9 +127,9 @@ fn prepare(which: Trial, folder: &Path) -> Result<PathBuf, String> {
         synthetic_engine("two", "works", &["--slower", &slower]),
     ];
     write(&folder.join("engines.toml"), &engines.concat())?;
-    let manifest = folder.join("trial.yaml");
-    write(&manifest, MANIFEST)?;
-    Ok(manifest)
+    let path = folder.join("trial.yaml");
+    write(&path, &manifest(which.blocks()))?;
+    Ok(path)
 }
 
 /// One trial: what was said of each of its comparisons.
