@@ -151,6 +151,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
             .frontier
             .map(|sought| frontier::frontier(sought, planned.cell.device)),
         loaded: slot.loaded,
+        first: slot.first,
         start_ns: slot.start_ns,
         flops: planned.flops,
         bytes: planned.bytes,

@@ -165,6 +165,10 @@ fn problem(heat: &Heat) -> Option<String> {
     if profiles != 0 && profiles != cells {
         return Some(format!("it has {profiles} profiles for {cells} cells"));
     }
+    let starts = heat.reference.starts.len();
+    if starts != 0 && starts != cells {
+        return Some(format!("it has {starts} first launches for {cells} cells"));
+    }
     let mut indices = BTreeSet::new();
     for block in &heat.blocks {
         if !indices.insert(block.index) {

@@ -8,7 +8,7 @@ use std::{
 use schema::{
     Outcome, OutcomeKind,
     protocol::{Loaded, Memory},
-    record::{self, Block, Canary, Heat, Launch, Parity, Profiled},
+    record::{self, Block, Canary, FirstStart, Heat, Launch, Parity, Profiled},
     tables::LaunchRow,
     telemetry::{Energy, Telemetry},
 };
@@ -41,6 +41,8 @@ pub(crate) struct Slot {
     pub(crate) frontier: Option<record::Frontier>,
     pub(crate) loaded: Option<Loaded>,
     pub(crate) start_ns: Option<u64>,
+    /// What getting ready took in its first launch.
+    pub(crate) first: Option<FirstStart>,
     pub(crate) versions: BTreeMap<String, String>,
     /// Per block that counts, the energy of the cell in it, where it was asked for.
     pub(crate) energy: BTreeMap<u32, Energy>,
@@ -64,6 +66,7 @@ impl Slot {
             frontier: None,
             loaded: None,
             start_ns: None,
+            first: None,
             versions: BTreeMap::new(),
             energy: BTreeMap::new(),
             telemetry: Vec::new(),
@@ -99,6 +102,7 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
         }
     }
     let profiles = footer.profiles.into_iter().chain(iter::repeat(None));
+    let starts = reference.starts.into_iter().chain(iter::repeat(None));
     let endings = footer.outcomes.into_iter().zip(reference.obstacles);
     let frontiers = footer.frontiers.into_iter().chain(iter::repeat(None));
     launches
@@ -109,14 +113,19 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
         .zip(twins)
         .zip(frontiers)
         .zip(profiles)
+        .zip(starts)
         .map(
-            |((((((launches, own), log), (footer, obstacle)), twin_of), frontier), profiled)| {
+            |(
+                ((((((launches, own), log), (footer, obstacle)), twin_of), frontier), profiled),
+                first,
+            )| {
                 // Twins run the same configuration; the run may compare outputs only once.
                 let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
                 let mut slot = slot(launches, parity, footer, obstacle, is_timed);
                 slot.parity_log = log;
                 slot.frontier = frontier;
                 slot.profiled = profiled;
+                slot.first = first;
                 slot
             },
         )

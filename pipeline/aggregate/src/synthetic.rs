@@ -297,6 +297,7 @@ fn heat(planned: &PlannedHeat, size: Size, number: u32, random: &mut ChaCha8Rng)
             obstacles: vec![None; cells],
             logs: vec![Some(String::new()); cells],
             quantised: Vec::new(),
+            starts: Vec::new(),
         },
         footer: HeatFooter {
             finished: "2026-11-20T16:04:00Z".to_owned(),

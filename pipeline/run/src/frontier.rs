@@ -15,7 +15,7 @@ use crate::{
     gallery,
     graphs::Graphs,
     lane,
-    launch::Worker,
+    launch::{Kept, Worker},
 };
 
 /// Steps of a try: engines and optimisers allocate in the first, and some again in the second.
@@ -187,7 +187,14 @@ fn attempt_once(
     let folder = context.store.scratch()?;
     let memory_bytes = gallery::memory_bytes(&header.measure);
     let available_bytes = telemetry::load().available_memory_bytes;
-    let started = Worker::start(context, &header.measure, cell, memory_bytes, folder.path());
+    let started = Worker::start(
+        context,
+        &header.measure,
+        cell,
+        memory_bytes,
+        folder.path(),
+        Kept::All,
+    );
     let mut worker = match started {
         Ok(worker) => worker,
         Err(outcome) => return Ok(Err(outcome)),

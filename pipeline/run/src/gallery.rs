@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use schema::{
     Cell, CellId, Mode, Outcome, OutcomeKind, Precision,
     plan::{self, PlannedCell},
-    protocol,
+    protocol::{self, Loaded},
+    record::FirstStart,
 };
 use tempfile::TempDir;
 
@@ -14,7 +15,7 @@ use crate::{
     context::{Context, Setting},
     error::Stop,
     graphs::{Graphs, Prepared},
-    launch::Worker,
+    launch::{Kept, Worker},
     tensors::Outputs,
 };
 
@@ -53,6 +54,8 @@ pub(crate) struct Gallery {
     unlimited: BTreeMap<(CellId, Option<Precision>), Result<Exhibit, Outcome>>,
     /// The log of each configuration's last launch; none where no worker could be started.
     logs: BTreeMap<CellId, String>,
+    /// What getting ready took in the first launch of each configuration that did.
+    starts: BTreeMap<CellId, FirstStart>,
 }
 
 /// Outputs, and the folder of the launch that wrote them; removed together.
@@ -130,6 +133,11 @@ impl Gallery {
         self.logs.get(&cell.id()).cloned()
     }
 
+    /// What getting ready took in the first launch of a configuration; `None` where none got ready.
+    pub(crate) fn start(&self, cell: &Cell) -> Option<FirstStart> {
+        self.starts.get(&cell.id()).cloned()
+    }
+
     /// Forgets the outputs of a configuration that is not needed any more.
     pub(crate) fn discard(&mut self, cell: &Cell) {
         self.outputs.remove(&Asked::from(cell).key());
@@ -157,6 +165,9 @@ impl Gallery {
         if let Some(log) = launched.log {
             self.logs.insert(cell.id(), log);
         }
+        if let Some(start) = launched.start {
+            self.starts.entry(cell.id()).or_insert(start);
+        }
         Ok(launched.exhibit)
     }
 }
@@ -174,6 +185,8 @@ pub(crate) struct Launched {
     pub(crate) exhibit: Result<Exhibit, Outcome>,
     /// None where no worker could be started.
     pub(crate) log: Option<String>,
+    /// `None` where it did not get ready.
+    pub(crate) start: Option<FirstStart>,
 }
 
 /// Launches a cell on a network for the outputs alone, once more where it failed in a way that could
@@ -244,12 +257,19 @@ fn launch_once(
     context.tell(&Event::Launch { cell, phase });
     let memory_bytes = memory_bytes(measure);
     let folder = context.store.scratch()?;
-    let mut worker = match Worker::start(context, measure, cell, memory_bytes, folder.path()) {
+    let is_cold = context.options.fresh;
+    let kept = match is_cold {
+        true => Kept::Nothing,
+        false => Kept::All,
+    };
+    let started = Worker::start(context, measure, cell, memory_bytes, folder.path(), kept);
+    let mut worker = match started {
         Ok(worker) => worker,
         Err(outcome) => {
             return Ok(Launched {
                 exhibit: Err(fail(context, cell, outcome, "")?),
                 log: None,
+                start: None,
             });
         }
     };
@@ -259,7 +279,15 @@ fn launch_once(
         steps: plan::PARITY_ITERATIONS,
         across_kinks,
     };
-    let answer = outputs(&mut worker, cell, (network, graphs), request);
+    let mut start = None;
+    let answer = outputs(&mut worker, cell, (network, graphs), |start_ns, loaded| {
+        start = Some(FirstStart {
+            start_ns,
+            loaded,
+            is_cold,
+        });
+        request
+    });
     // What a worker does after its answer is judged when it is measured.
     let ended = match &answer {
         Ok(_) => worker.leave(),
@@ -282,6 +310,7 @@ fn launch_once(
     Ok(Launched {
         exhibit,
         log: Some(ended.log),
+        start,
     })
 }
 
@@ -304,11 +333,11 @@ fn outputs(
     worker: &mut Worker,
     cell: &Cell,
     (network, graphs): (&Prepared, &Graphs),
-    request: protocol::Parity,
+    ready: impl FnOnce(u64, Loaded) -> protocol::Parity,
 ) -> Result<protocol::ParityOutputs, Outcome> {
-    worker.hello(cell)?;
-    worker.load(cell, network, graphs)?;
-    worker.parity(request)
+    let (_, start_ns) = worker.hello(cell)?;
+    let loaded = worker.load(cell, network, graphs)?;
+    worker.parity(ready(start_ns, loaded))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::{
     disturbance::Seen,
     energy::Meters,
     error::Stop,
-    launch::Worker,
+    launch::{Kept, Worker},
 };
 
 /// Steps of a warm-up at least.
@@ -127,6 +127,7 @@ impl<'a> Lane<'a> {
             cell,
             memory_bytes,
             folder.path(),
+            Kept::All,
         );
         self.folder = Some(folder);
         match started {

@@ -42,6 +42,13 @@ pub(crate) struct Worker {
     takes_onnx: bool,
 }
 
+/// What a worker finds of what compilers made in earlier launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    All,
+    Nothing,
+}
+
 impl Worker {
     /// Starts the worker of a cell. The folder is this launch's alone: whatever a worker does to
     /// its surroundings is done to no other.
@@ -51,14 +58,22 @@ impl Worker {
         cell: &Cell,
         memory_bytes: Option<u64>,
         folder: &Path,
+        kept: Kept,
     ) -> Result<Self, Outcome> {
         let command = context.workers.command(&cell.engine, cell.device)?;
-        let command = command.for_cell(cell);
-        let scratch = folder.join("scratch");
-        fs::create_dir(&scratch).map_err(|error| {
-            let reason = format!("cannot make a temporary folder for a worker: {error}");
-            Outcome::new(OutcomeKind::Unavailable, reason)
-        })?;
+        let mut command = command.for_cell(cell);
+        let make = |name: &str| {
+            let made = folder.join(name);
+            fs::create_dir(&made).map_err(|error| {
+                let reason = format!("cannot make a temporary folder for a worker: {error}");
+                Outcome::new(OutcomeKind::Unavailable, reason)
+            })?;
+            Ok::<PathBuf, Outcome>(made)
+        };
+        let scratch = make("scratch")?;
+        if kept == Kept::Nothing {
+            command = command.with_cache(&make("cache")?);
+        }
         let limits = Limits {
             memory_bytes,
             ..Limits::default()

@@ -63,6 +63,7 @@ pub(crate) fn judge(
         obstacles: Vec::new(),
         logs: Vec::new(),
         quantised,
+        starts: Vec::new(),
     };
     for planned in &setting.header.cells {
         let judgement = match (&planned.obstacle, judged.get(&planned.id)) {
@@ -77,6 +78,10 @@ pub(crate) fn judge(
         reference.parity.push(judgement.parity);
         reference.obstacles.push(judgement.obstacle);
         reference.logs.push(judgement.log);
+        // Twins are not launched for outputs.
+        let is_first = planned.twin_of.is_none();
+        let start = gallery.start(&planned.cell).filter(|_| is_first);
+        reference.starts.push(start);
     }
     Ok(reference)
 }

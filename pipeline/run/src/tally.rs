@@ -131,6 +131,7 @@ mod tests {
                 obstacles: vec![obstacle],
                 logs: vec![None],
                 quantised: Vec::new(),
+                starts: Vec::new(),
             };
             assert_eq!(
                 Tally::new(&reference, 0, &[]).outcomes("", false),

@@ -10,7 +10,7 @@ use common::*;
 use schema::{
     Outcome, OutcomeKind,
     plan::{PlannedCell, Status},
-    record::HeatResult,
+    record::{HeatResult, RunRecord},
 };
 
 #[test]
@@ -41,6 +41,15 @@ fn cells_are_measured_and_parity_is_judged() {
         let parity = parity.as_ref().unwrap();
         assert_eq!((parity.error, parity.worst_share), (0.0, 0.0));
         assert_eq!(parity.reference, "pytorch/eager fp64 on cpu");
+    }
+    // The first launch of each is told, but for the twin's.
+    let starts: Vec<_> = heat.reference.starts.iter().map(Option::as_ref).collect();
+    assert!(matches!(
+        starts.as_slice(),
+        [Some(_), Some(_), Some(_), None]
+    ));
+    for start in starts.into_iter().flatten() {
+        assert!(start.start_ns > 0 && start.loaded.first_step_ns > 0 && !start.is_cold);
     }
     // Three cells, the reference, and PyTorch at their precision; the twin is not launched again.
     assert_eq!(diary.count("Parity"), 5);
@@ -120,7 +129,11 @@ fn the_second_run_measures_and_writes_nothing() {
         .unwrap();
     assert_eq!((diary.count("finished"), diary.count("cached")), (2, 0));
     assert_ne!(fresh.heats, first.heats);
-    track.heat(&first, 0);
+    let is_cold = |record: &RunRecord| {
+        let starts = track.heat(record, 0).reference.starts;
+        starts.into_iter().flatten().all(|start| start.is_cold)
+    };
+    assert_eq!((is_cold(&first), is_cold(&fresh)), (false, true));
     assert_eq!(track.run(&plan).0.heats, fresh.heats);
     let (again, _) = track
         .run_with(&plan, true, Diary::default(), &interrupt)

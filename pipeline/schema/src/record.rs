@@ -130,6 +130,23 @@ pub struct Reference {
     /// The networks on grids that cells were judged on; those of every block are the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quantised: Vec<Quantised>,
+    /// Per slot: what getting ready took in the first launch, that for outputs; `None` for twins, and where
+    /// it did not get ready. Empty in heats that were measured before it was kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts: Vec<Option<FirstStart>>,
+}
+
+/// What getting ready took in the first launch of a cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FirstStart {
+    /// From the start of its process to its first message, in nanoseconds.
+    pub start_ns: u64,
+    /// Its phases.
+    pub loaded: Loaded,
+    /// Whether it was kept from what compilers had made in earlier launches and runs, as it is where all is
+    /// measured anew.
+    pub is_cold: bool,
 }
 
 /// A network that was put on grids.

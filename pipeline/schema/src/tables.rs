@@ -14,7 +14,7 @@ use crate::{
     machine::Load,
     plan::{Expectation, ManifestSource, Measure, Warning},
     protocol::{Loaded, Memory},
-    record::{Canary, Parity, Tool, Try},
+    record::{Canary, FirstStart, Parity, Tool, Try},
     telemetry::Telemetry,
 };
 
@@ -320,6 +320,13 @@ pub enum Verdict {
 }
 
 impl CellRow {
+    /// How it got ready: in the median launch, or where nothing is timed in the first.
+    #[must_use]
+    pub fn got_ready(&self) -> Option<&Loaded> {
+        let first = || self.first.as_ref().map(|start| &start.loaded);
+        self.loaded.as_ref().or_else(first)
+    }
+
     /// Whether it ran a file of the user's whose operators no graph has: its costs are not known, and
     /// its outputs were held against ONNX Runtime's.
     #[must_use]
@@ -432,6 +439,9 @@ pub struct CellRow {
     pub telemetry: Option<Telemetry>,
     /// Phases of the median launch (by total).
     pub loaded: Option<Loaded>,
+    /// Phases of the first launch, that for outputs: what a compiler makes is kept for those that follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<FirstStart>,
     /// Median time from process start to `hello`, in nanoseconds.
     pub start_ns: Option<u64>,
     /// Floating-point operations of a step; 0 where that is not known ([`CellRow::is_outline`]).

@@ -1,6 +1,9 @@
 //! How a worker process is started.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use schema::{Cell, Precision, TF32_OVERRIDE};
 use serde::{Deserialize, Serialize};
@@ -41,6 +44,22 @@ impl WorkerCommand {
         self.without_tf32()
     }
 
+    /// The same, which keeps what makes its next launch faster in this folder, and so does what compiles for
+    /// it. Where it keeps nothing anyway, nothing changes.
+    #[must_use]
+    pub fn with_cache(mut self, folder: &Path) -> Self {
+        if let Some(kept) = self.env.get_mut(CACHE_VARIABLE) {
+            *kept = folder.to_string_lossy().into_owned();
+        }
+        if let Some(compiler) = self.env.get_mut(COMPILER_VARIABLE)
+            && let Ok(command) = serde_json::from_str::<Self>(compiler)
+            && let Ok(command) = serde_json::to_string(&command.with_cache(folder))
+        {
+            *compiler = command;
+        }
+        self
+    }
+
     /// The same, with NVIDIA's libraries kept from TF32.
     #[must_use]
     pub(crate) fn without_tf32(mut self) -> Self {
@@ -78,5 +97,31 @@ mod tests {
         assert_eq!(told(Device::Cuda(1), Precision::Fp16), off);
         assert_eq!(told(Device::Cuda(0), Precision::Tf32), None);
         assert_eq!(told(Device::Cpu, Precision::Fp32), None);
+    }
+
+    #[test]
+    fn a_cache_of_its_own_is_also_that_of_what_compiles_for_it() {
+        let plain = WorkerCommand {
+            program: PathBuf::from("/worker"),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+        };
+        let folder = Path::new("/own");
+        assert_eq!(plain.clone().with_cache(folder), plain);
+        let keeps = |folder: &str, compiler: Option<&WorkerCommand>| {
+            let mut command = plain.clone();
+            let mut set = |name: &str, value: String| command.env.insert(name.to_owned(), value);
+            set(CACHE_VARIABLE, folder.to_owned());
+            if let Some(compiler) = compiler {
+                set(
+                    COMPILER_VARIABLE,
+                    serde_json::to_string(compiler).expect("it is JSON"),
+                );
+            }
+            command
+        };
+        let shared = keeps("/shared", Some(&keeps("/shared", None)));
+        let own = keeps("/own", Some(&keeps("/own", None)));
+        assert_eq!(shared.with_cache(folder), own);
     }
 }

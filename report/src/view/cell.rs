@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schema::{
     OutcomeKind,
     plan::ManifestSource,
+    protocol::Loaded,
     tables::{CellRow, JobTable, LaunchRow, Speed},
 };
 use serde::Serialize;
@@ -53,6 +54,7 @@ pub(crate) struct CellPage {
     ceiling_of_cell: Option<CeilingView>,
     launches: Vec<Launch>,
     phases: Vec<Phase>,
+    first_launch: Option<&'static str>,
     profile: Option<Profile>,
     memory: Vec<Fact>,
     energy_of_cell: Option<EnergyView>,
@@ -105,7 +107,8 @@ struct Launch {
 #[derive(Debug, Serialize)]
 struct Phase {
     name: &'static str,
-    time: String,
+    time: Option<String>,
+    first: Option<String>,
     offset: f64,
     width: f64,
 }
@@ -179,6 +182,7 @@ impl CellPage {
             ceiling_of_cell: roofline::of_cell(index.tables, row),
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
+            first_launch: first_launch(row),
             profile: row.profile.as_ref().map(Profile::new),
             memory: configuration::memory(row),
             energy_of_cell: sensors::energy(row),
@@ -351,18 +355,21 @@ fn no_log(row: &CellRow) -> &'static str {
     }
 }
 
-/// The phases of the median launch, one after another on a line of 100.
+/// The phases of the median launch, one after another on a line of 100, and those of the first launch beside
+/// them.
 fn phases(row: &CellRow) -> Vec<Phase> {
-    let mut times = Vec::new();
-    times.extend(row.start_ns.map(|ns| ("Process start", ns)));
-    if let Some(loaded) = &row.loaded {
-        times.extend([
+    let steps = |loaded: &Loaded| {
+        [
             ("Weights and inputs", loaded.fill_ns),
             ("Build", loaded.build_ns),
             ("Compile", loaded.compile_ns),
             ("First step", loaded.first_step_ns),
-        ]);
-    }
+        ]
+    };
+    const START: &str = "Process start";
+    let mut times = Vec::new();
+    times.extend(row.start_ns.map(|ns| (START, ns)));
+    times.extend(row.loaded.iter().flat_map(steps));
     let mut warm_ups: Vec<u64> = row
         .launches
         .iter()
@@ -375,22 +382,47 @@ fn phases(row: &CellRow) -> Vec<Phase> {
             .get(warm_ups.len() / 2)
             .map(|ns| ("Warm-up, median", *ns)),
     );
+    let mut first: Vec<(&str, u64)> = Vec::new();
+    if let Some(start) = &row.first {
+        first.push((START, start.start_ns));
+        first.extend(steps(&start.loaded));
+    }
+    let mut names: Vec<&'static str> = times.iter().map(|(name, _)| *name).collect();
+    // What was launched for its outputs alone has a first launch and no other.
+    if names.is_empty() {
+        names.extend(first.iter().map(|(name, _)| *name));
+    }
     let total: f64 = times.iter().map(|(_, ns)| *ns as f64).sum::<f64>().max(1.0);
     let mut before = 0.0;
-    times
+    let of = |times: &[(&str, u64)], wanted: &str| {
+        let mut times = times.iter();
+        times.find(|(name, _)| *name == wanted).map(|(_, ns)| *ns)
+    };
+    names
         .into_iter()
-        .map(|(name, ns)| {
+        .map(|name| {
             let share = |ns: f64| (ns / total * 1000.0).round() / 10.0;
             let offset = share(before);
-            before += ns as f64;
+            let ns = of(&times, name);
+            let width = ns.unwrap_or(0) as f64;
+            before += width;
             Phase {
                 name,
-                time: units::time_ns(ns),
+                time: ns.map(units::time_ns),
+                first: of(&first, name).map(units::time_ns),
                 offset,
-                width: share(ns as f64).max(0.3),
+                width: share(width).max(0.3),
             }
         })
         .collect()
+}
+
+/// What the first launch was, whose phases stand beside those of the others; `None` where that is not known.
+fn first_launch(row: &CellRow) -> Option<&'static str> {
+    row.first.as_ref().map(|start| match start.is_cold {
+        true => "First launch, nothing kept by compilers",
+        false => "First launch",
+    })
 }
 
 fn machine(index: &Index<'_>, row: &CellRow) -> Option<MachineLink> {

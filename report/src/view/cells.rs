@@ -66,7 +66,7 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
         p95_value: p95,
         parity: or_nothing(parity.map(units::error)),
         parity_value: parity.filter(|value| value.is_finite()),
-        computed: row.loaded.as_ref().and_then(computed),
+        computed: row.got_ready().and_then(computed),
         top1: top1.map(words::top1),
         memory: or_nothing(memory.map(units::bytes)),
         memory_value: memory,

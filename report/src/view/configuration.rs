@@ -97,7 +97,7 @@ fn describe_optimizer(optimizer: &Optimizer) -> String {
 
 /// What the engine itself reported.
 pub(crate) fn reported(row: &CellRow) -> Vec<Fact> {
-    let Some(loaded) = &row.loaded else {
+    let Some(loaded) = row.got_ready() else {
         return Vec::new();
     };
     let threads = loaded.threads.map_or_else(

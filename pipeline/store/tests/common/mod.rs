@@ -147,6 +147,7 @@ pub fn reference() -> Reference {
         obstacles: vec![None, None],
         logs: vec![None, None],
         quantised: Vec::new(),
+        starts: Vec::new(),
     }
 }
 
