@@ -493,14 +493,26 @@ fn race(measure: schema::Measure, times: &[u32]) -> schema::Plan {
 
 #[test]
 fn a_heat_ends_at_the_look_at_which_it_has_said_enough() {
-    let track = Track::new();
     let mut measure = measure();
     (measure.blocks, measure.rounds) = (48, 1);
-    let (record, _) = track.run(&race(measure, &[200, 2000]));
-    let heat = track.heat(&record, 0);
-    assert_eq!(heat.blocks.len(), 6);
+    let mut plan = race(measure, &[200, 2000]);
+    let stopped = |plan| {
+        let track = Track::new();
+        let heat = track.heat(&track.run(plan).0, 0);
+        assert_eq!(heat.blocks.len(), 6);
+        heat.footer.stopped
+    };
+    // Without a twin no verdict is ever settled, and no block would change that.
     assert_eq!(
-        heat.footer.stopped,
+        stopped(&plan),
+        "no twin tells the noise that 1 of 1 verdicts are held against, after 6 of at most 48 blocks"
+    );
+    let cells = &mut plan.heats[0].cells;
+    let mut twin = cells[0].clone();
+    twin.twin_of = Some(0);
+    cells.push(twin);
+    assert_eq!(
+        stopped(&plan),
         "every verdict is settled, after 6 of at most 48 blocks"
     );
 }
@@ -564,10 +576,8 @@ fn disturbed_blocks_are_measured_again_and_no_end() {
         heat.footer.stopped
     );
     let outcomes = &heat.footer.outcomes;
-    assert_eq!(
-        kinds(outcomes),
-        [OutcomeKind::Unstable, OutcomeKind::Crashed]
-    );
+    // Who crashes in disturbed blocks alone may do better in others.
+    assert_eq!(kinds(outcomes), [OutcomeKind::Unstable; 2]);
     assert!(
         outcomes[0].reason.starts_with(told),
         "{}",
@@ -576,9 +586,17 @@ fn disturbed_blocks_are_measured_again_and_no_end() {
     assert_eq!(diary.count("note: a block of g does not count"), 3);
     assert_eq!(diary.count("block 0 of g"), 3);
     let launches = heat.blocks.iter().flat_map(|block| &block.launches);
-    let kept = launches.filter(|launch| launch.outcome.kind == OutcomeKind::Unstable);
-    assert!(kept.clone().all(|launch| launch.rounds.len() == 2));
-    assert_eq!(kept.count(), 3);
+    let (whole, broken): (Vec<_>, Vec<_>) = launches.partition(|launch| launch.slot == 0);
+    assert!(whole.iter().all(|launch| launch.rounds.len() == 2));
+    assert!(broken.iter().all(|launch| {
+        let reason = &launch.outcome.reason;
+        launch.rounds.is_empty() && reason.contains("; meanwhile the launch ended as crashed: ")
+    }));
+    let all = whole
+        .iter()
+        .chain(&broken)
+        .map(|launch| launch.outcome.kind);
+    assert_eq!(all.collect::<Vec<_>>(), [OutcomeKind::Unstable; 6]);
 
     // It is there for its run, and the next one measures it again.
     let calm = limits(1e9);
