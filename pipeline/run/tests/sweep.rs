@@ -496,7 +496,7 @@ fn a_heat_ends_at_the_look_at_which_it_has_said_enough() {
     let mut measure = measure();
     (measure.blocks, measure.rounds) = (48, 1);
     let mut plan = race(measure, &[200, 2000]);
-    let stopped = |plan| {
+    let stopped = |plan: &schema::Plan| {
         let track = Track::new();
         let heat = track.heat(&track.run(plan).0, 0);
         assert_eq!(heat.blocks.len(), 6);
