@@ -68,6 +68,7 @@ struct Repeated {
 /// What interleaving gains by one trace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Gains {
+    of: &'static str,
     place: String,
     rows: Vec<GainRow>,
 }
@@ -105,10 +106,14 @@ impl Experiments {
                 &[Verdict::Faster, Verdict::Same],
             ),
         ];
-        let traces = ["drift-mobilenet", "drift-training", "drift-bert"];
-        let gains = traces.into_iter().filter_map(|name| {
-            let text = embed::experiment(name)?;
-            Some(Trace::parse(text).map(Gains::of).map_err(named(name)))
+        let traces = [
+            ("drift-mobilenet", "MobileNetV2, inference"),
+            ("drift-training", "ResNet-18, training"),
+            ("drift-bert", "BERT-tiny, inference"),
+        ];
+        let gains = traces.into_iter().filter_map(|(name, of)| {
+            let trace = Trace::parse(embed::experiment(name)?);
+            Some(trace.map(|trace| Gains::of(of, trace)).map_err(named(name)))
         });
         Ok(Self {
             known: known.into_iter().flatten().collect(),
@@ -123,7 +128,7 @@ impl From<&coverage::Gained> for Gained {
     fn from(row: &coverage::Gained) -> Self {
         Self {
             machine: row.machine,
-            gain: units::times(row.gain),
+            gain: format!("{}×", units::fixed(row.gain, 1)),
             held: format!("{} %", units::fixed(row.held, 1)),
         }
     }
@@ -192,13 +197,14 @@ impl Part {
 }
 
 impl Gains {
-    fn of(trace: Trace) -> Self {
+    fn of(of: &'static str, trace: Trace) -> Self {
         let rows = trace.gains().into_iter().map(|it| GainRow {
             of: it.of,
             turns: it.turns,
             gain: it.gain.map(|gain| interval::ratio(&gain, &[1.0])),
         });
         Self {
+            of,
             rows: rows.collect(),
             place: trace.place,
         }
