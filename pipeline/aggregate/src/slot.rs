@@ -1,9 +1,6 @@
 //! One cell of a heat, taken out of the heat's blocks and judged.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    iter,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     Outcome, OutcomeKind,
@@ -101,35 +98,32 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
             }
         }
     }
-    let profiles = footer.profiles.into_iter().chain(iter::repeat(None));
-    let starts = reference.starts.into_iter().chain(iter::repeat(None));
     let endings = footer.outcomes.into_iter().zip(reference.obstacles);
-    let frontiers = footer.frontiers.into_iter().chain(iter::repeat(None));
-    launches
+    let mut slots: Vec<Slot> = launches
         .into_iter()
         .zip(reference.parity)
-        .zip(reference.logs)
         .zip(endings)
         .zip(twins)
-        .zip(frontiers)
-        .zip(profiles)
-        .zip(starts)
-        .map(
-            |(
-                ((((((launches, own), log), (footer, obstacle)), twin_of), frontier), profiled),
-                first,
-            )| {
-                // Twins run the same configuration; the run may compare outputs only once.
-                let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
-                let mut slot = slot(launches, parity, footer, obstacle, is_timed);
-                slot.parity_log = log;
-                slot.frontier = frontier;
-                slot.profiled = profiled;
-                slot.first = first;
-                slot
-            },
-        )
-        .collect()
+        .map(|(((launches, own), (footer, obstacle)), twin_of)| {
+            // Twins run the same configuration; the run may compare outputs only once.
+            let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
+            slot(launches, parity, footer, obstacle, is_timed)
+        })
+        .collect();
+    for (slot, log) in slots.iter_mut().zip(reference.logs) {
+        slot.parity_log = log;
+    }
+    // Heats that had none hold no list of them.
+    for (slot, start) in slots.iter_mut().zip(reference.starts) {
+        slot.first = start;
+    }
+    for (slot, frontier) in slots.iter_mut().zip(footer.frontiers) {
+        slot.frontier = frontier;
+    }
+    for (slot, profiled) in slots.iter_mut().zip(footer.profiles) {
+        slot.profiled = profiled;
+    }
+    slots
 }
 
 fn in_order(mut blocks: Vec<Block>) -> Vec<Block> {

@@ -365,6 +365,7 @@ fn block(index: u32, launches: Vec<Launch>) -> Block {
         canary_before: canary,
         canary_after: canary,
         alone: None,
+        disturbed: None,
         load_before: load(),
         load_after: load(),
         supervisor_ns: 1_000_000,

@@ -76,6 +76,7 @@ pub(crate) fn measure(
         canary_before,
         canary_after,
         alone,
+        disturbed,
         load_before,
         load_after,
         supervisor_ns: meter.supervisor_ns,
@@ -85,9 +86,7 @@ pub(crate) fn measure(
             .map(|lane| lane.into_launch(Some(&seen)))
             .collect(),
     };
-    if let Some(reason) = disturbed {
-        disturbance::mark(&mut block, &reason);
-    }
+    disturbance::mark(&mut block);
     Ok(block)
 }
 

@@ -11,11 +11,7 @@ use nix::sys::{
     time::TimeValLike as _,
 };
 use schema::{
-    Outcome, OutcomeKind,
-    machine::Load,
-    plan::Disturbance,
-    printed::percent,
-    record::{Block, Launch},
+    Outcome, OutcomeKind, machine::Load, plan::Disturbance, printed::percent, record::Block,
 };
 use telemetry::Times;
 use worker::{
@@ -175,20 +171,20 @@ fn children_ns() -> u64 {
     })
 }
 
-/// What stands between why a block was disturbed and how a launch failed in it.
-const MEANWHILE: &str = "; meanwhile the launch ended as ";
-
-/// Marks a block as disturbed: what was measured in it, and what failed in a way that others may be the
-/// cause of, who take memory and time. That is launched again; how it failed stays in its reason.
-pub(crate) fn mark(block: &mut Block, reason: &str) {
+/// Marks the launches of a disturbed block: what was measured in it, and what failed in a way that others may be
+/// the cause of, who take memory and time. That is launched again; how it failed stays in its reason.
+pub(crate) fn mark(block: &mut Block) {
+    let Some(disturbed) = &block.disturbed else {
+        return;
+    };
     for launch in &mut block.launches {
         let reason = match launch.outcome.kind {
-            OutcomeKind::Measured => reason.to_owned(),
+            OutcomeKind::Measured => disturbed.clone(),
             OutcomeKind::OutOfMemory | OutcomeKind::TimedOut | OutcomeKind::Crashed => {
                 // Of steps until then nobody knows what they are worth.
                 launch.rounds.clear();
                 let Outcome { kind, reason: how } = &launch.outcome;
-                format!("{reason}{MEANWHILE}{kind}: {how}")
+                format!("{disturbed}; meanwhile the launch ended as {kind}: {how}")
             }
             _ => continue,
         };
@@ -201,15 +197,10 @@ pub(crate) fn rounded_percent(share: f64) -> String {
     percent((share * 1e3).round() / 1e3)
 }
 
-/// Why a block is marked; `None` where it is not.
-pub(crate) fn mark_of(block: &Block) -> Option<&str> {
-    let is_marked = |launch: &&Launch| launch.outcome.kind == OutcomeKind::Unstable;
-    let launch = block.launches.iter().find(is_marked)?;
-    launch.outcome.reason.split(MEANWHILE).next()
-}
-
 #[cfg(test)]
 mod tests {
+    use schema::record::Launch;
+
     use super::*;
     use crate::sample::{LIMITS, block};
 
@@ -289,7 +280,10 @@ mod tests {
                 ..launch.clone()
             })
             .into();
-        mark(&mut block, "others were there");
+        mark(&mut block);
+        assert_eq!(block.launches[0].outcome.kind, Measured, "nobody was there");
+        block.disturbed = Some("others were there".to_owned());
+        mark(&mut block);
         let told: Vec<_> = block
             .launches
             .iter()
@@ -305,8 +299,6 @@ mod tests {
             ]
         );
         assert!(block.launches[1].rounds.is_empty());
-        block.launches.remove(0);
-        assert_eq!(mark_of(&block), Some("others were there"));
     }
 
     #[test]

@@ -12,7 +12,6 @@ use store::{Fresh, Journal, now};
 use crate::{
     Event, block, calibration,
     context::{Context, Setting},
-    disturbance,
     error::Stop,
     estimate::Estimate,
     frontier,
@@ -211,7 +210,10 @@ impl<'a> Running<'a> {
     /// In how many blocks it was disturbed, and by what the last time.
     fn disturbed(&self) -> String {
         let blocks = self.journal.blocks();
-        let last = blocks.iter().rev().find_map(disturbance::mark_of);
+        let last = blocks
+            .iter()
+            .rev()
+            .find_map(|block| block.disturbed.as_deref());
         format!(
             "the machine was disturbed in {} of {} blocks: in the last of them {}",
             blocks.len() as u32 - self.done(),
@@ -257,8 +259,9 @@ impl<'a> Running<'a> {
         let mut block = block::measure(context, &setting, index, &slots)?;
         home::hide_in_block(&mut block);
         self.tally.count(&block);
-        let disturbed = disturbance::mark_of(&block)
-            .map(|reason| format!("a block of {group} does not count: {reason}"));
+        let disturbed = block.disturbed.as_ref();
+        let disturbed =
+            disturbed.map(|reason| format!("a block of {group} does not count: {reason}"));
         self.journal.append(block)?;
         // Kept, whatever whoever is told does next.
         match disturbed {
@@ -358,7 +361,7 @@ fn part_ns(assignment: &Assignment<'_>) -> u64 {
 /// The blocks that nothing disturbed.
 fn sound(journal: &Journal<'_>) -> u32 {
     let blocks = journal.blocks().iter();
-    let sound = blocks.filter(|block| disturbance::mark_of(block).is_none());
+    let sound = blocks.filter(|block| block.disturbed.is_none());
     u32::try_from(sound.count()).unwrap_or(u32::MAX)
 }
 

@@ -14,6 +14,7 @@ pub(crate) fn hide_in_reference(reference: &mut Reference) {
 
 /// The same of a block's launches.
 pub(crate) fn hide_in_block(block: &mut Block) {
+    block.disturbed.iter_mut().for_each(hide);
     for launch in &mut block.launches {
         outcome(&mut launch.outcome);
         hide(&mut launch.log);

@@ -22,8 +22,6 @@ use statistics::{
     pair, samples,
 };
 
-use crate::disturbance::mark_of;
-
 /// What a heat is measured for.
 pub(crate) struct Jury<'a> {
     cells: &'a [PlannedCell],
@@ -266,7 +264,7 @@ fn steps(slot: usize, blocks: &[Block]) -> Option<Steps> {
     if !launches.all(|launch| samples::has_speed(samples::believed(launch).kind)) {
         return None;
     }
-    let sound = blocks.iter().filter(|block| mark_of(block).is_none());
+    let sound = blocks.iter().filter(|block| block.disturbed.is_none());
     let steps: Steps = sound
         .filter_map(|block| {
             let launches = block.launches.iter().filter(of_slot);

@@ -93,6 +93,7 @@ pub(crate) fn block(index: u32, times: &[u64]) -> Block {
         canary_before: canary,
         canary_after: canary,
         alone: None,
+        disturbed: None,
         load_before: load(),
         load_after: load(),
         supervisor_ns: 1,

@@ -68,6 +68,16 @@ fn it_is_doubled_and_bisected_until_memory_ends_it() {
     assert_eq!(track.run(&plan).1.lines, ["cached g"]);
 }
 
+/// A peak too short to be seen by who looks now and then is one.
+#[test]
+fn what_held_too_much_for_a_moment_does_not_fit() {
+    let track = Track::new();
+    let plan = plan(seeking(), vec![("g", cells(&["memory_gulper"]))]);
+    let heat = track.heat(&track.run(&plan).0, 0);
+    let found = heat.footer.frontiers[0].as_ref().unwrap();
+    assert_eq!(batches(found), [(1, OutcomeKind::OutOfMemory)], "{found:?}");
+}
+
 /// What is sought is whether cells fit, and not whether references do.
 #[test]
 fn what_vouches_for_outputs_has_no_limit() {

@@ -146,6 +146,8 @@ fn workers_that_eat_memory() {
         &[
             ("memory_eater", OutcomeKind::OutOfMemory, ""),
             ("memory_eater_child", OutcomeKind::OutOfMemory, ""),
+            // However short it was.
+            ("memory_gulper", OutcomeKind::OutOfMemory, ""),
         ],
         |measure| measure.memory_limit_bytes = Some(256 << 20),
     );

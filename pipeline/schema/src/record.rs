@@ -233,6 +233,9 @@ pub struct Block {
     /// Why the workers ran one at a time, their rounds back to back; `None`: all were alive
     /// together and their rounds interleaved.
     pub alone: Option<String>,
+    /// What came from outside, so that the block does not count; `None` where nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<String>,
     /// Load of the machine before.
     pub load_before: Load,
     /// Load of the machine after.

@@ -21,12 +21,6 @@ struct Errors {
     interleaved: f64,
 }
 
-/// The gain without its interval, see [`gain`].
-#[must_use]
-pub fn of_all(trace: &[Block], turns: usize, truth: f64) -> Option<f64> {
-    log_gain(by_block(trace, turns, truth).iter()).map(libm::exp)
-}
-
 /// The gain over stretches of so many turns, where `truth` is the logarithm of the true ratio (second ÷
 /// first). Blocks are independent units, stretches of one are not: the interval is that of the jackknife
 /// over blocks (J. W. Tukey, "Bias and confidence in not-quite large samples", Annals of Mathematical
@@ -34,7 +28,11 @@ pub fn of_all(trace: &[Block], turns: usize, truth: f64) -> Option<f64> {
 /// where either way makes no error at all.
 #[must_use]
 pub fn gain(trace: &[Block], turns: usize, truth: f64, confidence: f64) -> Option<Interval> {
-    let blocks = by_block(trace, turns, truth);
+    let blocks: Vec<Errors> = trace
+        .iter()
+        .filter(|block| turns >= 4 && block.len() >= turns)
+        .map(|block| errors(block, turns, truth))
+        .collect();
     let all = log_gain(blocks.iter())?;
     let n = blocks.len();
     let left_out = (0..n).map(|out| {
@@ -49,13 +47,6 @@ pub fn gain(trace: &[Block], turns: usize, truth: f64, confidence: f64) -> Optio
         centre: rounded(libm::exp(all)),
         ..around
     })
-}
-
-/// The errors of each block that holds a stretch.
-fn by_block(trace: &[Block], turns: usize, truth: f64) -> Vec<Errors> {
-    let whole = trace.iter();
-    let whole = whole.filter(|block| turns >= 4 && block.len() >= turns);
-    whole.map(|block| errors(block, turns, truth)).collect()
 }
 
 fn log_gain<'a>(blocks: impl Iterator<Item = &'a Errors>) -> Option<f64> {

@@ -57,8 +57,9 @@ impl Twins {
     /// * what twins differ by as a rule: the logarithms of twin ÷ original of all blocks of all pairs
     ///   make one interval, blocks being independent; of its ends the one farther from 1;
     /// * what a single heat shows: the root mean square, over pairs of 6 blocks and more, of the centre of
-    ///   the logarithms, which is what a verdict on them would be about. Heats that put twins apart in opposite directions cancel in the interval, and
-    ///   many of them make it narrow, but each comparison has one heat only.
+    ///   the logarithms, which is what a verdict on them would be about. Heats that put twins apart in
+    ///   opposite directions cancel in the interval, and many of them make it narrow, but each comparison
+    ///   has one heat only.
     ///
     /// Both as relative differences counted upward like the margin: exp(|ln ratio|) − 1. With fewer
     /// than 6 blocks in all there is no floor. It estimates what noise is typical; it bounds nothing.

@@ -82,11 +82,18 @@ struct GainRow {
 }
 
 impl Experiments {
+    /// Those that the program carries.
+    ///
     /// # Errors
     /// Names what experiment left a file that is none of its.
     pub(crate) fn read() -> Result<Self, String> {
+        Self::of(&embed::experiment)
+    }
+
+    /// Those whose files are there, by name.
+    fn of<'a>(file: &impl Fn(&str) -> Option<&'a str>) -> Result<Self, String> {
         let named = |name: &'static str| move |error: String| format!("{name}.csv: {error}");
-        let tried = |name: &'static str| match embed::experiment(name) {
+        let tried = |name: &'static str| match file(name) {
             Some(text) => trials::read(text).map_err(named(name)),
             None => Ok(Vec::new()),
         };
@@ -112,7 +119,7 @@ impl Experiments {
             ("drift-bert", "BERT-tiny, inference"),
         ];
         let gains = traces.into_iter().filter_map(|(name, of)| {
-            let trace = Trace::parse(embed::experiment(name)?);
+            let trace = Trace::parse(file(name)?);
             Some(trace.map(|trace| Gains::of(of, trace)).map_err(named(name)))
         });
         Ok(Self {
@@ -166,32 +173,29 @@ impl Repeated {
             runs: units::count(runs.len() as u64),
             comparisons: units::count(comparisons.len() as u64),
             turned: units::count(turned as u64),
-            open: Part::of(trials::said(tried, &[Verdict::Unclear]), 0),
+            open: Part::told(trials::said(tried, &[Verdict::Unclear])),
             places: places(tried),
         })
     }
 }
 
 impl Part {
+    /// Of so many trials.
     fn of(share: Share, all: usize) -> Self {
-        let Share {
-            count,
-            of,
-            low,
-            high,
-        } = share;
-        let number = |count: usize| units::count(count as u64);
+        let told = Self::told(share);
+        if share.of == all {
+            let count = units::count(share.count as u64);
+            return Self { count, ..told };
+        }
+        told
+    }
+
+    fn told(share: Share) -> Self {
+        let [count, of] = [share.count, share.of].map(|number| units::count(number as u64));
+        let low = units::fixed(100.0 * share.low, 1);
         Self {
-            count: if of == all {
-                number(count)
-            } else {
-                format!("{} of {}", number(count), number(of))
-            },
-            range: format!(
-                "{} to {}",
-                units::fixed(100.0 * low, 1),
-                units::percent(high)
-            ),
+            count: format!("{count} of {of}"),
+            range: format!("{low} to {}", units::percent(share.high)),
         }
     }
 }
@@ -228,14 +232,79 @@ fn places(tried: &[Trial]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    /// What lies in `jobs/experiments` can be told.
+    /// Two trials that went right, one that was disturbed, and one that found a difference.
+    const TRIALS: &str = "\
+trial,machine,revision,setting,contender,verdict,ratio,ratio_low,ratio_high,blocks,reason
+1,One,abc,batch 1,two/works,same,1.001,0.99,1.01,6,inside
+2,One,abc,batch 1,two/works,unclear,,,,,disturbed
+3,One,def,batch 1,two/works,same,1.002,1.001,1.01,6,inside
+4,Other,def,batch 1,two/works,slower,1.05,1.03,1.07,12,outside
+";
+
+    /// As if these had been made.
+    pub(crate) fn made() -> Experiments {
+        let file = |name: &str| match name {
+            "aa" | "planted" | "quickstart" => Some(TRIALS),
+            "drift-bert" => Some("# One, revision abc\nblock,turn,a/b,c/d\n0,0,1,2\n0,1,2,4\n"),
+            _ => None,
+        };
+        Experiments::of(&file).unwrap()
+    }
+
+    #[test]
+    fn trials_are_told_by_what_is_right_of_them() {
+        let Experiments {
+            known,
+            repeated,
+            gains,
+            ..
+        } = made();
+        let counts = |row: &Known| {
+            [&row.right, &row.wrong, &row.open, &row.absent, &row.astray]
+                .map(|part| part.count.clone())
+        };
+        assert_eq!(counts(&known[0]), ["2", "1", "1", "0", "2 of 3"]);
+        // Where 5 % were planted, both that were called the same are wrong.
+        assert_eq!(counts(&known[1]), ["1", "2", "1", "0", "2 of 3"]);
+        assert_eq!(known[0].open.range, "0.6 to 81 %");
+        let places = "One (3, revision abc, def); Other (1, revision def)";
+        assert_eq!(known[0].places, places);
+        let repeated = repeated.unwrap();
+        assert_eq!(
+            (repeated.runs.as_str(), repeated.comparisons.as_str()),
+            ("4", "1")
+        );
+        assert_eq!(
+            (repeated.turned.as_str(), repeated.open.count.as_str()),
+            ("0", "1 of 4")
+        );
+        assert_eq!(
+            (gains.len(), gains[0].of, gains[0].rows.len()),
+            (1, "BERT-tiny, inference", 2)
+        );
+        assert_eq!(gains[0].rows[0].gain, None);
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_named() {
+        for name in ["aa", "drift-training"] {
+            let file = |asked: &str| (asked == name).then_some("nonsense\n1\n");
+            let error = Experiments::of(&file).unwrap_err();
+            assert!(error.starts_with(name), "{error}");
+        }
+    }
+
+    /// What lies in `jobs/experiments` can be told, and all of it is.
     #[test]
     fn what_was_found_can_be_read() {
         let found = Experiments::read().unwrap();
-        assert!(found.known.iter().all(|it| it.trials != "0"));
-        assert!(found.gains.iter().all(|trace| !trace.rows.is_empty()));
+        let are_there = ["aa", "planted"].map(|name| embed::experiment(name).is_some());
+        let expected = are_there.iter().filter(|is_there| **is_there).count();
+        assert_eq!(found.known.len(), expected);
+        assert_eq!(found.gains.len(), 3);
+        assert!(found.gains.iter().all(|trace| trace.rows.len() == 6));
     }
 }

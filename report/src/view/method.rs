@@ -160,3 +160,40 @@ impl MethodPage {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use aggregate::synthetic::{self, Size};
+
+    use super::*;
+    use crate::{template::Templates, view::experiments};
+
+    #[test]
+    fn experiments_are_told_where_some_were_made() {
+        let run = synthetic::run(Size {
+            cells: 2,
+            blocks: 6,
+            rounds: 1,
+            samples: 3,
+        });
+        let tables = aggregate::aggregate(&run.record, &|key, heat| run.heat(key, heat)).unwrap();
+        let mut page = MethodPage::new(&tables).unwrap();
+        page.experiments = experiments::tests::made();
+        let html = Templates::new()
+            .unwrap()
+            .render("method.html", &page)
+            .unwrap();
+        for told in [
+            "A worker against itself</th><td class=\"number\">4</td><td class=\"number\">2<br>",
+            "5 % longer</th><td class=\"number\">4</td><td class=\"number\">1<br>",
+            "One (3, revision abc, def); Other (1, revision def)</td>",
+            "The quickstart was run 4 times",
+            "Of its 1 comparisons, 0 turned",
+            "BERT-tiny, inference<br>",
+            "too short to tell",
+            "96.0 % had no interval that left its truth out",
+        ] {
+            assert!(html.contains(told), "{told}");
+        }
+    }
+}

@@ -55,7 +55,7 @@ behaviours! {
     ExitEarly = "exit_early",
     /// Takes more and more memory during `load`.
     MemoryEater = "memory_eater",
-    /// Takes half a gibibyte during `load` and gives it back at once.
+    /// Takes half a gibibyte when it leaves, once it has answered everything, and gives it back at once.
     MemoryGulper = "memory_gulper",
     /// A child of it does, in `load`.
     MemoryEaterChild = "memory_eater_child",

@@ -156,7 +156,6 @@ fn misbehave(behaviour: Behaviour, scratch: &Path) -> Result<(), Outcome> {
             std::process::exit(0)
         }
         Behaviour::MemoryEater => mischief::eat_memory(),
-        Behaviour::MemoryGulper => mischief::gulp_memory(),
         Behaviour::MemoryEaterChild => {
             spawn("--eat", false)?;
             mischief::hang()

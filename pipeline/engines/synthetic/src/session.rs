@@ -187,6 +187,9 @@ fn to_the_other_side(values: &mut [f32]) {
 
 impl Drop for Steps {
     fn drop(&mut self) {
+        if self.behaviour == Behaviour::MemoryGulper {
+            mischief::gulp_memory();
+        }
         if self.behaviour == Behaviour::RemovesScratch
             && let Some(folder) = self.scratch.parent()
             // Whoever gives it another kind of folder is not to lose what else is there.

@@ -18,7 +18,9 @@ const STRETCH: usize = 20;
 const TRACES: u64 = 1000;
 
 /// Blocks that tell what is gained in the long run.
-const LONG: usize = 50_000;
+const LONG: usize = 10_000;
+
+const CONFIDENCE: f64 = 0.95;
 
 /// What each cell scatters by itself.
 const OWN: f64 = 0.005;
@@ -66,13 +68,14 @@ impl Drift {
 fn holds(trace: &[Block], gain: f64) -> bool {
     let logs = trace.iter().flatten().map(|[one, other]| other - one);
     let truth = percentile::middle(logs).unwrap();
-    let found = interleaving::gain(trace, STRETCH, truth, 0.95).unwrap();
+    let found = interleaving::gain(trace, STRETCH, truth, CONFIDENCE).unwrap();
     found.low.unwrap() <= gain && gain <= found.high.unwrap()
 }
 
 fn simulated((drift, row): (Drift, &Gained)) -> Gained {
     let long = drift.trace(LONG, u64::MAX);
-    let gain = interleaving::of_all(&long, STRETCH, 0.0).unwrap();
+    let gain = interleaving::gain(&long, STRETCH, 0.0, CONFIDENCE).unwrap();
+    let gain = gain.centre;
     let held = (0..TRACES).filter(|seed| holds(&drift.trace(BLOCKS, *seed), gain));
     Gained {
         gain: tenths(gain),

@@ -179,6 +179,7 @@ pub fn block(index: u32) -> Block {
         canary_before: canary,
         canary_after: canary,
         alone: None,
+        disturbed: None,
         load_before: load(),
         load_after: load(),
         supervisor_ns: 1,

@@ -38,11 +38,11 @@ pub(super) fn trace() -> Result<(), String> {
     let manifest = folder.join("drift.yaml");
     write(&manifest, DRIFT)?;
     let site = folder.join("site");
+    let (machine, revision) = place()?;
     let mut bench = program(photofinish());
     bench.args(["bench", "--fresh"]).arg(&manifest);
     bench.arg("--store").arg(folder.join("store"));
     run(bench.arg("--out").arg(&site))?;
-    let (machine, revision) = place()?;
     let tables = read(&site.join("data/tables.json"))?;
     let tables: Value = serde_json::from_str(&tables).map_err(|error| error.to_string())?;
     let rows = |name: &str| tables[name].as_array().cloned().unwrap_or_default();

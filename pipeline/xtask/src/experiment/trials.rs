@@ -134,6 +134,7 @@ fn prepare(which: Trial, folder: &Path) -> Result<PathBuf, String> {
 
 /// One trial: what was said of each of its comparisons.
 fn try_once(folder: &Path, manifest: &Path, trial: u32) -> Result<Vec<trials::Trial>, String> {
+    let place = place()?;
     let store = folder.join("store");
     let mut bench = program(photofinish());
     bench
@@ -167,7 +168,6 @@ fn try_once(folder: &Path, manifest: &Path, trial: u32) -> Result<Vec<trials::Tr
     if !cleared.status.success() {
         return Err(String::from_utf8_lossy(&cleared.stderr).into_owned());
     }
-    let place = place()?;
     // Of what stayed disturbed there is a ratio that no verdict rests on.
     let is_whole = rows("failures").is_empty();
     let said = verdicts
