@@ -44,7 +44,7 @@ pub(crate) fn trends(job: &PlannedJob, groups: &[&Group<'_>], floors: &Floors) -
         let cell = cell.next();
         let bounds = Bounds {
             margin: job.measure.margin,
-            floor: cell.and_then(|cell| floors.of_pair(&job.id, cell, cell)),
+            floor: cell.and_then(|cell| floors.of_pair(&job.id, cell, cell).floor()),
         };
         row(cells, confidence, bounds)
     });

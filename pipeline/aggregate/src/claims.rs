@@ -5,6 +5,7 @@ use schema::{
     printed::{self, Bounds},
     tables::{ClaimRow, Judgement, Verdict},
 };
+use statistics::family::Ratio;
 
 use crate::{
     compare::{Judge, Judged},
@@ -166,11 +167,11 @@ fn weigh_most(
 
 /// `a ÷ b is 0.53 [0.51, 0.55] at model=resnet18`.
 fn sentence(expect: &Expectation, margin: f64, (pair, judged): &JudgedPair<'_>) -> String {
-    let ratio = judged.ratio.as_ref().map_or_else(
+    let ratio = judged.ratio.map_or_else(
         || "unknown".to_owned(),
-        |ratio| {
+        |Ratio { interval, .. }| {
             let floor = judged.floor;
-            let printed = printed::held(ratio, Bounds { margin, floor }).ratio;
+            let printed = printed::held(&interval, Bounds { margin, floor }).ratio;
             format!("{} {}", printed.centre.unwrap_or_default(), printed.range)
         },
     );
@@ -186,7 +187,8 @@ fn sentence(expect: &Expectation, margin: f64, (pair, judged): &JudgedPair<'_>) 
 fn range(expect: &Expectation, margin: f64, pairs: &[&JudgedPair<'_>], which: &str) -> String {
     let ratios = pairs.iter().filter_map(|(_, judged)| {
         let floor = judged.floor;
-        Some((judged.ratio.as_ref()?, Bounds { margin, floor }))
+        let ratio = judged.ratio.as_ref()?;
+        Some((&ratio.interval, Bounds { margin, floor }))
     });
     let extent = printed::hull(ratios).map_or_else(
         || "has no bounds".to_owned(),

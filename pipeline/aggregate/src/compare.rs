@@ -3,13 +3,13 @@
 use schema::{
     Boundary, OutcomeKind,
     plan::{Comparison, Pair, PlannedJob},
-    printed::Bounds,
-    tables::{ComparisonRow, ComparisonTable, Interval, Payback, Verdict},
+    printed::{self, Bounds},
+    tables::{ComparisonRow, ComparisonTable, Payback, Verdict},
 };
 
 use statistics::{
-    family::confidence_of_one,
-    interval, pair,
+    family::{Family, Ratio, confidence_of_one},
+    pair,
     payback::{self, Cost},
     samples::has_speed,
     verdict,
@@ -24,7 +24,7 @@ use crate::{
 /// The judgement of a pair.
 #[derive(Debug, Clone)]
 pub(crate) struct Judged {
-    pub(crate) ratio: Option<Interval>,
+    pub(crate) ratio: Option<Ratio>,
     pub(crate) floor: Option<f64>,
     pub(crate) verdict: Verdict,
     pub(crate) reason: String,
@@ -35,10 +35,7 @@ pub(crate) struct Judge<'a> {
     pub(crate) job: &'a PlannedJob,
     pub(crate) cells: &'a Index<'a>,
     pub(crate) floors: &'a Floors,
-    /// Confidence of each single interval.
-    pub(crate) confidence: f64,
-    /// Number of verdicts that share the error.
-    pub(crate) family: u32,
+    pub(crate) family: Family,
 }
 
 impl Judge<'_> {
@@ -48,8 +45,8 @@ impl Judge<'_> {
         Ok(ComparisonTable {
             axis: comparison.axis.clone(),
             baseline: comparison.baseline.clone(),
-            family: self.family,
-            confidence_each: self.confidence,
+            family: self.family.verdicts,
+            confidence_each: self.family.confidence_each,
             rows: rows?,
         })
     }
@@ -71,7 +68,8 @@ impl Judge<'_> {
             baseline: pair.baseline.clone(),
             contender: pair.contender.clone(),
             value: pair.value.clone(),
-            ratio: judged.ratio,
+            ratio: judged.ratio.map(|ratio| ratio.interval),
+            is_widened: judged.ratio.is_some_and(|ratio| ratio.is_widened),
             floor: judged.floor,
             verdict: judged.verdict,
             reason: judged.reason,
@@ -125,24 +123,31 @@ impl Judge<'_> {
             return unmeasured(reason);
         }
         let shared = pair::shared(&baseline.slot.blocks, &contender.slot.blocks);
-        let times = libm::log(times);
-        let logs: Vec<f64> = shared.logs.iter().map(|log| log - times).collect();
-        let Some(ratio) = interval::of_logs(&logs, self.confidence, shared.resolution) else {
-            return unmeasured("no block measured both".to_owned());
-        };
-        let floor = self
+        let sides = self
             .floors
             .of_pair(&self.job.id, &baseline.cell.cell, &contender.cell.cell);
+        let Some(ratio) = self.family.ratio(&shared, times, sides.launches()) else {
+            return unmeasured("no block measured both".to_owned());
+        };
+        let floor = sides.floor();
         let disturbed = obstacles(baseline, contender, |kind| kind == OutcomeKind::Unstable);
         let (verdict, reason) = match disturbed {
             Some(reason) => (Verdict::Unclear, reason),
             None => verdict::judge(
-                &ratio,
+                &ratio.interval,
                 Bounds {
                     margin: self.job.measure.margin,
                     floor,
                 },
             ),
+        };
+        let reason = match sides.launches() {
+            Some(launches) if ratio.is_widened => format!(
+                "{reason}; its {} blocks scatter less than the launches of twins, {}, which give the interval its width",
+                ratio.interval.blocks,
+                printed::floor(libm::expm1(launches)),
+            ),
+            _ => reason,
         };
         Judged {
             ratio: Some(ratio),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schema::{Cell, Plan, tables::Floor};
 use statistics::{
     family::confidence_of_one,
-    noise::{Noise, Twins},
+    noise::{Noise, Sides, Twins},
     pair,
 };
 
@@ -29,8 +29,14 @@ impl Owner {
     }
 }
 
-/// Floors by their owner.
-pub(crate) struct Floors(BTreeMap<Owner, Floor>);
+/// What is known of the noise of every owner.
+pub(crate) struct Floors(BTreeMap<Owner, Known>);
+
+/// Of so many pairs of twins.
+struct Known {
+    noise: Noise,
+    pairs: u32,
+}
 
 /// What twins of one owner say.
 #[derive(Default)]
@@ -62,37 +68,37 @@ pub(crate) fn floors(plan: &Plan, groups: &[Group<'_>]) -> Floors {
             }
         }
     }
-    let floors = owners.into_iter().map(|(owner, said)| {
-        let Noise {
-            ratio,
-            floor,
-            between_launches,
-        } = said.twins.noise(said.confidence);
-        let row = Floor {
-            job: owner.job.clone(),
-            engine: owner.engine.clone(),
-            device: owner.device.clone(),
-            floor,
-            ratio,
-            between_launches,
+    let known = owners.into_iter().map(|(owner, said)| {
+        let known = Known {
+            noise: said.twins.noise(said.confidence),
             pairs: said.pairs,
         };
-        (owner, row)
+        (owner, known)
     });
-    Floors(floors.collect())
+    Floors(known.collect())
 }
 
 impl Floors {
-    /// The floor for a pair of a job: the larger of its two sides', unknown when either is.
-    pub(crate) fn of_pair(&self, job: &str, one: &Cell, other: &Cell) -> Option<f64> {
-        let of = |cell: &Cell| self.0.get(&Owner::of(job, cell))?.floor;
-        Some(of(one)?.max(of(other)?))
+    /// The noise of both sides of a pair of a job.
+    pub(crate) fn of_pair(&self, job: &str, one: &Cell, other: &Cell) -> Sides {
+        let of = |cell: &Cell| Some(self.0.get(&Owner::of(job, cell))?.noise.clone());
+        Sides([of(one), of(other)])
     }
 
     /// In the plan's order of jobs, then by engine and device.
     pub(crate) fn into_rows(self, plan: &Plan) -> Vec<Floor> {
         let place = |job: &str| plan.jobs.iter().position(|known| known.id == job);
-        let mut rows: Vec<Floor> = self.0.into_values().collect();
+        let rows = self.0.into_iter().map(|(owner, known)| Floor {
+            job: owner.job,
+            engine: owner.engine,
+            device: owner.device,
+            floor: known.noise.floor,
+            ratio: known.noise.ratio,
+            between_launches: known.noise.between_launches,
+            launch_scatter: known.noise.launch_scatter,
+            pairs: known.pairs,
+        });
+        let mut rows: Vec<Floor> = rows.collect();
         rows.sort_by_key(|floor| place(&floor.job));
         rows
     }

@@ -7,7 +7,7 @@ use schema::{
     plan::PlannedJob,
     tables::{ComparisonTable, JobTable},
 };
-use statistics::{family::confidence_of_each, number::rounded, percentile};
+use statistics::{family::Family, number::rounded, percentile};
 
 use crate::{
     batches, claims,
@@ -64,13 +64,11 @@ fn table<'a>(
         0 => &[],
         _ => job.comparisons.as_slice(),
     };
-    let confidence = confidence_of_each(&job.measure, family);
     let judge = Judge {
         job,
         cells,
         floors,
-        confidence,
-        family,
+        family: Family::of(&job.measure, family),
     };
     let comparisons = compared.iter().map(|comparison| judge.table(comparison));
     let comparisons: Vec<ComparisonTable> = comparisons.collect::<Result<_, _>>()?;

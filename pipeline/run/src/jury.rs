@@ -16,9 +16,9 @@ use schema::{
 };
 use statistics::{
     enough::{self, Known},
-    family::{confidence_of_each, confidence_of_one},
+    family::{Family, confidence_of_one},
     interval,
-    noise::Twins,
+    noise::{self, Sides, Twins},
     pair, samples,
 };
 
@@ -27,8 +27,9 @@ pub(crate) struct Jury<'a> {
     cells: &'a [PlannedCell],
     measure: &'a Measure,
     pairs: Vec<Pair>,
-    /// Confidence of the interval of a pair, and of a cell for itself.
-    of_pair: f64,
+    /// All verdicts of the job.
+    family: Family,
+    /// Confidence of the interval of a cell for itself.
     of_cell: f64,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Jury<'a> {
         Self {
             cells: &header.cells,
             pairs: pairs.collect(),
-            of_pair: confidence_of_each(measure, family),
+            family: Family::of(measure, family),
             of_cell: confidence_of_one(measure),
             measure,
         }
@@ -118,14 +119,18 @@ impl<'a> Jury<'a> {
                 continue;
             };
             let shared = pair::shared(baseline, contender);
-            let times = libm::log(pair.times);
-            let logs: Vec<f64> = shared.logs.iter().map(|log| log - times).collect();
-            let ratio = interval::of_logs(&logs, self.of_pair, shared.resolution);
+            let sides = self.noise_of(pair, noise);
+            let ratio = self.family.ratio(&shared, pair.times, sides.launches());
             let known = ratio.map_or(Known::Open, |ratio| {
-                enough::known(&ratio, self.bounds(pair, noise), self.measure.target)
+                let bounds = Bounds {
+                    margin: self.measure.margin,
+                    // What no twin of the job has told yet, and none under way is about to, keeps nothing going.
+                    floor: Some(sides.floor_so_far().unwrap_or(0.0)),
+                };
+                enough::known(&ratio.interval, bounds, self.measure.target)
             });
             match known {
-                Known::Settled if !self.has_floor(pair, noise) => blind += 1,
+                Known::Settled if sides.floor().is_none() => blind += 1,
                 Known::Settled => settled += 1,
                 Known::Narrow => narrow += 1,
                 Known::Open => open += 1,
@@ -170,23 +175,9 @@ impl<'a> Jury<'a> {
             .then(|| format!("every step time is known within {target}"))
     }
 
-    /// What a pair is held against. What no twin of the job has told yet, and none under way is about to, keeps
-    /// nothing going.
-    fn bounds(&self, pair: &Pair, noise: &Noise) -> Bounds {
-        let floors = self.floors(pair, noise).into_iter().flatten();
-        Bounds {
-            margin: self.measure.margin,
-            floor: Some(floors.fold(0.0, f64::max)),
-        }
-    }
-
-    /// Whether the noise of both sides is known, without which there is no verdict.
-    fn has_floor(&self, pair: &Pair, noise: &Noise) -> bool {
-        self.floors(pair, noise).iter().all(Option::is_some)
-    }
-
-    fn floors(&self, pair: &Pair, noise: &Noise) -> [Option<f64>; 2] {
-        [pair.baseline, pair.contender].map(|slot| noise.floor(self.cells.get(slot)?, self.of_cell))
+    fn noise_of(&self, pair: &Pair, noise: &Noise) -> Sides {
+        let of = |slot: usize| noise.of(self.cells.get(slot)?, self.of_cell);
+        Sides([of(pair.baseline), of(pair.contender)])
     }
 }
 
@@ -239,8 +230,8 @@ impl Noise {
         self.coming.insert(owner(cell));
     }
 
-    fn floor(&self, cell: &PlannedCell, confidence: f64) -> Option<f64> {
-        self.twins.get(&owner(cell))?.noise(confidence).floor
+    fn of(&self, cell: &PlannedCell, confidence: f64) -> Option<noise::Noise> {
+        Some(self.twins.get(&owner(cell))?.noise(confidence))
     }
 
     /// Whether it is only a matter of blocks under way that the noise of such a cell is not known.
@@ -459,6 +450,9 @@ mod tests {
         few.join(&twins(6, |first, _| 3 * first));
         let narrow = "every interval is within 1 %".to_owned();
         assert_eq!(said(&few), Answer::Enough(narrow));
+        // Launches that scatter make every interval wide.
+        few.join(&twins(6, |first, index| first + first / 10 * (index % 2)));
+        assert_eq!(said(&few), Answer::More);
     }
 
     #[test]

@@ -127,6 +127,9 @@ pub struct ComparisonRow {
     /// Step time of the contender ÷ step time of the baseline; below 1 the contender is faster.
     /// `None` when either was not measured.
     pub ratio: Option<Interval>,
+    /// Whether that interval is as wide as the scatter of launches makes it
+    /// ([`Floor::launch_scatter`]), its own blocks scattering less.
+    pub is_widened: bool,
     /// The A/A floor that applied, as a relative difference.
     pub floor: Option<f64>,
     /// The verdict about the contender.
@@ -399,6 +402,10 @@ pub struct Floor {
     /// Spread between launches of the same cell in one block, at most: the root mean square of the
     /// logarithm of twin ÷ original, block by block, over √2. `None` without a block of both.
     pub between_launches: Option<f64>,
+    /// The upper limit, at a confidence of 80 %, of the standard deviation by which the logarithm of a launch's time
+    /// scatters from block to block: it makes the least width of intervals of few blocks. What twins are apart in all
+    /// blocks alike is no part of it. `None` with too few blocks.
+    pub launch_scatter: Option<f64>,
     /// Number of pairs of twins.
     pub pairs: u32,
 }

@@ -1,6 +1,12 @@
 //! One error for all that a job's page asserts.
 
-use schema::Measure;
+use schema::{Measure, tables::Interval};
+
+use crate::{
+    interval,
+    number::{rounded_down, rounded_up},
+    pair::Shared,
+};
 
 /// Confidence of each of `family` intervals that hold together with `confidence`, whichever of `looks`
 /// looks at them ends the measuring: Bonferroni over both, in the form of Dunn, "Multiple comparisons
@@ -27,10 +33,71 @@ pub fn confidence_of_one(measure: &Measure) -> f64 {
     confidence_each(measure.confidence, 1, looks(measure))
 }
 
-/// Confidence of each interval of a job with so many verdicts.
-#[must_use]
-pub fn confidence_of_each(measure: &Measure, family: u32) -> f64 {
-    confidence_each(measure.confidence, family, looks(measure))
+/// The verdicts of a job, which share its error.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Family {
+    /// How many they are: the plan decides, and nothing that was measured.
+    pub verdicts: u32,
+    /// Confidence of each of their intervals.
+    pub confidence_each: f64,
+}
+
+/// What is said of a ratio of step times.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// The ratio, with the interval that its verdict is drawn from.
+    pub interval: Interval,
+    /// Whether that is as wide as the scatter of launches makes it, and wider than what its own blocks scatter by
+    /// does.
+    pub is_widened: bool,
+}
+
+impl Family {
+    /// So many verdicts of a job.
+    #[must_use]
+    pub fn of(measure: &Measure, verdicts: u32) -> Self {
+        Self {
+            verdicts,
+            confidence_each: confidence_each(measure.confidence, verdicts, looks(measure)),
+        }
+    }
+
+    /// The ratio of a pair to `times`, by its differences; `None` without one.
+    ///
+    /// Student's interval is made from what the blocks scatter by, and where launches have two humps a few of them
+    /// may all be of one, or all but one of them: of many verdicts that share an error, some are. What twins say
+    /// knows better ([`crate::noise::Sides::launches`]): no interval of fewer than
+    /// [`interval::ORDER_STATISTIC_BLOCKS`] blocks is narrower than that of as many normal values that scatter
+    /// by `launches`. Order statistics, of more, need no scatter.
+    #[must_use]
+    pub fn ratio(&self, pair: &Shared, times: f64, launches: Option<f64>) -> Option<Ratio> {
+        let times = libm::log(times);
+        let logs: Vec<f64> = pair.logs.iter().map(|log| log - times).collect();
+        let seen = interval::of_logs(&logs, self.confidence_each, pair.resolution)?;
+        let least = launches
+            .filter(|_| seen.blocks < interval::ORDER_STATISTIC_BLOCKS)
+            .and_then(|launches| {
+                interval::normal_half_width(launches, seen.blocks, self.confidence_each)
+            });
+        let interval = least.map_or(seen, |half| reaching(&seen, half + pair.resolution));
+        Some(Ratio {
+            interval,
+            is_widened: interval != seen,
+        })
+    }
+}
+
+/// The interval, with ends at least so far from its centre, in logarithms.
+fn reaching(interval: &Interval, log: f64) -> Interval {
+    let (below, above) = (
+        interval.centre * libm::exp(-log),
+        interval.centre * libm::exp(log),
+    );
+    Interval {
+        low: interval.low.map(|low| low.min(rounded_down(below))),
+        high: interval.high.map(|high| high.max(rounded_up(above))),
+        ..*interval
+    }
 }
 
 /// Confidence of what is said about each of so many lines ([`crate::trend`]), which share the error of a
@@ -47,7 +114,54 @@ fn looks(measure: &Measure) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interval;
+
+    fn family(verdicts: u32) -> Family {
+        Family {
+            verdicts,
+            confidence_each: confidence_each(0.95, verdicts, 1),
+        }
+    }
+
+    /// Blocks that agree within a thousandth.
+    fn agreeing(blocks: usize) -> Shared {
+        Shared {
+            logs: (0..blocks).map(|block| [0.1, 0.101][block % 2]).collect(),
+            resolution: 0.0,
+        }
+    }
+
+    #[test]
+    fn few_blocks_have_no_narrower_an_interval_than_launches_make() {
+        let ends = |verdicts, blocks, launches| {
+            let ratio = family(verdicts).ratio(&agreeing(blocks), 1.0, launches);
+            let Ratio {
+                interval,
+                is_widened,
+            } = ratio.unwrap();
+            let half = libm::log(interval.high.unwrap() / interval.low.unwrap()) / 2.0;
+            (half, is_widened)
+        };
+        let (plain, is_widened) = ends(2, 6, None);
+        assert!(plain < 0.01 && !is_widened, "{plain}");
+        // The normal quantiles at 95 % and 97.5 %.
+        for (verdicts, quantile) in [(1, 1.959_964), (2, 2.241_403)] {
+            for blocks in [6, 12, 19] {
+                let (wide, is_widened) = ends(verdicts, blocks, Some(0.03));
+                let half = quantile * 0.03 / (blocks as f64).sqrt();
+                assert!((wide - half).abs() < 1e-5 && is_widened, "{wide}, {half}");
+            }
+        }
+        assert!(!ends(1, 20, Some(0.03)).1);
+        // What scatters as much by itself is as it was.
+        assert_eq!(ends(2, 6, Some(1e-4)), (plain, false));
+    }
+
+    #[test]
+    fn a_ratio_is_held_against_what_was_claimed() {
+        let of = |times| family(1).ratio(&agreeing(6), times, None).unwrap();
+        let (once, twice) = (of(1.0).interval, of(2.0).interval);
+        assert!((once.centre / twice.centre - 2.0).abs() < 1e-5, "{twice:?}");
+    }
 
     #[test]
     fn the_error_is_shared_and_never_vanishes() {

@@ -26,10 +26,10 @@
 //! one side alone is found by more blocks, not by a better formula.
 
 use schema::tables::Interval;
-use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
+use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
 
 use crate::{
-    number::{rounded, rounded_down, rounded_up},
+    number::{self, rounded, rounded_down, rounded_up},
     percentile,
 };
 
@@ -71,7 +71,7 @@ pub(crate) fn of_mean(logs: &[f64], confidence: f64) -> Option<Interval> {
 }
 
 /// One order whatever the order of blocks, so that sums have the same bits.
-fn in_order(logs: &[f64]) -> Vec<f64> {
+pub(crate) fn in_order(logs: &[f64]) -> Vec<f64> {
     let mut sorted = logs.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted
@@ -150,6 +150,13 @@ fn student_half_width(values: &[f64], mean: f64, confidence: f64) -> Option<f64>
     half.is_finite().then_some(half)
 }
 
+/// z·σ/√n: how far the interval of the mean of so many normal values reaches whose standard deviation is known.
+pub(crate) fn normal_half_width(deviation: f64, blocks: u32, confidence: f64) -> Option<f64> {
+    let quantile = -Normal::standard().inverse_cdf(tail(confidence)?);
+    let half = number::portable(quantile)? * deviation / f64::from(blocks).sqrt();
+    half.is_finite().then_some(half)
+}
+
 /// Fewest blocks, at least two, of which Student's interval reaches no further than `half` to either side,
 /// where the logarithms of blocks have this standard deviation. `None` where 131,072 are not enough, and
 /// where `half` or the confidence is nothing that an interval can have.
@@ -183,9 +190,7 @@ pub fn blocks_for(deviation: f64, half: f64, confidence: f64) -> Option<u32> {
 fn student_quantile(confidence: f64, freedom: f64) -> Option<f64> {
     let tail = tail(confidence)?;
     let quantile = -StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(tail);
-    // It comes from the system's mathematical library, whose last bits depend on the processor.
-    let quantile: f64 = format!("{quantile:.11e}").parse().ok()?;
-    quantile.is_finite().then_some(quantile)
+    number::portable(quantile)
 }
 
 /// Low, median and high: the narrowest symmetric pair of order statistics whose exact confidence,

@@ -1,12 +1,20 @@
 //! The A/A floor: how far apart this machine puts things that are the same.
 
+use std::f64::consts::SQRT_2;
+
 use schema::{plan::VERDICT_BLOCKS, tables::Interval};
+use statrs::distribution::{ChiSquared, ContinuousCDF as _};
 
 use crate::{
-    interval,
-    number::{rounded, rounded_up},
+    interval::{self, in_order},
+    number::{self, rounded, rounded_up},
     pair::Shared,
 };
+
+/// Confidence of the upper limit of what launches scatter by. It gives intervals their least width, of which they
+/// take the better part from their own blocks: at 0.95 the simulations of [`crate::coverage::OF_TWELVE`] have
+/// intervals 1.3 times as wide, for one family in a hundred.
+pub const SCATTER_CONFIDENCE: f64 = 0.8;
 
 /// What pairs of identical cells say together.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +23,10 @@ pub struct Twins {
     logs: Vec<f64>,
     /// Centres of those, a value per pair with enough blocks.
     centres: Vec<f64>,
+    /// Sums of the squares of what those are off the mean of their pair, a value per pair, and how many of the
+    /// differences are free.
+    squares: Vec<f64>,
+    freedom: usize,
     resolution: f64,
 }
 
@@ -28,6 +40,42 @@ pub struct Noise {
     /// Standard deviation of the logarithm of a launch's time within a block, at most: twins differ by that
     /// of two launches, and by moods shorter than a block.
     pub between_launches: Option<f64>,
+    /// The upper limit, at [`SCATTER_CONFIDENCE`], of the standard deviation by which launches scatter from block
+    /// to block, where twins do not differ in all blocks alike; `None` with too few blocks.
+    pub launch_scatter: Option<f64>,
+}
+
+/// The noise of both sides of a pair; `None` of a side no twin of which has told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sides(pub [Option<Noise>; 2]);
+
+impl Sides {
+    /// The larger floor; unknown when either is.
+    #[must_use]
+    pub fn floor(&self) -> Option<f64> {
+        let [one, other] = self.floors();
+        Some(one?.max(other?))
+    }
+
+    /// The larger of the floors that are known.
+    #[must_use]
+    pub fn floor_so_far(&self) -> Option<f64> {
+        self.floors().into_iter().flatten().reduce(f64::max)
+    }
+
+    fn floors(&self) -> [Option<f64>; 2] {
+        self.0.each_ref().map(|noise| noise.as_ref()?.floor)
+    }
+
+    /// The standard deviation of the logarithm of the ratio between a launch of the one and a launch of the
+    /// other, at most, as far as it is known.
+    #[must_use]
+    pub fn launches(&self) -> Option<f64> {
+        let known = self.0.iter().flatten();
+        known
+            .filter_map(|noise| noise.launch_scatter)
+            .reduce(libm::hypot)
+    }
 }
 
 impl Twins {
@@ -38,6 +86,11 @@ impl Twins {
             self.centres.extend(interval::centre(&shared.logs));
         }
         self.logs.extend_from_slice(&shared.logs);
+        if let Some(freedom) = shared.logs.len().checked_sub(1) {
+            let deviation = interval::standard_deviation(&shared.logs);
+            self.squares.push(deviation * deviation * freedom as f64);
+            self.freedom += freedom;
+        }
     }
 
     /// Takes in what other pairs say.
@@ -45,6 +98,8 @@ impl Twins {
         self.resolution = self.resolution.max(other.resolution);
         self.centres.extend_from_slice(&other.centres);
         self.logs.extend_from_slice(&other.logs);
+        self.squares.extend_from_slice(&other.squares);
+        self.freedom += other.freedom;
     }
 
     /// Whether there are blocks enough for a floor.
@@ -72,10 +127,28 @@ impl Twins {
         Noise {
             ratio,
             floor: floor.filter(|floor| floor.is_finite()),
-            between_launches: root_mean_square(&self.logs)
-                .map(|both| rounded(both / std::f64::consts::SQRT_2)),
+            between_launches: root_mean_square(&self.logs).map(|both| rounded(both / SQRT_2)),
+            launch_scatter: self.are_enough().then(|| self.launch_scatter()).flatten(),
         }
     }
+
+    /// The upper limit of the standard deviation of a launch: that of the logarithms around the mean of their
+    /// pair by the distribution of χ² (for instance Hahn and Meeker, "Statistical Intervals", 1991,
+    /// section 4.3), over √2. That is of normal values; how it fares with humps, simulations tell
+    /// ([`crate::coverage::OF_TWELVE`]). What a pair is apart in all of its blocks the floor has.
+    fn launch_scatter(&self) -> Option<f64> {
+        let squares: f64 = in_order(&self.squares).iter().sum();
+        let least = chi_square_quantile(1.0 - SCATTER_CONFIDENCE, self.freedom)?;
+        let both = (squares / least).sqrt();
+        let launches = rounded_up(both / SQRT_2);
+        launches.is_finite().then_some(launches)
+    }
+}
+
+/// The value that a χ² of this freedom stays below with this probability.
+fn chi_square_quantile(probability: f64, freedom: usize) -> Option<f64> {
+    let of_freedom = ChiSquared::new(freedom as f64).ok()?;
+    number::portable(of_freedom.inverse_cdf(probability)).filter(|quantile| *quantile > 0.0)
 }
 
 /// `None` without a value.
@@ -96,6 +169,24 @@ fn farther_end(ratio: &Interval) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_launches_scatter_by_has_an_upper_limit() {
+        let mut twins = Twins::default();
+        let pair = |logs: &[f64]| Shared {
+            logs: logs.to_vec(),
+            resolution: 0.0,
+        };
+        // A pair that is apart in all blocks alike, and scatters around that.
+        twins.add(&pair(&[0.52, 0.48, 0.52, 0.48]));
+        assert_eq!(twins.noise(0.95).launch_scatter, None);
+        twins.add(&pair(&[0.02, -0.02, 0.02, -0.02]));
+        // The 20th percentile of χ² with 6 degrees of freedom is 3.070088.
+        let limit = 0.02 * (8.0_f64 / 3.070_088 / 2.0).sqrt();
+        let found = twins.noise(0.95).launch_scatter.unwrap();
+        assert!((found / limit - 1.0).abs() < 1e-4, "{found}, {limit}");
+        assert_eq!(Twins::default().noise(0.95).launch_scatter, None);
+    }
 
     /// A few blocks in which a machine was hard on one of two twins move their mean, and no verdict's centre.
     #[test]

@@ -42,6 +42,13 @@ pub fn rounded_up(value: f64) -> f64 {
     -rounded_down(-value)
 }
 
+/// A finite number from the system's mathematical library without its last digits, which depend on the
+/// processor.
+pub(crate) fn portable(value: f64) -> Option<f64> {
+    let value: f64 = format!("{value:.11e}").parse().ok()?;
+    value.is_finite().then_some(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

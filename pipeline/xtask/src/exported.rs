@@ -46,7 +46,7 @@ struct Exported {
 
 /// Exports networks as PyTorch's users do and has every engine run each: all cells end measured, so all
 /// agree with what ONNX Runtime makes of the file itself.
-pub(crate) fn check() -> Result<(), String> {
+pub(crate) fn check(make_exporters: impl Fn() -> Result<(), String>) -> Result<(), String> {
     let folder = target().join("exported");
     // A file of an earlier run is not what is exported now.
     if folder.exists() {
@@ -54,7 +54,7 @@ pub(crate) fn check() -> Result<(), String> {
     }
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let manifest = folder.join("exported.yaml");
-    let exported = export(&folder)?;
+    let exported = export(&folder, make_exporters)?;
     write(&manifest, &format!("{:#}\n", bench_of(&exported)))?;
     let mut bench = program(photofinish());
     bench.args(["bench", "--fresh"]).arg(manifest);
@@ -62,11 +62,14 @@ pub(crate) fn check() -> Result<(), String> {
     run(bench.arg("--out").arg(folder.join("site")))
 }
 
-fn export(folder: &std::path::Path) -> Result<Vec<Exported>, String> {
+fn export(
+    folder: &std::path::Path,
+    make_exporters: impl Fn() -> Result<(), String>,
+) -> Result<Vec<Exported>, String> {
     // Made by the tests of the reader, which export by it too.
     let python = target().join("tmp/models-exporters/environment/bin/python3");
     if !python.exists() {
-        return Err("there are no exporters: run the suite `integration` first".to_owned());
+        make_exporters()?;
     }
     let script = root().join("pipeline/models/tests/python/pytorch_exports.py");
     let ended = output(program(python).arg(script).arg(folder).arg("all"))?;

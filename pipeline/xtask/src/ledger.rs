@@ -1,9 +1,20 @@
-//! Minutes per suite.
+//! Minutes per suite, and what they leave of the disk.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use nix::sys::statvfs::statvfs;
+
+use crate::command::{root, target};
+
+/// With less no suite is begun: the linker's error would be about anything but that. From nothing all of them take
+/// some 20 GB, most of it for engines and test programs, which may be there already.
+const LEAST_FREE_GB: f64 = 2.0;
 
 /// What each suite took and how it ended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ledger {
     entries: Vec<Entry>,
 }
@@ -12,10 +23,25 @@ pub(crate) struct Ledger {
 struct Entry {
     suite: &'static str,
     took: Duration,
+    free_gb: Option<f64>,
     failure: Option<String>,
 }
 
 impl Ledger {
+    /// # Errors
+    /// When the disk is full, or nearly.
+    pub(crate) fn new() -> Result<Self, String> {
+        match free_gb() {
+            Some(free) if free < LEAST_FREE_GB => Err(format!(
+                "{free:.1} GB of the disk of {} are free: the suites take some 20 GB from nothing",
+                target().display()
+            )),
+            _ => Ok(Self {
+                entries: Vec::new(),
+            }),
+        }
+    }
+
     /// Runs a suite and writes down how it went. Later suites run whatever happens here.
     pub(crate) fn suite(&mut self, suite: &'static str, body: impl FnOnce() -> Result<(), String>) {
         println!("\n==> {suite}");
@@ -27,6 +53,7 @@ impl Ledger {
         self.entries.push(Entry {
             suite,
             took: start.elapsed(),
+            free_gb: free_gb(),
             failure,
         });
     }
@@ -36,7 +63,7 @@ impl Ledger {
     /// # Errors
     /// When a suite failed, or none ran.
     pub(crate) fn close(self) -> Result<(), String> {
-        println!("\nminutes  suite");
+        println!("\nminutes  GB free  suite");
         let mut total = Duration::ZERO;
         for entry in &self.entries {
             total += entry.took;
@@ -45,13 +72,16 @@ impl Ledger {
                 .as_ref()
                 .map(|reason| format!("  FAILED: {reason}"));
             println!(
-                "{:7.1}  {}{}",
+                "{:7.1}  {:>7}  {}{}",
                 minutes(entry.took),
+                entry
+                    .free_gb
+                    .map_or_else(String::new, |free| format!("{free:.1}")),
                 entry.suite,
                 note.unwrap_or_default()
             );
         }
-        println!("{:7.1}  in all", minutes(total));
+        println!("{:7.1}           in all", minutes(total));
         let failed = self
             .entries
             .iter()
@@ -64,6 +94,15 @@ impl Ledger {
             (false, _) => Err("some suites failed".to_owned()),
         }
     }
+}
+
+/// Of the disk that cargo writes to, to all users; `None` where nobody tells.
+fn free_gb() -> Option<f64> {
+    let target = target();
+    // Before the first build it is not there.
+    let folder: &Path = if target.exists() { &target } else { &root() };
+    let disk = statvfs(folder).ok()?;
+    Some(disk.blocks_available() as f64 * disk.fragment_size() as f64 / 1e9)
 }
 
 fn minutes(took: Duration) -> f64 {

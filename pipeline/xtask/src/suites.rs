@@ -23,11 +23,23 @@ const BROWSER: &str = "browser";
 /// Says to tests that they should run their long forms.
 const FULL_VARIABLE: &str = "PHOTOFINISH_TEST_FULL";
 
-/// Runs all suites, or those whose name contains `only`.
+/// Suites that run the program.
+const RUN_THE_PROGRAM: [&str; 6] = [
+    "engines",
+    "conformance",
+    "quickstart",
+    "example",
+    "parity",
+    "exported",
+];
+
+/// Runs all suites, or those whose name contains `only`, and the build of the program where one of them runs it.
 pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
-    let mut ledger = Ledger::default();
+    let mut ledger = Ledger::new()?;
+    let is_asked = |name: &str| only.is_none_or(|word| name.contains(word));
+    let builds = RUN_THE_PROGRAM.into_iter().any(is_asked);
     let mut suite = |name: &'static str, body: &dyn Fn() -> Result<(), String>| {
-        if only.is_none_or(|word| name.contains(word)) {
+        if is_asked(name) || (name == "program" && builds) {
             ledger.suite(name, body);
         }
     };
@@ -71,7 +83,10 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
     if full {
         suite("licences", &licences);
         suite("parity", &parity);
-        suite("exported", &exported::check);
+        // The exporters' Python is made by the tests of what they export.
+        suite("exported", &|| {
+            exported::check(|| tests(false, &["--workspace", "--test=pytorch_exports"]))
+        });
     }
     ledger.close()
 }

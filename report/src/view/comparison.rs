@@ -357,6 +357,7 @@ mod tests {
                 blocks: 6,
                 confidence: 0.99,
             }),
+            is_widened: false,
             floor: None,
             verdict,
             reason: String::new(),

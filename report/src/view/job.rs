@@ -116,6 +116,7 @@ struct FloorLine {
     ratio: Option<interval::Estimate>,
     /// Spread between launches that run at the same time.
     launches: String,
+    launch_scatter: String,
     pairs: u32,
 }
 
@@ -186,6 +187,9 @@ impl JobPage {
                         .map(|ratio| interval::ratio(ratio, &printed::limits(floor.floor))),
                     launches: floor
                         .between_launches
+                        .map_or_else(|| units::NOTHING.to_owned(), units::percent),
+                    launch_scatter: floor
+                        .launch_scatter
                         .map_or_else(|| units::NOTHING.to_owned(), units::percent),
                     pairs: floor.pairs,
                 })

@@ -5,7 +5,7 @@ use schema::{
     tables::{Judgement, Verdict},
 };
 use serde::Serialize;
-use statistics::coverage::{ALL_OF_TWELVE, COVERAGE, Coverage};
+use statistics::coverage::{COVERAGE, Coverage, OF_TWELVE, OfTwelve};
 
 use super::{
     chrome::{Chrome, link},
@@ -25,7 +25,7 @@ pub(crate) struct MethodPage {
     outcomes: Vec<Meaning>,
     judgements: Vec<Meaning>,
     coverage: Vec<CoverageRow>,
-    of_twelve: [String; 2],
+    of_twelve: Vec<OfTwelveRow>,
     experiments: Experiments,
 }
 
@@ -63,6 +63,28 @@ impl From<&Coverage> for Covered {
             own: tenths(row.own),
             plain_t: tenths(row.plain_t),
             bootstrap: tenths(row.bootstrap),
+        }
+    }
+}
+
+/// The same of twelve comparisons together.
+#[derive(Debug, Serialize)]
+struct OfTwelveRow {
+    machine: &'static str,
+    plain: String,
+    six: String,
+    wider: String,
+    twelve: String,
+}
+
+impl From<&OfTwelve> for OfTwelveRow {
+    fn from(row: &OfTwelve) -> Self {
+        Self {
+            machine: row.machine,
+            plain: units::fixed(row.plain, 1),
+            six: units::fixed(row.six, 1),
+            wider: units::fixed(row.wider, 2),
+            twelve: units::fixed(row.twelve, 1),
         }
     }
 }
@@ -130,7 +152,7 @@ impl MethodPage {
                 ),
             ],
             coverage: coverage(),
-            of_twelve: ALL_OF_TWELVE.map(|share| units::fixed(share, 1)),
+            of_twelve: OF_TWELVE.iter().map(Into::into).collect(),
             experiments,
             outcomes: OutcomeKind::ALL
                 .iter()
@@ -191,7 +213,7 @@ mod tests {
             "Of its 1 comparisons, 0 turned",
             "BERT-tiny, inference<br>",
             "too short to tell",
-            "96.0 % had no interval that left its truth out",
+            "<td class=\"number\">67.3</td><td class=\"number\">98.0</td>",
         ] {
             assert!(html.contains(told), "{told}");
         }

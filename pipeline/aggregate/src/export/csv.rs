@@ -275,7 +275,7 @@ fn costs(row: &CellRow) -> Vec<String> {
     ]
 }
 
-const COMPARISONS: [&str; 20] = [
+const COMPARISONS: [&str; 21] = [
     "job",
     "axis",
     "baseline_value",
@@ -288,6 +288,7 @@ const COMPARISONS: [&str; 20] = [
     "ratio_high",
     "blocks",
     "confidence",
+    "widened",
     "family",
     "floor",
     "verdict",
@@ -313,6 +314,7 @@ pub(super) fn comparisons(tables: &Tables) -> Result<Vec<u8>, ExportError> {
                     text(&row.contender),
                 ];
                 values.extend(interval(row.ratio.as_ref()));
+                values.push(row.is_widened.to_string());
                 values.push(number(Some(comparison.family)));
                 values.push(decimal(row.floor));
                 values.push(text(row.verdict.word()));
@@ -411,7 +413,7 @@ const fn word(judgement: schema::tables::Judgement) -> &'static str {
     }
 }
 
-const FLOORS: [&str; 11] = [
+const FLOORS: [&str; 12] = [
     "job",
     "engine",
     "device",
@@ -422,6 +424,7 @@ const FLOORS: [&str; 11] = [
     "blocks",
     "confidence",
     "between_launches",
+    "launch_scatter",
     "pairs",
 ];
 
@@ -436,6 +439,7 @@ pub(super) fn floors(tables: &Tables) -> Result<Vec<u8>, ExportError> {
         ];
         values.extend(interval(floor.ratio.as_ref()));
         values.push(decimal(floor.between_launches));
+        values.push(decimal(floor.launch_scatter));
         values.push(number(Some(floor.pairs)));
         sheet.row(values)?;
     }

@@ -109,8 +109,8 @@ fn every_measured_pair_must_agree() {
     let three = claim(&run);
     assert_eq!(three.judgement, Judgement::Confirmed);
     insta::assert_snapshot!([all.reason, three.reason].join("\n"), @r#"
-    the time of onnxruntime/cpu over that of pytorch/eager lies between 0.4999 and 0.5031 in all 4 pairs (the hull of their intervals), and all agree
-    the time of onnxruntime/cpu over that of pytorch/eager lies between 0.4999 and 0.5031 in all 3 pairs (the hull of their intervals), and all agree; 1 more pair could not be measured
+    the time of onnxruntime/cpu over that of pytorch/eager lies between 0.47 and 0.54 in all 4 pairs (the hull of their intervals), and all agree
+    the time of onnxruntime/cpu over that of pytorch/eager lies between 0.47 and 0.54 in all 3 pairs (the hull of their intervals), and all agree; 1 more pair could not be measured
     "#);
 
     set_times(&mut run, 3, 1, &EVEN);
@@ -146,9 +146,9 @@ fn most_pairs_may_decide() {
         .map(judged)
         .map(|row| format!("{:?}: {}", row.judgement, row.reason));
     insta::assert_snapshot!(told.join("\n"), @r#"
-    Confirmed: the time of onnxruntime/cpu over that of pytorch/eager lies between 0.4999 and 0.5001 in 3 of 4 pairs (the hull of their intervals), which agree
+    Confirmed: the time of onnxruntime/cpu over that of pytorch/eager lies between 0.47 and 0.53 in 3 of 4 pairs (the hull of their intervals), which agree
     Unclear: of 4 pairs, those that agree: 2; those that say the opposite: 1
-    Contradicted: the time of onnxruntime/cpu over that of pytorch/eager lies between 1.9999 and 2.0001 in 2 of 4 pairs (the hull of their intervals), which say the opposite
+    Contradicted: the time of onnxruntime/cpu over that of pytorch/eager lies between 1.89 and 2.11 in 2 of 4 pairs (the hull of their intervals), which say the opposite
     Unclear: of 4 pairs, those that agree: 1; those that say the opposite: 1
     "#);
     let mut lost = run(4, 6);

@@ -26,6 +26,8 @@ for row in json.load(open(f"{folder}/tables.json"))["cells"]:
 
 # Floors from the samples alone, as the page on method has it. All heats have six blocks.
 T5 = 2.570582
+# The 20th percentile of χ² with 5 degrees of freedom.
+CHI5 = 2.342534
 cells = rows[["device"]]
 of_twins = of_twins.join(cells, on="cell")
 owner = ["job", "engine", "device"]
@@ -51,6 +53,8 @@ for key, pairs in found.items():
     assert near(max(ends[1], 1 / ends[0], math.exp(abs(mean))) - 1, row["floor"]), (key, ends, row)
     launches = math.sqrt(sum(log * log for log in logs) / n / 2)
     assert near(launches, row["between_launches"]), (key, launches, row)
+    scatter = math.sqrt(sum((log - mean) ** 2 for log in logs) / CHI5 / 2)
+    assert near(scatter, row["launch_scatter"]), (key, scatter, row)
 print(len(samples))
 "#;
 

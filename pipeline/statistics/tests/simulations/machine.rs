@@ -91,6 +91,8 @@ const MOOD: [f64; 2] = [1.03, 1.5];
 /// A machine that measures two cells.
 pub(crate) struct Machine {
     law: Law,
+    /// What each cell is: 0 a baseline, 1 a contender.
+    kinds: [usize; 2],
     between_s: f64,
     random: ChaCha8Rng,
     now_s: f64,
@@ -107,12 +109,18 @@ pub(crate) type Steps = [Vec<f64>; 2];
 
 impl Machine {
     pub(crate) fn new(law: Law, between_s: f64, seed: u64) -> Self {
+        Self::of_kinds([0, 1], law, between_s, seed)
+    }
+
+    /// One whose cells are of these kinds: twins where both are the same.
+    pub(crate) fn of_kinds(kinds: [usize; 2], law: Law, between_s: f64, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let is_slow = random.random::<bool>();
         let until_s = MOOD_S * exponential(&mut random);
         let last = [normal(&mut random), normal(&mut random)];
         Self {
             law,
+            kinds,
             between_s,
             random,
             now_s: 0.0,
@@ -157,7 +165,7 @@ impl Machine {
         match self.law {
             Law::HeavyTailed | Law::Moods => 0.01 * normal(&mut self.random),
             Law::Bimodal if self.random.random::<bool>() => HUMP,
-            Law::OneSided if self.random.random::<bool>() && cell == 1 => HUMP,
+            Law::OneSided if self.random.random::<bool>() && self.kinds[cell] == 1 => HUMP,
             Law::Autocorrelated => {
                 self.last[cell] = normal(&mut self.random);
                 0.0
@@ -178,7 +186,7 @@ impl Machine {
                 0.03 * self.last[cell]
             }
             Law::Bimodal | Law::OneSided => 0.01 * noise,
-            Law::Moods if self.is_slow => 0.02 * noise + libm::log(MOOD[cell]),
+            Law::Moods if self.is_slow => 0.02 * noise + libm::log(MOOD[self.kinds[cell]]),
             Law::Moods => 0.02 * noise,
         };
         own + self.launch[cell]
