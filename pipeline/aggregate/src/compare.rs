@@ -4,7 +4,7 @@ use schema::{
     Boundary, OutcomeKind,
     plan::{Comparison, Pair, PlannedJob},
     printed::{self, Bounds},
-    tables::{ComparisonRow, ComparisonTable, Payback, Verdict},
+    tables::{BreakEven, ComparisonRow, ComparisonTable, Payback, Verdict},
 };
 
 use statistics::{
@@ -42,7 +42,19 @@ impl Judge<'_> {
     /// A family's table.
     pub(crate) fn table(&self, comparison: &Comparison) -> Result<ComparisonTable, AggregateError> {
         let rows: Result<Vec<_>, _> = comparison.pairs.iter().map(|pair| self.row(pair)).collect();
+        let alone = Judge {
+            family: Family::of(&self.job.measure, 1),
+            ..*self
+        };
+        let places = (0..).zip(&comparison.pairs);
+        let break_evens = places.flat_map(|(place, pair)| {
+            let earlier = comparison.pairs.iter().take(place);
+            let others = earlier
+                .filter(|other| other.group == pair.group && other.baseline == pair.baseline);
+            others.filter_map(|other| alone.break_even(other, pair))
+        });
         Ok(ComparisonTable {
+            break_evens: break_evens.collect(),
             axis: comparison.axis.clone(),
             baseline: comparison.baseline.clone(),
             family: self.family.verdicts,
@@ -74,6 +86,27 @@ impl Judge<'_> {
             verdict: judged.verdict,
             reason: judged.reason,
             payback: self.payback(judged.verdict, baseline, contender),
+        })
+    }
+
+    /// Where of two contenders the one that is ready later is ahead in the long run.
+    fn break_even(&self, one: &Pair, other: &Pair) -> Option<BreakEven> {
+        let [first, second] =
+            [one, other].map(|pair| self.cells.entry(&pair.group, &pair.contender));
+        let (first, second) = first.zip(second)?;
+        let verdict = self.pair(first, second).verdict;
+        let (early, late, steps) = match self.payback(verdict, first, second)? {
+            Payback::After(steps) => (one, other, steps),
+            Payback::Until(steps) => (other, one, steps),
+            Payback::AtOnce | Payback::Never | Payback::Unclear => return None,
+        };
+        Some(BreakEven {
+            coordinates: one.coordinates.clone(),
+            early: early.value.clone(),
+            early_cell: early.contender.clone(),
+            late: late.value.clone(),
+            late_cell: late.contender.clone(),
+            steps,
         })
     }
 

@@ -266,12 +266,40 @@ fn differences<'a>(
             continue;
         }
         let effects = (effect(factor, a, variants.0), effect(factor, b, variants.1));
-        if let (Some(a), Some(b)) = effects {
-            all.push((factor, word(a), word(b)));
+        let is_one_sided = |set: &PlannedCell, of: Option<_>, other: Option<_>| {
+            is_set(factor, set, of) && !is_known(factor, other)
+        };
+        match effects {
+            (Some(a), Some(b)) => all.push((factor, word(a), word(b))),
+            (Some(a), None) if is_one_sided(first, variants.0, variants.1) => {
+                all.push((factor, word(a), word(NO_SUCH)));
+            }
+            (None, Some(b)) if is_one_sided(second, variants.1, variants.0) => {
+                all.push((factor, word(NO_SUCH), word(b)));
+            }
+            _ => {}
         }
     }
     all.retain(|(what, a, b)| !is_same(what, a, b));
     all
+}
+
+/// What an engine has that knows nothing of a switch.
+const NO_SUCH: &str = "no such switch";
+
+/// Whether a manifest sets a factor to something else than a variant's users get.
+fn is_set(factor: &str, cell: &PlannedCell, variant: Option<&VariantDescription>) -> bool {
+    let values = variant.and_then(|variant| variant.factors.get(factor));
+    let default = values.and_then(|description| description.values.first());
+    let asked = cell.coordinates.get(factor);
+    asked.is_some_and(|value| default.is_some_and(|default| default != value))
+}
+
+/// Whether a variant has a factor, or says how it does without.
+fn is_known(factor: &str, variant: Option<&VariantDescription>) -> bool {
+    variant.is_some_and(|variant| {
+        variant.factors.contains_key(factor) || variant.fixed.contains_key(factor)
+    })
 }
 
 /// Whether a factor is left to the engines, each of which does as it does: that is what its users

@@ -240,9 +240,14 @@ fn a_value_that_is_asked_for_is_held_against_what_others_have_no_choice_about() 
             ["pytorch/eager", "tensorflow/graph"],
             "",
         ),
-        // What nobody says anything about is no difference that is known.
+        // What one alone can be told to do otherwise than its users get it, the other knows nothing of.
         (
             "resnet18, optimization: \"off\"",
+            ["pytorch/eager", "onnxruntime/cpu"],
+            "optimization differs between pytorch/eager (no such switch) and onnxruntime/cpu (off)",
+        ),
+        (
+            "resnet18, optimization: all",
             ["pytorch/eager", "onnxruntime/cpu"],
             "",
         ),

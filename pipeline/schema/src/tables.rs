@@ -110,6 +110,27 @@ pub struct ComparisonTable {
     pub confidence_each: f64,
     /// The pairs, in the plan's order.
     pub rows: Vec<ComparisonRow>,
+    /// Contenders that are ready later than others and earn that back, in the order of the pairs. Those of a
+    /// contender and the baseline are in `rows`.
+    pub break_evens: Vec<BreakEven>,
+}
+
+/// Two contenders of which one is ready later, and ahead in the long run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BreakEven {
+    /// What both share.
+    pub coordinates: BTreeMap<String, String>,
+    /// The value of the axis that is ready first.
+    pub early: String,
+    /// Its cell.
+    pub early_cell: CellId,
+    /// The value of the axis that is ahead in the long run.
+    pub late: String,
+    /// Its cell.
+    pub late_cell: CellId,
+    /// After so many steps; drawn for this pair by itself, which has no verdict.
+    pub steps: Interval,
 }
 
 /// A pair and its verdict.

@@ -37,6 +37,7 @@ pub(crate) struct Family {
     pub(crate) confidence: String,
     pub(crate) summaries: Vec<Summary>,
     pub(crate) rows: Vec<Row>,
+    pub(crate) break_evens: Vec<Even>,
     pub(crate) picture: Option<Picture>,
 }
 
@@ -77,6 +78,18 @@ pub(crate) struct Row {
     /// Names of the cells' pages, below the folder of the job's cells; absent where there are none.
     pub(crate) cell: Option<String>,
     pub(crate) baseline_cell: Option<String>,
+}
+
+/// Two contenders of which one is ready later, and ahead in the long run.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Even {
+    pub(crate) setting: String,
+    pub(crate) early: Contender,
+    pub(crate) late: Contender,
+    /// For example `1,200 [1,100, 1,300]`.
+    pub(crate) steps: String,
+    /// To sort by.
+    pub(crate) centre: f64,
 }
 
 /// An interval drawn small, in a box of 120 × 14.
@@ -161,6 +174,13 @@ impl Family {
                 }
             })
             .collect();
+        let evens = table.break_evens.iter().map(|even| Even {
+            setting: settings.label(&even.coordinates),
+            early: contender(&even.early),
+            late: contender(&even.late),
+            steps: steps(&even.steps),
+            centre: even.steps.centre,
+        });
         let values = distinct(table.rows.iter().map(|row| row.value.as_str()));
         let contenders: Vec<Contender> = values.iter().map(|value| contender(value)).collect();
         let baseline = contender(&table.baseline);
@@ -174,6 +194,7 @@ impl Family {
                 .filter_map(|value| summary(table, value, contender(value), job.measure.margin))
                 .collect(),
             rows,
+            break_evens: evens.collect(),
             picture: None,
             baseline,
             contenders,
@@ -190,18 +211,20 @@ pub(crate) fn bounds(job: &JobTable, row: &ComparisonRow) -> Bounds {
 }
 
 fn payback(payback: &Payback) -> String {
-    let steps = |steps: &Interval| {
-        let printed = printed::scaled(steps, 1.0, 2, &[]);
-        let centre = printed.centre.unwrap_or_else(|| units::NOTHING.to_owned());
-        format!("{centre} {} steps", printed.range)
-    };
     match payback {
         Payback::AtOnce => "ahead at once".to_owned(),
         Payback::Never => "never ahead".to_owned(),
         Payback::Unclear => "too close to call".to_owned(),
-        Payback::After(after) => format!("ahead after {}", steps(after)),
-        Payback::Until(until) => format!("ahead for {}", steps(until)),
+        Payback::After(after) => format!("ahead after {} steps", steps(after)),
+        Payback::Until(until) => format!("ahead for {} steps", steps(until)),
     }
+}
+
+/// A number of steps, with its interval.
+fn steps(steps: &Interval) -> String {
+    let printed = printed::scaled(steps, 1.0, 2, &[]);
+    let centre = printed.centre.unwrap_or_else(|| units::NOTHING.to_owned());
+    format!("{centre} {}", printed.range)
 }
 
 fn title(axis: &str, contenders: &[Contender], baseline: &Contender) -> String {
@@ -367,6 +390,7 @@ mod tests {
 
     fn summarised(rows: Vec<ComparisonRow>) -> (String, String, String) {
         let table = ComparisonTable {
+            break_evens: Vec::new(),
             axis: "engine".to_owned(),
             baseline: "w".to_owned(),
             family: 1,

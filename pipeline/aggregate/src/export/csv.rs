@@ -327,6 +327,43 @@ pub(super) fn comparisons(tables: &Tables) -> Result<Vec<u8>, ExportError> {
     sheet.finish()
 }
 
+const BREAK_EVENS: [&str; 12] = [
+    "job",
+    "axis",
+    "coordinates",
+    "early",
+    "early_cell",
+    "late",
+    "late_cell",
+    "steps",
+    "steps_low",
+    "steps_high",
+    "blocks",
+    "confidence",
+];
+
+pub(super) fn break_evens(tables: &Tables) -> Result<Vec<u8>, ExportError> {
+    let mut sheet = Sheet::new("break_evens.csv", &BREAK_EVENS)?;
+    for job in &tables.jobs {
+        for comparison in &job.comparisons {
+            for row in &comparison.break_evens {
+                let mut values = vec![
+                    text(&job.id),
+                    text(&comparison.axis),
+                    pairs(&row.coordinates),
+                    text(&row.early),
+                    text(&row.early_cell),
+                    text(&row.late),
+                    text(&row.late_cell),
+                ];
+                values.extend(interval(Some(&row.steps)));
+                sheet.row(values)?;
+            }
+        }
+    }
+    sheet.finish()
+}
+
 /// When it pays to be ready later.
 fn payback(payback: Option<&Payback>) -> [String; 4] {
     let (word, steps) = match payback {

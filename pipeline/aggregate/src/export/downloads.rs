@@ -32,6 +32,11 @@ pub fn downloads(tables: &Tables) -> Result<Vec<Download>, ExportError> {
             csv::comparisons(tables)?,
         ),
         download(
+            "break_evens.csv",
+            "One row two contenders of which one is ready later and ahead in the long run: after how many steps, starting included",
+            csv::break_evens(tables)?,
+        ),
+        download(
             "trends.csv",
             "One row a batch of a line of cells that differ in the batch alone: time of a sample against that at the smallest, and the line's trend and knee",
             csv::trends(tables)?,

@@ -48,6 +48,7 @@ fn the_same_records_give_the_same_bytes() {
             "cells.csv",
             "ceilings.csv",
             "comparisons.csv",
+            "break_evens.csv",
             "trends.csv",
             "crossovers.csv",
             "frontiers.csv",

@@ -368,6 +368,45 @@ fn what_is_ready_later_says_when_it_has_paid() {
     assert_eq!((steps.centre, steps.blocks), (2001.0, 6));
     // A block begins a minute after the one before it.
     assert_eq!(tables.jobs[0].apart_s, Some(60.0));
+    assert_eq!(tables.jobs[0].comparisons[0].break_evens, []);
+}
+
+#[test]
+fn contenders_break_even_with_each_other() {
+    let mut run = race(&EVEN, &[500_000; 6]);
+    for block in 0..6 {
+        let contender = launch(&mut run, 0, block, 1);
+        contender.start_ns = contender.start_ns.map(|ns| ns + 1_000_000_000);
+    }
+    let pairs = &mut run.record.plan.jobs[0].comparisons[0].pairs;
+    let (fast, baseline) = (pairs[0].value.clone(), pairs[0].baseline.clone());
+    // The baseline once more, as another contender; on either side of the faster one.
+    let itself = schema::plan::Pair {
+        contender: baseline.clone(),
+        value: "itself".to_owned(),
+        ..pairs[0].clone()
+    };
+    pairs.push(itself.clone());
+    let found = tables(&run).jobs.remove(0).comparisons.remove(0);
+    let [row] = found.break_evens.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert_eq!((row.early.as_str(), &row.late), ("itself", &fast));
+    assert_eq!(
+        (&row.early_cell, &row.late_cell),
+        (&baseline, &found.rows[0].contender)
+    );
+    assert_eq!((row.steps.centre, row.steps.blocks), (2001.0, 6));
+    run.record.plan.jobs[0].comparisons[0].pairs.reverse();
+    let turned = tables(&run).jobs.remove(0).comparisons.remove(0);
+    assert_eq!(turned.break_evens, found.break_evens);
+    // Whoever is ahead at once breaks even with nobody.
+    for block in 0..6 {
+        let contender = launch(&mut run, 0, block, 1);
+        contender.start_ns = Some(0);
+    }
+    let none = tables(&run).jobs.remove(0).comparisons.remove(0);
+    assert_eq!(none.break_evens, []);
 }
 
 #[test]
