@@ -15,8 +15,11 @@ use worker::nanoseconds;
 
 use crate::{context::Context, error::Stop};
 
-/// Idle power is measured for this part of the time that steps are.
-const IDLE_PART: u32 = 5;
+/// Idle power is measured in windows of this part of a stretch, and in as many of them at most.
+const WINDOWS: u32 = 10;
+/// It has settled where two windows that follow each other are within this share of the larger: what ran before
+/// leaves clocks and fans up for seconds.
+const SETTLED: f64 = 0.05;
 /// How often it is asked meanwhile whether to go on.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -41,37 +44,43 @@ pub(crate) struct Stretch<'a> {
 }
 
 impl Meters {
-    /// Measures idle power, before any worker of the block is started. It takes no time where no device has
-    /// a meter.
+    /// Measures idle power, before any worker of the block is started: that of the last window, once it has
+    /// settled on all devices. It takes no time where no device has a meter.
     pub(crate) fn begin(
         context: &Context<'_>,
         stretch_ns: u64,
         devices: &BTreeSet<Device>,
     ) -> Result<Self, Stop> {
         let length = Duration::from_nanos(stretch_ns);
-        let mut begun = BTreeMap::new();
-        for device in devices {
+        let meters = devices.iter().map(|device| {
             let meter = context.options.sensors.energy_meter(*device);
-            let idle = meter.and_then(|meter| Ok((meter.begin()?, meter)));
-            begun.insert(*device, idle);
-        }
-        if begun.values().any(Result::is_ok) {
-            let until = Instant::now() + length / IDLE_PART;
-            while let Some(left) = until.checked_duration_since(Instant::now()) {
-                context.check_interrupt()?;
-                thread::sleep(left.min(TICK));
+            (*device, meter)
+        });
+        let meters: Vec<(Device, Result<EnergyMeter, String>)> = meters.collect();
+        let mut idle: Vec<Result<f64, String>> = Vec::new();
+        let has_meters = meters.iter().any(|(_, meter)| meter.is_ok());
+        for _ in 0..if has_meters { WINDOWS } else { 1 } {
+            let before = idle;
+            let begun: Vec<_> = meters.iter().map(|(_, meter)| begin(meter)).collect();
+            if has_meters {
+                wait(context, length / WINDOWS)?;
+            }
+            idle = begun.into_iter().map(end).collect();
+            if have_settled(&before, &idle) {
+                break;
             }
         }
-        let end = |begun: Result<(Begun, EnergyMeter), String>| {
-            let (idle, meter) = begun?;
-            let idle_watts = meter.end(idle)?.watts();
-            let idle_watts = idle_watts.ok_or("idle power was measured for no time at all")?;
-            Ok(Ready { meter, idle_watts })
-        };
-        let of = begun.into_iter();
+        let of = meters.into_iter().zip(idle);
+        let of = of.map(|((device, meter), idle)| {
+            let ready = meter.and_then(|meter| {
+                let idle_watts = idle?;
+                Ok(Ready { meter, idle_watts })
+            });
+            (device, ready)
+        });
         Ok(Self {
             length,
-            of: of.map(|(device, begun)| (device, end(begun))).collect(),
+            of: of.collect(),
         })
     }
 
@@ -88,6 +97,41 @@ impl Meters {
             steps: 0,
         })
     }
+}
+
+type Window<'a> = Result<(&'a EnergyMeter, Begun), String>;
+
+fn begin(meter: &Result<EnergyMeter, String>) -> Window<'_> {
+    let meter = meter.as_ref().map_err(Clone::clone)?;
+    Ok((meter, meter.begin()?))
+}
+
+/// Mean power of a window, in watts.
+fn end(window: Window<'_>) -> Result<f64, String> {
+    let (meter, begun) = window?;
+    let watts = meter.end(begun)?.watts();
+    watts.ok_or_else(|| "idle power was measured for no time at all".to_owned())
+}
+
+fn wait(context: &Context<'_>, time: Duration) -> Result<(), Stop> {
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        context.check_interrupt()?;
+        thread::sleep(left.min(TICK));
+    }
+    Ok(())
+}
+
+/// Whether idle power is what it was a window before, of all devices that told it both times. Of one that does
+/// not tell it nothing is waited for.
+fn have_settled(before: &[Result<f64, String>], now: &[Result<f64, String>]) -> bool {
+    let mut pairs = before.iter().zip(now);
+    before.len() == now.len()
+        && pairs.all(|(before, now)| match (before, now) {
+            (Ok(before), Ok(now)) => (before - now).abs() <= SETTLED * before.max(*now),
+            (_, Err(_)) => true,
+            (Err(_), Ok(_)) => false,
+        })
 }
 
 impl Stretch<'_> {
@@ -114,5 +158,24 @@ impl Stretch<'_> {
             }),
             Err(reason) => Energy::Unavailable(reason),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_power_has_settled_where_two_windows_agree_on_every_device() {
+        let gone = || Err("lost".to_owned());
+        let settled =
+            |before: &[Result<f64, String>], now: &[Result<f64, String>]| have_settled(before, now);
+        assert!(!settled(&[], &[Ok(60.0)]));
+        assert!(!settled(&[Ok(90.0)], &[Ok(60.0)]));
+        assert!(settled(&[Ok(62.0)], &[Ok(60.0)]));
+        assert!(settled(&[Ok(0.0)], &[Ok(0.0)]));
+        assert!(!settled(&[Ok(62.0), Ok(50.0)], &[Ok(60.0), Ok(40.0)]));
+        assert!(settled(&[Ok(62.0), Ok(50.0)], &[Ok(60.0), gone()]));
+        assert!(!settled(&[gone()], &[Ok(60.0)]));
     }
 }

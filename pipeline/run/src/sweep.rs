@@ -344,7 +344,8 @@ impl<'a> Sweep<'a> {
             Next::Block => None,
             Next::More(blocks) if self.affords(heat, at, blocks) => None,
             Next::More(_) => Some(format!(
-                "its job's budget leaves no time to go on, {}",
+                "its job's budget leaves no time to go on, {}; what is kept is not gone on with: give it more, and measure \
+                 anew (`--fresh`)",
                 heat.after()
             )),
             Next::Wait => {

@@ -538,7 +538,8 @@ fn a_heat_goes_on_while_a_verdict_is_open() {
     let heat = track.heat(&record, 0);
     assert_eq!(
         heat.footer.stopped,
-        "its job's budget leaves no time to go on, after 6 of at most 12 blocks"
+        "its job's budget leaves no time to go on, after 6 of at most 12 blocks; what is kept is not gone on with: give \
+         it more, and measure anew (`--fresh`)"
     );
 }
 
