@@ -53,6 +53,56 @@ pub(crate) fn left_alone(
         .collect()
 }
 
+/// What the manifest has engines of a comparison do otherwise than their users get it, by switches that the other
+/// side has not: no manifest can make that equal, and who reads the result should know.
+pub(crate) fn one_sided(
+    comparison: &Comparison,
+    cells: &BTreeMap<&CellId, &PlannedCell>,
+    world: &World,
+) -> BTreeSet<String> {
+    let axis = &comparison.axis;
+    let pairs = pairs_of(comparison, cells);
+    pairs
+        .flat_map(|(names, cells)| one_sided_in_words(axis, names, cells, world))
+        .collect()
+}
+
+/// The same of the two sides of a claim, where no comparison tells it.
+pub(crate) fn one_sided_by_claim(
+    claim: &Claim,
+    comparisons: &[Comparison],
+    heats: &[PlannedHeat],
+    world: &World,
+) -> BTreeSet<String> {
+    let axis = &claim.expect.axis;
+    let pairs = pairs_of_its_own(claim, comparisons, heats);
+    pairs
+        .flat_map(|(names, cells)| one_sided_in_words(axis, names, cells, world))
+        .collect()
+}
+
+fn one_sided_in_words(
+    axis: &str,
+    [first, second]: [&str; 2],
+    [one, other]: [&PlannedCell; 2],
+    world: &World,
+) -> Vec<String> {
+    let sides = [(one, first, other, second), (other, second, one, first)];
+    let told = sides
+        .into_iter()
+        .flat_map(|(cell, name, without, its_name)| {
+            let [own, others] = [cell, without].map(|cell| world.variant(&cell.cell.engine));
+            let factors = cell.cell.factors.iter();
+            let factors = factors.filter(move |(factor, _)| {
+                *factor != axis && is_set(factor, cell, own) && !is_known(factor, others)
+            });
+            factors.map(move |(factor, value)| {
+                format!("`{factor}: {value}` is asked of {name}, and {its_name} has no such switch")
+            })
+        });
+    told.collect()
+}
+
 /// In what the two sides of a claim differ that nobody asks for, where no comparison tells it.
 pub(crate) fn left_alone_by_claim(
     claim: &Claim,
@@ -266,26 +316,13 @@ fn differences<'a>(
             continue;
         }
         let effects = (effect(factor, a, variants.0), effect(factor, b, variants.1));
-        let is_one_sided = |set: &PlannedCell, of: Option<_>, other: Option<_>| {
-            is_set(factor, set, of) && !is_known(factor, other)
-        };
-        match effects {
-            (Some(a), Some(b)) => all.push((factor, word(a), word(b))),
-            (Some(a), None) if is_one_sided(first, variants.0, variants.1) => {
-                all.push((factor, word(a), word(NO_SUCH)));
-            }
-            (None, Some(b)) if is_one_sided(second, variants.1, variants.0) => {
-                all.push((factor, word(NO_SUCH), word(b)));
-            }
-            _ => {}
+        if let (Some(a), Some(b)) = effects {
+            all.push((factor, word(a), word(b)));
         }
     }
     all.retain(|(what, a, b)| !is_same(what, a, b));
     all
 }
-
-/// What an engine has that knows nothing of a switch.
-const NO_SUCH: &str = "no such switch";
 
 /// Whether a manifest sets a factor to something else than a variant's users get.
 fn is_set(factor: &str, cell: &PlannedCell, variant: Option<&VariantDescription>) -> bool {

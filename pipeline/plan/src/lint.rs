@@ -48,7 +48,7 @@ pub(crate) fn lint<'a>(
 pub(crate) struct Unfair {
     pub(crate) comparisons: Vec<String>,
     pub(crate) claims: Vec<String>,
-    /// In what engines differ of themselves.
+    /// In what engines differ of themselves, or by switches that one of them alone has.
     pub(crate) left_alone: Vec<String>,
     /// Likewise, of what claims alone speak of.
     pub(crate) left_alone_by_claims: Vec<String>,
@@ -70,11 +70,25 @@ pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], world: &World) -> 
             .flat_map(|comparison| fairness::unfair(comparison, &by_id, world))
             .collect(),
         left_alone: comparisons
-            .flat_map(|comparison| fairness::left_alone(comparison, &by_id, world))
+            .flat_map(|comparison| {
+                let mut told = fairness::left_alone(comparison, &by_id, world);
+                told.extend(fairness::one_sided(comparison, &by_id, world));
+                told
+            })
             .collect(),
         left_alone_by_claims: claims
             .clone()
-            .flat_map(|claim| fairness::left_alone_by_claim(claim, &job.comparisons, heats, world))
+            .flat_map(|claim| {
+                let comparisons = &job.comparisons;
+                let mut told = fairness::left_alone_by_claim(claim, comparisons, heats, world);
+                told.extend(fairness::one_sided_by_claim(
+                    claim,
+                    comparisons,
+                    heats,
+                    world,
+                ));
+                told
+            })
             .collect(),
         brought: match is_timed {
             true => {
