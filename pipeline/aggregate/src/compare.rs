@@ -1,5 +1,7 @@
 //! Pairs of cells of one heat: their ratio and its verdict.
 
+use std::collections::BTreeSet;
+
 use schema::{
     Boundary, OutcomeKind,
     plan::{Comparison, Pair, PlannedJob},
@@ -47,11 +49,15 @@ impl Judge<'_> {
             ..*self
         };
         let places = (0..).zip(&comparison.pairs);
+        // Cells that do not know a factor are held against those with each of its values.
+        let mut seen = BTreeSet::new();
         let break_evens = places.flat_map(|(place, pair)| {
-            let earlier = comparison.pairs.iter().take(place);
-            let others = earlier
-                .filter(|other| other.group == pair.group && other.baseline == pair.baseline);
-            others.filter_map(|other| alone.break_even(other, pair))
+            let others = comparison.pairs.iter().take(place);
+            let others = others
+                .filter(|other| other.group == pair.group && other.value != pair.value)
+                .filter(|other| seen.insert([&other.contender, &pair.contender]));
+            let found = others.filter_map(|other| alone.break_even(&comparison.axis, other, pair));
+            found.collect::<Vec<_>>()
         });
         Ok(ComparisonTable {
             break_evens: break_evens.collect(),
@@ -89,11 +95,24 @@ impl Judge<'_> {
         })
     }
 
-    /// Where of two contenders the one that is ready later is ahead in the long run.
-    fn break_even(&self, one: &Pair, other: &Pair) -> Option<BreakEven> {
+    /// Where of two contenders that differ in the axis alone, as far as both know a factor, the one that is ready
+    /// later is ahead in the long run.
+    fn break_even(&self, axis: &str, one: &Pair, other: &Pair) -> Option<BreakEven> {
         let [first, second] =
             [one, other].map(|pair| self.cells.entry(&pair.group, &pair.contender));
         let (first, second) = first.zip(second)?;
+        let (own, others) = (&first.cell.coordinates, &second.cell.coordinates);
+        let differ = |name: &String| {
+            others
+                .get(name)
+                .is_some_and(|value| own.get(name) != Some(value))
+        };
+        if own.keys().any(|name| name != axis && differ(name)) {
+            return None;
+        }
+        let mut coordinates = own.clone();
+        coordinates.extend(others.clone());
+        coordinates.remove(axis);
         let verdict = self.pair(first, second).verdict;
         let (early, late, steps) = match self.payback(verdict, first, second)? {
             Payback::After(steps) => (one, other, steps),
@@ -101,7 +120,7 @@ impl Judge<'_> {
             Payback::AtOnce | Payback::Never | Payback::Unclear => return None,
         };
         Some(BreakEven {
-            coordinates: one.coordinates.clone(),
+            coordinates,
             early: early.value.clone(),
             early_cell: early.contender.clone(),
             late: late.value.clone(),
@@ -176,9 +195,10 @@ impl Judge<'_> {
         };
         let reason = match sides.launches() {
             Some(launches) if ratio.is_widened => format!(
-                "{reason}; its {} blocks scatter less than the launches of twins, {}, which give the interval its width",
+                "{reason}; its {} blocks scatter less than launches may by what twins show, the ratio of two by {}, which gives \
+                 the interval its width",
                 ratio.interval.blocks,
-                printed::floor(libm::expm1(launches)),
+                printed::floor(launches),
             ),
             _ => reason,
         };

@@ -23,9 +23,11 @@ pub(crate) fn lint<'a>(
         claims,
         left_alone,
         left_alone_by_claims,
+        one_sided,
         brought,
     } = unfair(job, heats, world);
     let mut notes = [comparisons, claims, left_alone, left_alone_by_claims].concat();
+    notes.extend(one_sided);
     notes.extend(brought);
     notes.extend(too_few_blocks(job));
     notes.extend(too_short(job));
@@ -48,10 +50,12 @@ pub(crate) fn lint<'a>(
 pub(crate) struct Unfair {
     pub(crate) comparisons: Vec<String>,
     pub(crate) claims: Vec<String>,
-    /// In what engines differ of themselves, or by switches that one of them alone has.
+    /// In what engines differ of themselves.
     pub(crate) left_alone: Vec<String>,
     /// Likewise, of what claims alone speak of.
     pub(crate) left_alone_by_claims: Vec<String>,
+    /// What is asked of one side of a comparison or a claim by a switch that the other has not.
+    pub(crate) one_sided: BTreeSet<String>,
     /// What changes with the axis of a comparison or a claim.
     pub(crate) brought: BTreeSet<String>,
 }
@@ -70,25 +74,20 @@ pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], world: &World) -> 
             .flat_map(|comparison| fairness::unfair(comparison, &by_id, world))
             .collect(),
         left_alone: comparisons
-            .flat_map(|comparison| {
-                let mut told = fairness::left_alone(comparison, &by_id, world);
-                told.extend(fairness::one_sided(comparison, &by_id, world));
-                told
-            })
+            .clone()
+            .flat_map(|comparison| fairness::left_alone(comparison, &by_id, world))
             .collect(),
+        one_sided: {
+            let of_comparisons =
+                comparisons.flat_map(|comparison| fairness::one_sided(comparison, &by_id, world));
+            let of_claims = claims.clone().flat_map(|claim| {
+                fairness::one_sided_by_claim(claim, &job.comparisons, heats, world)
+            });
+            of_comparisons.chain(of_claims).collect()
+        },
         left_alone_by_claims: claims
             .clone()
-            .flat_map(|claim| {
-                let comparisons = &job.comparisons;
-                let mut told = fairness::left_alone_by_claim(claim, comparisons, heats, world);
-                told.extend(fairness::one_sided_by_claim(
-                    claim,
-                    comparisons,
-                    heats,
-                    world,
-                ));
-                told
-            })
+            .flat_map(|claim| fairness::left_alone_by_claim(claim, &job.comparisons, heats, world))
             .collect(),
         brought: match is_timed {
             true => {

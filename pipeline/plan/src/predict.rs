@@ -43,7 +43,8 @@ const TOUCHED_NS: u64 = 20;
 /// those of the reference written and read among it.
 const COMPARED_NS: u64 = 100;
 
-/// Idle power is measured for one in so many parts of the time that energy is.
+/// Idle power is measured for one in so many parts of the time that energy is, where it has settled at once: for as
+/// much as all of it where it does not.
 const IDLE_PART: u64 = 5;
 
 /// What calibration looks at is one in so many bytes of a step's traffic: in four of EfficientNet-B4,

@@ -282,7 +282,7 @@ fn switches_that_one_side_alone_has_are_told() {
     let of_tensorflow = told.replace("pytorch/eager", "tensorflow/graph");
     assert_eq!(
         noticed("no such switch", claimed, &world()),
-        [of_tensorflow.as_str(), told]
+        [told, of_tensorflow.as_str()]
     );
     // What its users get, what both know, and what is the axis.
     assert_eq!(of("optimization: all", compared), NOTHING);

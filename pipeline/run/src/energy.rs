@@ -18,8 +18,8 @@ use crate::{context::Context, error::Stop};
 /// Idle power is measured in windows of this part of a stretch, and in as many of them at most.
 const WINDOWS: u32 = 10;
 /// It has settled where two windows that follow each other are within this share of the larger: what ran before
-/// leaves clocks and fans up for seconds.
-const SETTLED: f64 = 0.05;
+/// leaves clocks and fans up for seconds, and a counter that is written ten times in a window is no finer.
+const SETTLED: f64 = 0.1;
 /// How often it is asked meanwhile whether to go on.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -44,8 +44,7 @@ pub(crate) struct Stretch<'a> {
 }
 
 impl Meters {
-    /// Measures idle power, before any worker of the block is started: that of the last window, once it has
-    /// settled on all devices. It takes no time where no device has a meter.
+    /// Measures idle power, before any worker of the block is started, once it has settled on all devices. It takes no time where no device has a meter.
     pub(crate) fn begin(
         context: &Context<'_>,
         stretch_ns: u64,
@@ -57,19 +56,14 @@ impl Meters {
             (*device, meter)
         });
         let meters: Vec<(Device, Result<EnergyMeter, String>)> = meters.collect();
-        let mut idle: Vec<Result<f64, String>> = Vec::new();
-        let has_meters = meters.iter().any(|(_, meter)| meter.is_ok());
-        for _ in 0..if has_meters { WINDOWS } else { 1 } {
-            let before = idle;
+        let window = || -> Result<Vec<Result<f64, String>>, Stop> {
             let begun: Vec<_> = meters.iter().map(|(_, meter)| begin(meter)).collect();
-            if has_meters {
+            if begun.iter().any(Result::is_ok) {
                 wait(context, length / WINDOWS)?;
             }
-            idle = begun.into_iter().map(end).collect();
-            if have_settled(&before, &idle) {
-                break;
-            }
-        }
+            Ok(begun.into_iter().map(end).collect())
+        };
+        let idle = settled(window)?;
         let of = meters.into_iter().zip(idle);
         let of = of.map(|((device, meter), idle)| {
             let ready = meter.and_then(|meter| {
@@ -122,16 +116,33 @@ fn wait(context: &Context<'_>, time: Duration) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Whether idle power is what it was a window before, of all devices that told it both times. Of one that does
-/// not tell it nothing is waited for.
-fn have_settled(before: &[Result<f64, String>], now: &[Result<f64, String>]) -> bool {
-    let mut pairs = before.iter().zip(now);
-    before.len() == now.len()
-        && pairs.all(|(before, now)| match (before, now) {
+/// Idle power by device, as soon as two windows that follow each other agree on all that tell it, or after as many as
+/// there may be: their mean, or what one of them says where the other says nothing.
+fn settled<E>(
+    mut window: impl FnMut() -> Result<Vec<Result<f64, String>>, E>,
+) -> Result<Vec<Result<f64, String>>, E> {
+    let mut before = window()?;
+    for left in (0..WINDOWS - 1).rev() {
+        let now = window()?;
+        let mut pairs = before.iter().zip(&now);
+        let agree = pairs.all(|(before, now)| match (before, now) {
             (Ok(before), Ok(now)) => (before - now).abs() <= SETTLED * before.max(*now),
-            (_, Err(_)) => true,
-            (Err(_), Ok(_)) => false,
-        })
+            // Of one that never tells nothing is waited for.
+            (Err(_), Err(_)) => true,
+            _ => false,
+        });
+        if agree || left == 0 {
+            let both = before.into_iter().zip(now);
+            let mean = both.map(|(before, now)| match (before, now) {
+                (Ok(before), Ok(now)) => Ok(f64::midpoint(before, now)),
+                (Err(_), Ok(told)) | (Ok(told), Err(_)) => Ok(told),
+                (Err(_), Err(reason)) => Err(reason),
+            });
+            return Ok(mean.collect());
+        }
+        before = now;
+    }
+    Ok(before)
 }
 
 impl Stretch<'_> {
@@ -165,17 +176,38 @@ impl Stretch<'_> {
 mod tests {
     use super::*;
 
+    type Told = Vec<Result<f64, String>>;
+
+    /// What comes of these windows, the last of which goes on, and how many were looked at.
+    fn of(windows: &[Told]) -> (Told, usize) {
+        let mut count = 0;
+        let told = settled(|| {
+            let window = windows.get(count).or(windows.last()).cloned();
+            count += 1;
+            window.ok_or(())
+        });
+        (told.unwrap(), count)
+    }
+
     #[test]
-    fn idle_power_has_settled_where_two_windows_agree_on_every_device() {
-        let gone = || Err("lost".to_owned());
-        let settled =
-            |before: &[Result<f64, String>], now: &[Result<f64, String>]| have_settled(before, now);
-        assert!(!settled(&[], &[Ok(60.0)]));
-        assert!(!settled(&[Ok(90.0)], &[Ok(60.0)]));
-        assert!(settled(&[Ok(62.0)], &[Ok(60.0)]));
-        assert!(settled(&[Ok(0.0)], &[Ok(0.0)]));
-        assert!(!settled(&[Ok(62.0), Ok(50.0)], &[Ok(60.0), Ok(40.0)]));
-        assert!(settled(&[Ok(62.0), Ok(50.0)], &[Ok(60.0), gone()]));
-        assert!(!settled(&[gone()], &[Ok(60.0)]));
+    fn idle_power_is_taken_once_it_has_settled_on_every_device() {
+        let lost = || Err("lost".to_owned());
+        assert_eq!(of(&[vec![Ok(60.0)], vec![Ok(64.0)]]), (vec![Ok(62.0)], 2));
+        let falling = [
+            vec![Ok(90.0)],
+            vec![Ok(75.0)],
+            vec![Ok(60.0)],
+            vec![Ok(58.0)],
+        ];
+        assert_eq!(of(&falling), (vec![Ok(59.0)], 4));
+        let other = [vec![Ok(60.0), Ok(50.0)], vec![Ok(60.0), Ok(40.0)]];
+        assert_eq!(of(&other), (vec![Ok(60.0), Ok(40.0)], 3));
+        // What never tells is not waited for; what tells nothing for a while is.
+        assert_eq!(of(&[vec![lost(), Ok(60.0)]]), (vec![lost(), Ok(60.0)], 2));
+        let back = [vec![Ok(60.0)], vec![lost()], vec![Ok(60.0)]];
+        assert_eq!(of(&back), (vec![Ok(60.0)], 4));
+        // Nor for ever.
+        let windows: Vec<Told> = (0..20).map(|at| vec![Ok([60.0, 90.0][at % 2])]).collect();
+        assert_eq!(of(&windows), (vec![Ok(75.0)], WINDOWS as usize));
     }
 }

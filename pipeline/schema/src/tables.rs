@@ -23,7 +23,7 @@ pub use profile::{CellProfile, Compared, Layer, Lineup, ProfileRow, ToldProfile}
 pub use sensors::{CellEnergy, EnergyFigures};
 
 /// Version of the tables document.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// Everything that a site shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -119,7 +119,7 @@ pub struct ComparisonTable {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BreakEven {
-    /// What both share.
+    /// What they have besides the axis; both, or the one that knows a factor.
     pub coordinates: BTreeMap<String, String>,
     /// The value of the axis that is ready first.
     pub early: String,

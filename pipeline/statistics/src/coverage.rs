@@ -40,8 +40,8 @@ pub struct OfTwelve {
     pub twelve: f64,
 }
 
-/// The machines of [`COVERAGE`].
-pub const OF_TWELVE: [OfTwelve; 7] = [
+/// The machines of [`COVERAGE`], and one of a hump that twins are likely to miss, too.
+pub const OF_TWELVE: [OfTwelve; 8] = [
     OfTwelve {
         machine: "each step by itself, 2 %",
         plain: 96.0,
@@ -68,21 +68,21 @@ pub const OF_TWELVE: [OfTwelve; 7] = [
         plain: 95.8,
         six: 99.9,
         wider: 1.09,
-        twelve: 99.8,
+        twelve: 99.6,
     },
     OfTwelve {
         machine: "two humps: every other launch, by chance, is slower by 6 %",
         plain: 96.4,
         six: 99.7,
         wider: 1.07,
-        twelve: 99.6,
+        twelve: 99.5,
     },
     OfTwelve {
         machine: "two humps of one engine: every other launch of it, by chance, is slower by 6 %",
         plain: 67.3,
         six: 98.0,
         wider: 1.05,
-        twelve: 99.0,
+        twelve: 99.2,
     },
     OfTwelve {
         machine: "two moods of half a minute each: in one of them one engine is slower by 50 %, the other by 3 %",
@@ -90,6 +90,13 @@ pub const OF_TWELVE: [OfTwelve; 7] = [
         six: 53.8,
         wider: 1.0,
         twelve: 83.9,
+    },
+    OfTwelve {
+        machine: "two humps of one engine: one launch of it in five, by chance, is slower by 6 %",
+        plain: 2.8,
+        six: 91.0,
+        wider: 1.22,
+        twelve: 98.5,
     },
 ];
 

@@ -2,11 +2,7 @@
 
 use schema::{Measure, tables::Interval};
 
-use crate::{
-    interval,
-    number::{rounded_down, rounded_up},
-    pair::Shared,
-};
+use crate::{interval, pair::Shared};
 
 /// Confidence of each of `family` intervals that hold together with `confidence`, whichever of `looks`
 /// looks at them ends the measuring: Bonferroni over both, in the form of Dunn, "Multiple comparisons
@@ -66,37 +62,19 @@ impl Family {
     ///
     /// Student's interval is made from what the blocks scatter by, and where launches have two humps a few of them
     /// may all be of one, or all but one of them: of many verdicts that share an error, some are. What twins say
-    /// knows better ([`crate::noise::Sides::launches`]): no interval of fewer than
-    /// [`interval::ORDER_STATISTIC_BLOCKS`] blocks is narrower than that of as many normal values that scatter
-    /// by `launches`. Order statistics, of more, need no scatter.
+    /// knows better ([`crate::noise::Sides::launches`]): no such interval is narrower than that of as many normal
+    /// values that scatter by `launches`. Order statistics, from [`interval::ORDER_STATISTIC_BLOCKS`] blocks on, need
+    /// no scatter.
     #[must_use]
     pub fn ratio(&self, pair: &Shared, times: f64, launches: Option<f64>) -> Option<Ratio> {
         let times = libm::log(times);
         let logs: Vec<f64> = pair.logs.iter().map(|log| log - times).collect();
-        let seen = interval::of_logs(&logs, self.confidence_each, pair.resolution)?;
-        let least = launches
-            .filter(|_| seen.blocks < interval::ORDER_STATISTIC_BLOCKS)
-            .and_then(|launches| {
-                interval::normal_half_width(launches, seen.blocks, self.confidence_each)
-            });
-        let interval = least.map_or(seen, |half| reaching(&seen, half + pair.resolution));
+        let (interval, is_widened) =
+            interval::at_least(&logs, self.confidence_each, pair.resolution, launches)?;
         Some(Ratio {
             interval,
-            is_widened: interval != seen,
+            is_widened,
         })
-    }
-}
-
-/// The interval, with ends at least so far from its centre, in logarithms.
-fn reaching(interval: &Interval, log: f64) -> Interval {
-    let (below, above) = (
-        interval.centre * libm::exp(-log),
-        interval.centre * libm::exp(log),
-    );
-    Interval {
-        low: interval.low.map(|low| low.min(rounded_down(below))),
-        high: interval.high.map(|high| high.max(rounded_up(above))),
-        ..*interval
     }
 }
 
@@ -152,7 +130,13 @@ mod tests {
             }
         }
         assert!(!ends(1, 20, Some(0.03)).1);
-        // What scatters as much by itself is as it was.
+        // What scatters as much by itself is as it was, to the last digit.
+        let agree = Shared {
+            logs: vec![libm::log(1.0 / 3.0); 6],
+            resolution: 1e-6,
+        };
+        let ratio = |launches| family(2).ratio(&agree, 1.0, launches);
+        assert_eq!(ratio(Some(0.0)), ratio(None));
         assert_eq!(ends(2, 6, Some(1e-4)), (plain, false));
     }
 

@@ -53,12 +53,36 @@ pub fn resolution(time_ns: f64) -> f64 {
 /// finite.
 #[must_use]
 pub fn of_logs(logs: &[f64], confidence: f64, resolution: f64) -> Option<Interval> {
+    let (interval, _) = at_least(logs, confidence, resolution, None)?;
+    Some(interval)
+}
+
+/// [`of_logs`], where Student's interval, which is made from what `logs` scatter by, is no narrower than that of
+/// as many normal values of this standard deviation; and whether it would have been. Order statistics need no
+/// scatter, and are as they are.
+#[must_use]
+pub(crate) fn at_least(
+    logs: &[f64],
+    confidence: f64,
+    resolution: f64,
+    deviation: Option<f64>,
+) -> Option<(Interval, bool)> {
     let sorted = in_order(logs);
-    let (centre, half) = match order_statistics(&sorted, confidence) {
-        Some((low, centre, high)) => (centre, Some((centre - low, high - centre))),
-        None => student(&sorted, confidence)?,
+    let (centre, half, is_widened) = match order_statistics(&sorted, confidence) {
+        Some((low, centre, high)) => (centre, Some((centre - low, high - centre)), false),
+        None => {
+            let (centre, half) = student(&sorted, confidence)?;
+            let least = deviation
+                .and_then(|deviation| normal_half_width(deviation, sorted.len(), confidence));
+            let own = half.map_or(f64::INFINITY, |(below, _)| below);
+            match least.filter(|least| *least > own) {
+                Some(least) => (centre, Some((least, least)), true),
+                None => (centre, half, false),
+            }
+        }
     };
-    as_factors(centre, half, &sorted, confidence, resolution)
+    let interval = as_factors(centre, half, &sorted, confidence, resolution)?;
+    Some((interval, is_widened))
 }
 
 /// Mean of `logs` with Student's interval, however many they are, as factors. For values that scatter
@@ -151,9 +175,9 @@ fn student_half_width(values: &[f64], mean: f64, confidence: f64) -> Option<f64>
 }
 
 /// z·σ/√n: how far the interval of the mean of so many normal values reaches whose standard deviation is known.
-pub(crate) fn normal_half_width(deviation: f64, blocks: u32, confidence: f64) -> Option<f64> {
+fn normal_half_width(deviation: f64, blocks: usize, confidence: f64) -> Option<f64> {
     let quantile = -Normal::standard().inverse_cdf(tail(confidence)?);
-    let half = number::portable(quantile)? * deviation / f64::from(blocks).sqrt();
+    let half = number::portable(quantile)? * deviation / (blocks as f64).sqrt();
     half.is_finite().then_some(half)
 }
 

@@ -11,9 +11,8 @@ use crate::{
     pair::Shared,
 };
 
-/// Confidence of the upper limit of what launches scatter by. It gives intervals their least width, of which they
-/// take the better part from their own blocks: at 0.95 the simulations of [`crate::coverage::OF_TWELVE`] have
-/// intervals 1.3 times as wide, for one family in a hundred.
+/// Confidence of the upper limit of what launches scatter by, which gives intervals their least width. What comes of
+/// it [`crate::coverage::OF_TWELVE`] tells.
 pub const SCATTER_CONFIDENCE: f64 = 0.8;
 
 /// What pairs of identical cells say together.

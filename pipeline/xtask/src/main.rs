@@ -38,7 +38,7 @@ enum Chore {
         /// Run the long forms too: many kills, long fuzzing, licences, the matrix of parity
         #[arg(long)]
         full: bool,
-        /// Run only the suites whose name contains this word
+        /// Run only the suites whose name contains this word, and build the program where they run it
         #[arg(value_name = "SUITE")]
         only: Option<String>,
     },

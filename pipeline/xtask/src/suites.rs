@@ -23,21 +23,16 @@ const BROWSER: &str = "browser";
 /// Says to tests that they should run their long forms.
 const FULL_VARIABLE: &str = "PHOTOFINISH_TEST_FULL";
 
-/// Suites that run the program.
-const RUN_THE_PROGRAM: [&str; 6] = [
-    "engines",
-    "conformance",
-    "quickstart",
-    "example",
-    "parity",
-    "exported",
-];
+/// Suites that run the program: those of both forms, and those of the long one.
+const RUN_THE_PROGRAM: [&str; 4] = ["engines", "conformance", "quickstart", "example"];
+const RUN_IT_LONG: [&str; 2] = ["parity", "exported"];
 
 /// Runs all suites, or those whose name contains `only`, and the build of the program where one of them runs it.
 pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
     let mut ledger = Ledger::new()?;
     let is_asked = |name: &str| only.is_none_or(|word| name.contains(word));
-    let builds = RUN_THE_PROGRAM.into_iter().any(is_asked);
+    let long = RUN_IT_LONG.into_iter().filter(|_| full);
+    let builds = RUN_THE_PROGRAM.into_iter().chain(long).any(is_asked);
     let mut suite = |name: &'static str, body: &dyn Fn() -> Result<(), String>| {
         if is_asked(name) || (name == "program" && builds) {
             ledger.suite(name, body);

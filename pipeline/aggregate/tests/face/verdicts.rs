@@ -387,6 +387,12 @@ fn contenders_break_even_with_each_other() {
         ..pairs[0].clone()
     };
     pairs.push(itself.clone());
+    // As where the others know a factor that these do not.
+    let mut again = itself;
+    again
+        .coordinates
+        .insert("layout".to_owned(), "nchw".to_owned());
+    pairs.push(again);
     let found = tables(&run).jobs.remove(0).comparisons.remove(0);
     let [row] = found.break_evens.as_slice() else {
         panic!("{found:?}")
@@ -397,6 +403,7 @@ fn contenders_break_even_with_each_other() {
         (&baseline, &found.rows[0].contender)
     );
     assert_eq!((row.steps.centre, row.steps.blocks), (2001.0, 6));
+    assert!(!row.coordinates.contains_key("layout"), "{row:?}");
     run.record.plan.jobs[0].comparisons[0].pairs.reverse();
     let turned = tables(&run).jobs.remove(0).comparisons.remove(0);
     assert_eq!(turned.break_evens, found.break_evens);

@@ -22,6 +22,8 @@ pub(crate) enum Law {
     Bimodal,
     OneSided,
     Moods,
+    /// Of which no single interval of few blocks holds the mean as often as it promises.
+    Seldom,
 }
 
 impl Law {
@@ -50,6 +52,9 @@ impl Law {
             Self::OneSided => {
                 "two humps of one engine: every other launch of it, by chance, is slower by 6 %"
             }
+            Self::Seldom => {
+                "two humps of one engine: one launch of it in five, by chance, is slower by 6 %"
+            }
             Self::Moods => {
                 "two moods of half a minute each: in one of them one engine is slower by 50 %, the other by 3 %"
             }
@@ -60,6 +65,7 @@ impl Law {
     pub(crate) fn bias(self) -> f64 {
         match self {
             Self::OneSided => HUMP / 2.0,
+            Self::Seldom => HUMP * SELDOM,
             Self::Moods => libm::log(MOOD[1] / MOOD[0]) / 2.0,
             _ => 0.0,
         }
@@ -73,7 +79,11 @@ impl Law {
             Self::Drifting => SLOWDOWN,
             Self::Bimodal => HUMP / 2.0,
             Self::Moods => libm::log(MOOD[0]) / 2.0,
-            Self::Independent | Self::HeavyTailed | Self::Autocorrelated | Self::OneSided => 0.0,
+            Self::Independent
+            | Self::HeavyTailed
+            | Self::Autocorrelated
+            | Self::OneSided
+            | Self::Seldom => 0.0,
         }
     }
 }
@@ -81,6 +91,8 @@ impl Law {
 /// By how much a machine is slower once it is warm, and a launch in the slow hump.
 const SLOWDOWN: f64 = 0.15;
 const HUMP: f64 = 0.06;
+/// The share of launches that are in it where that is rare.
+const SELDOM: f64 = 0.2;
 
 /// Mean time that a mood lasts, in seconds.
 const MOOD_S: f64 = 30.0;
@@ -166,6 +178,7 @@ impl Machine {
             Law::HeavyTailed | Law::Moods => 0.01 * normal(&mut self.random),
             Law::Bimodal if self.random.random::<bool>() => HUMP,
             Law::OneSided if self.random.random::<bool>() && self.kinds[cell] == 1 => HUMP,
+            Law::Seldom if self.random.random::<f64>() < SELDOM && self.kinds[cell] == 1 => HUMP,
             Law::Autocorrelated => {
                 self.last[cell] = normal(&mut self.random);
                 0.0
@@ -185,7 +198,7 @@ impl Machine {
                 self.last[cell] = 0.98 * self.last[cell] + fresh * noise;
                 0.03 * self.last[cell]
             }
-            Law::Bimodal | Law::OneSided => 0.01 * noise,
+            Law::Bimodal | Law::OneSided | Law::Seldom => 0.01 * noise,
             Law::Moods if self.is_slow => 0.02 * noise + libm::log(MOOD[self.kinds[cell]]),
             Law::Moods => 0.02 * noise,
         };
