@@ -56,51 +56,29 @@ pub(crate) fn left_alone(
 /// What the manifest has engines of a comparison do otherwise than their users get it, by switches that the other
 /// side has not: no manifest can make that equal, and who reads the result should know.
 pub(crate) fn one_sided(
-    comparison: &Comparison,
+    compared: (&[Comparison], &[Claim]),
     cells: &BTreeMap<&CellId, &PlannedCell>,
-    world: &World,
-) -> BTreeSet<String> {
-    let axis = &comparison.axis;
-    let pairs = pairs_of(comparison, cells);
-    pairs
-        .flat_map(|(names, cells)| one_sided_in_words(axis, names, cells, world))
-        .collect()
-}
-
-/// The same of the two sides of a claim, where no comparison tells it.
-pub(crate) fn one_sided_by_claim(
-    claim: &Claim,
-    comparisons: &[Comparison],
     heats: &[PlannedHeat],
     world: &World,
 ) -> BTreeSet<String> {
-    let axis = &claim.expect.axis;
-    let pairs = pairs_of_its_own(claim, comparisons, heats);
-    pairs
-        .flat_map(|(names, cells)| one_sided_in_words(axis, names, cells, world))
-        .collect()
-}
-
-fn one_sided_in_words(
-    axis: &str,
-    [first, second]: [&str; 2],
-    [one, other]: [&PlannedCell; 2],
-    world: &World,
-) -> Vec<String> {
-    let sides = [(one, first, other, second), (other, second, one, first)];
-    let told = sides
-        .into_iter()
-        .flat_map(|(cell, name, without, its_name)| {
-            let [own, others] = [cell, without].map(|cell| world.variant(&cell.cell.engine));
-            let factors = cell.cell.factors.iter();
-            let factors = factors.filter(move |(factor, _)| {
-                *factor != axis && is_set(factor, cell, own) && !is_known(factor, others)
-            });
-            factors.map(move |(factor, value)| {
-                format!("`{factor}: {value}` is asked of {name}, and {its_name} has no such switch")
-            })
+    let pairs = all_pairs(compared, cells, heats);
+    let sides = pairs.flat_map(|(axis, ([first, second], [one, other]))| {
+        [
+            (axis, one, first, other, second),
+            (axis, other, second, one, first),
+        ]
+    });
+    let in_words = sides.flat_map(|(axis, cell, name, without, its_name)| {
+        let [own, others] = [cell, without].map(|cell| world.variant(&cell.cell.engine));
+        let factors = cell.cell.factors.iter();
+        let factors = factors.filter(move |(factor, _)| {
+            *factor != axis && is_set(factor, cell, own) && !is_known(factor, others)
         });
-    told.collect()
+        factors.map(move |(factor, value)| {
+            format!("`{factor}: {value}` is asked of {name}, and {its_name} has no such switch")
+        })
+    });
+    in_words.collect()
 }
 
 /// In what the two sides of a claim differ that nobody asks for, where no comparison tells it.
@@ -141,19 +119,12 @@ fn left_in_words(axis: &str, [first, second]: [&PlannedCell; 2], world: &World) 
 /// What the values of the axes bring with them, in words, of the pairs of all comparisons, and of those
 /// that claims alone speak of: it changes with the axis, and is a part of what is compared.
 pub(crate) fn brought_by_axes(
-    (comparisons, claims): (&[Comparison], &[Claim]),
+    compared: (&[Comparison], &[Claim]),
     cells: &BTreeMap<&CellId, &PlannedCell>,
     heats: &[PlannedHeat],
     world: &World,
 ) -> BTreeSet<String> {
-    let of_comparisons = comparisons
-        .iter()
-        .flat_map(|comparison| pairs_of(comparison, cells).map(|pair| (&comparison.axis, pair)));
-    let of_claims = claims.iter().flat_map(|claim| {
-        let pairs = pairs_of_its_own(claim, comparisons, heats);
-        pairs.map(|pair| (&claim.expect.axis, pair))
-    });
-    let pairs = of_comparisons.chain(of_claims);
+    let pairs = all_pairs(compared, cells, heats);
     let in_words = pairs.flat_map(|(axis, ([first, second], cells))| {
         let with_axis = with_axis(axis, cells, world).into_iter();
         with_axis.map(move |(factor, [a, b])| {
@@ -250,6 +221,23 @@ fn pairs_of<'a>(
         let cells = [cells.get(&pair.baseline)?, cells.get(&pair.contender)?];
         Some((names, cells.map(|cell| *cell)))
     })
+}
+
+/// The pairs of all comparisons, and those that claims alone speak of, each with its axis.
+fn all_pairs<'a>(
+    (comparisons, claims): (&'a [Comparison], &'a [Claim]),
+    cells: &'a BTreeMap<&CellId, &'a PlannedCell>,
+    heats: &'a [PlannedHeat],
+) -> impl Iterator<Item = (&'a String, Pair<'a>)> {
+    let of_comparisons = comparisons.iter().flat_map(|comparison| {
+        let pairs = pairs_of(comparison, cells);
+        pairs.map(|pair| (&comparison.axis, pair))
+    });
+    let of_claims = claims.iter().flat_map(move |claim| {
+        let pairs = pairs_of_its_own(claim, comparisons, heats);
+        pairs.map(|pair| (&claim.expect.axis, pair))
+    });
+    of_comparisons.chain(of_claims)
 }
 
 /// The pairs of cells that a claim speaks of, and no comparison.

@@ -68,32 +68,25 @@ pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], world: &World) -> 
     let is_timed = job.measure.blocks > 0;
     let comparisons = job.comparisons.iter().filter(|_| is_timed);
     let claims = job.claims.iter().filter(|_| is_timed);
+    let compared = (job.comparisons.as_slice(), job.claims.as_slice());
     Unfair {
         comparisons: comparisons
             .clone()
             .flat_map(|comparison| fairness::unfair(comparison, &by_id, world))
             .collect(),
         left_alone: comparisons
-            .clone()
             .flat_map(|comparison| fairness::left_alone(comparison, &by_id, world))
             .collect(),
-        one_sided: {
-            let of_comparisons =
-                comparisons.flat_map(|comparison| fairness::one_sided(comparison, &by_id, world));
-            let of_claims = claims.clone().flat_map(|claim| {
-                fairness::one_sided_by_claim(claim, &job.comparisons, heats, world)
-            });
-            of_comparisons.chain(of_claims).collect()
+        one_sided: match is_timed {
+            true => fairness::one_sided(compared, &by_id, heats, world),
+            false => BTreeSet::new(),
         },
         left_alone_by_claims: claims
             .clone()
             .flat_map(|claim| fairness::left_alone_by_claim(claim, &job.comparisons, heats, world))
             .collect(),
         brought: match is_timed {
-            true => {
-                let compared = (job.comparisons.as_slice(), job.claims.as_slice());
-                fairness::brought_by_axes(compared, &by_id, heats, world)
-            }
+            true => fairness::brought_by_axes(compared, &by_id, heats, world),
             false => BTreeSet::new(),
         },
         claims: claims

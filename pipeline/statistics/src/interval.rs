@@ -143,8 +143,7 @@ pub fn centre(logs: &[f64]) -> Option<f64> {
 /// Standard deviation of `values`, with n − 1; 0 for fewer than two.
 #[must_use]
 pub fn standard_deviation(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    let sorted = in_order(values);
     mean(&sorted)
         .and_then(|mean| variance(&sorted, mean))
         .map_or(0.0, f64::sqrt)

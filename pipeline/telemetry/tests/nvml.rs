@@ -1,5 +1,5 @@
 //! Every trace of a GPU, played by the stub library.
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::{
     collections::BTreeSet,

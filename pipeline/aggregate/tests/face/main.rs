@@ -1,5 +1,5 @@
 //! The crate at its face: run records in, tables and files out.
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod batches;
 mod ceilings;

@@ -371,6 +371,41 @@ fn what_is_ready_later_says_when_it_has_paid() {
     assert_eq!(tables.jobs[0].comparisons[0].break_evens, []);
 }
 
+/// Blocks that agree do not know what launches do: twins do.
+#[test]
+fn an_interval_is_no_narrower_than_launches_of_twins_make_it() {
+    let mut run = race(&EVEN, &[500_000; 6]);
+    let agreeing = tables(&run);
+    assert!(!only_row(&agreeing).is_widened);
+    set_times(
+        &mut run,
+        0,
+        3,
+        &[520_000, 480_000, 520_000, 480_000, 520_000, 480_000],
+    );
+    // d = ln(1.04, 0.96, …): off their mean by 0.04002135; χ² of 5 degrees of freedom is below 2.342534 once in
+    // five: √(6 · 0.04002135² ÷ 2.342534 ÷ 2) = 0.0452911. Times 1.959964 ÷ √6: 0.0362398.
+    let scattering = tables(&run);
+    let floors = scattering.floors.iter();
+    let scatter: Vec<_> = floors.map(|floor| floor.launch_scatter.unwrap()).collect();
+    assert!(
+        (scatter[0] - 0.045_291_1).abs() < 1e-6 && scatter[1] == 0.0,
+        "{scatter:?}"
+    );
+    let row = only_row(&scattering);
+    let (low, high) = (
+        row.ratio.unwrap().low.unwrap(),
+        row.ratio.unwrap().high.unwrap(),
+    );
+    assert!(
+        (low - 0.482_203).abs() < 2e-6 && (high - 0.518_454).abs() < 2e-6,
+        "{low}, {high}"
+    );
+    assert!(row.is_widened);
+    let (_, why) = row.reason.split_once("; ").unwrap();
+    insta::assert_snapshot!(why, @"its 6 blocks scatter less than launches may by what twins show, the ratio of two by 4.53 %, which gives the interval its width");
+}
+
 #[test]
 fn contenders_break_even_with_each_other() {
     let mut run = race(&EVEN, &[500_000; 6]);

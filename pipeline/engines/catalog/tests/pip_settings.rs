@@ -1,6 +1,6 @@
 //! The user's own settings of pip are honoured where they say where wheels come from, and have no
 //! say in where they go.
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod common;
 

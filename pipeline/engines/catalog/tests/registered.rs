@@ -1,5 +1,5 @@
 //! Engines of the user's own, and the settings that say where everything is.
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod common;
 

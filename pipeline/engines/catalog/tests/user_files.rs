@@ -1,5 +1,5 @@
 //! Whatever lies in the place of the user's files is told at once, and never read whole.
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use std::{
     ffi::OsString,

@@ -1,7 +1,7 @@
 //! How often nominal 95 % intervals hold the truth, on machines that are made up: the table of the method
 //! page.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
 
 mod gains;
 mod machine;
