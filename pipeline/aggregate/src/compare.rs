@@ -195,10 +195,8 @@ impl Judge<'_> {
         };
         let reason = match sides.launches() {
             Some(launches) if ratio.is_widened => format!(
-                "{reason}; its {} blocks scatter less than launches may by what twins show, the ratio of two by {}, which gives \
-                 the interval its width",
-                ratio.interval.blocks,
-                printed::floor(launches),
+                "{reason}; widened to the scatter of twins' launches, at most {}",
+                printed::floor(launches)
             ),
             _ => reason,
         };

@@ -403,7 +403,7 @@ fn an_interval_is_no_narrower_than_launches_of_twins_make_it() {
     );
     assert!(row.is_widened);
     let (_, why) = row.reason.split_once("; ").unwrap();
-    insta::assert_snapshot!(why, @"its 6 blocks scatter less than launches may by what twins show, the ratio of two by 4.53 %, which gives the interval its width");
+    insta::assert_snapshot!(why, @"widened to the scatter of twins' launches, at most 4.53 %");
 }
 
 #[test]
