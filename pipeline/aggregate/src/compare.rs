@@ -1,6 +1,6 @@
 //! Pairs of cells of one heat: their ratio and its verdict.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     Boundary, OutcomeKind,
@@ -44,23 +44,8 @@ impl Judge<'_> {
     /// A family's table.
     pub(crate) fn table(&self, comparison: &Comparison) -> Result<ComparisonTable, AggregateError> {
         let rows: Result<Vec<_>, _> = comparison.pairs.iter().map(|pair| self.row(pair)).collect();
-        let alone = Judge {
-            family: Family::of(&self.job.measure, 1),
-            ..*self
-        };
-        let places = (0..).zip(&comparison.pairs);
-        // Cells that do not know a factor are held against those with each of its values.
-        let mut seen = BTreeSet::new();
-        let break_evens = places.flat_map(|(place, pair)| {
-            let others = comparison.pairs.iter().take(place);
-            let others = others
-                .filter(|other| other.group == pair.group && other.value != pair.value)
-                .filter(|other| seen.insert([&other.contender, &pair.contender]));
-            let found = others.filter_map(|other| alone.break_even(&comparison.axis, other, pair));
-            found.collect::<Vec<_>>()
-        });
         Ok(ComparisonTable {
-            break_evens: break_evens.collect(),
+            break_evens: self.break_evens(comparison),
             axis: comparison.axis.clone(),
             baseline: comparison.baseline.clone(),
             family: self.family.verdicts,
@@ -95,6 +80,28 @@ impl Judge<'_> {
         })
     }
 
+    /// Of every two contenders of a group, each two cells once: those that do not know a factor are held against
+    /// baselines with each of its values.
+    fn break_evens(&self, comparison: &Comparison) -> Vec<BreakEven> {
+        let alone = Judge {
+            family: Family::of(&self.job.measure, 1),
+            ..*self
+        };
+        let mut earlier: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        let mut found = Vec::new();
+        for pair in &comparison.pairs {
+            let others = earlier.entry(&pair.group).or_default();
+            for other in others.iter().filter(|other| other.value != pair.value) {
+                if seen.insert([&other.contender, &pair.contender]) {
+                    found.extend(alone.break_even(&comparison.axis, other, pair));
+                }
+            }
+            others.push(pair);
+        }
+        found
+    }
+
     /// Where of two contenders that differ in the axis alone, as far as both know a factor, the one that is ready
     /// later is ahead in the long run.
     fn break_even(&self, axis: &str, one: &Pair, other: &Pair) -> Option<BreakEven> {
@@ -102,12 +109,10 @@ impl Judge<'_> {
             [one, other].map(|pair| self.cells.entry(&pair.group, &pair.contender));
         let (first, second) = first.zip(second)?;
         let (own, others) = (&first.cell.coordinates, &second.cell.coordinates);
-        let differ = |name: &String| {
-            others
-                .get(name)
-                .is_some_and(|value| own.get(name) != Some(value))
+        let differ = |(name, value): (&String, &String)| {
+            name != axis && others.get(name).is_some_and(|other| other != value)
         };
-        if own.keys().any(|name| name != axis && differ(name)) {
+        if own.iter().any(differ) {
             return None;
         }
         let mut coordinates = own.clone();

@@ -44,7 +44,8 @@ pub(crate) struct Stretch<'a> {
 }
 
 impl Meters {
-    /// Measures idle power, before any worker of the block is started, once it has settled on all devices. It takes no time where no device has a meter.
+    /// Measures idle power, before any worker of the block is started, once it has settled on all devices. It
+    /// takes no time where no device has a meter.
     pub(crate) fn begin(
         context: &Context<'_>,
         stretch_ns: u64,
