@@ -48,7 +48,8 @@ fn a_reason_has_the_digits_of_its_row() {
     let pairs = &tables.jobs[0].comparisons[0].rows;
     assert_eq!((rows.len(), pairs.len()), (60, 60));
     for (row, pair) in rows.iter().zip(pairs) {
-        let range = between(row, "<span class=\"range\">", "</span>")[0];
+        let row = row.replace("&#39;", "'");
+        let range = between(&row, "<span class=\"range\">", "</span>")[0];
         assert!(
             pair.reason.starts_with(&format!("interval {range} ")) && row.contains(&pair.reason),
             "{range}: {}",
