@@ -11,11 +11,13 @@ use schema::{
 use statistics::{
     crossover::crossover,
     family::confidence_of_line,
+    noise::Sides,
     trend::{LEAST_SIZES, Line, Trend},
     verdict,
 };
 
 use crate::{
+    compare::widened,
     floor::Floors,
     group::{Entry, Group},
     slot::Slot,
@@ -42,11 +44,13 @@ pub(crate) fn trends(job: &PlannedJob, groups: &[&Group<'_>], floors: &Floors) -
     let rows = lines.iter().map(|cells| {
         let mut cell = cells.entries.values().map(|entry| &entry.cell.cell);
         let cell = cell.next();
+        let sides = cell.map(|cell| floors.of_pair(&job.id, cell, cell));
         let bounds = Bounds {
             margin: job.measure.margin,
-            floor: cell.and_then(|cell| floors.of_pair(&job.id, cell, cell).floor()),
+            floor: sides.as_ref().and_then(Sides::floor),
         };
-        row(cells, confidence, bounds)
+        let launches = sides.and_then(|sides| sides.launches());
+        row(cells, confidence, bounds, launches)
     });
     rows.collect()
 }
@@ -69,7 +73,7 @@ fn lines<'a>(group: &'a Group<'_>) -> Vec<Cells<'a>> {
         .collect()
 }
 
-fn row(cells: &Cells<'_>, confidence: f64, bounds: Bounds) -> TrendRow {
+fn row(cells: &Cells<'_>, confidence: f64, bounds: Bounds, launches: Option<f64>) -> TrendRow {
     // What was disturbed is no ground for a trend.
     let is_sound = |slot: &Slot| slot.outcome.kind == OutcomeKind::Measured;
     let measured = cells
@@ -81,22 +85,27 @@ fn row(cells: &Cells<'_>, confidence: f64, bounds: Bounds) -> TrendRow {
         .iter()
         .map(|(batch, entry)| (*batch, &entry.slot.blocks))
         .collect();
-    let trend = Line::new(&steps).and_then(|line| line.trend(confidence, bounds));
+    let trend = Line::new(&steps, launches).and_then(|line| line.trend(confidence, bounds));
     let ratios = trend
         .iter()
         .flat_map(|trend| trend.ratios.iter().copied().map(Some));
     let mut ratios = std::iter::once(None).chain(ratios);
+    let reason = reason(trend.as_ref(), measured.len(), bounds);
     TrendRow {
         coordinates: cells.coordinates.clone(),
         direction: trend
             .as_ref()
             .map_or(Direction::NotMeasured, |trend| trend.direction),
-        reason: reason(trend.as_ref(), measured.len(), bounds),
+        reason: match (trend.as_ref(), launches) {
+            (Some(trend), Some(launches)) if trend.is_widened => widened(reason, launches),
+            _ => reason,
+        },
         p: trend.as_ref().map(|trend| trend.p),
         knee: trend.as_ref().map(|trend| trend.knee),
         blocks: trend.as_ref().map_or(0, |trend| trend.blocks),
         confidence,
         ends: trend.as_ref().map(|trend| trend.ends),
+        is_widened: trend.as_ref().is_some_and(|trend| trend.is_widened),
         floor: bounds.floor,
         sizes: measured
             .into_iter()

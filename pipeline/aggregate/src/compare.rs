@@ -199,10 +199,7 @@ impl Judge<'_> {
             ),
         };
         let reason = match sides.launches() {
-            Some(launches) if ratio.is_widened => format!(
-                "{reason}; widened to the scatter of twins' launches, at most {}",
-                printed::floor(launches)
-            ),
+            Some(launches) if ratio.is_widened => widened(reason, launches),
             _ => reason,
         };
         Judged {
@@ -212,6 +209,15 @@ impl Judge<'_> {
             reason,
         }
     }
+}
+
+/// A reason whose interval is as wide as launches make it.
+pub(crate) fn widened(mut reason: String, launches: f64) -> String {
+    reason += &format!(
+        "; widened to the scatter of twins' launches, at most {}",
+        printed::floor(launches)
+    );
+    reason
 }
 
 /// The outcomes in the way of a verdict, each with whose it is.

@@ -23,7 +23,7 @@ pub use profile::{CellProfile, Compared, Layer, Lineup, ProfileRow, ToldProfile}
 pub use sensors::{CellEnergy, EnergyFigures};
 
 /// Version of the tables document.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// Everything that a site shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -199,6 +199,8 @@ pub struct TrendRow {
     /// Time of a sample at the largest batch ÷ that at the smallest, which the direction rests on; `None`
     /// with fewer than three batches or six blocks.
     pub ends: Option<Interval>,
+    /// Whether that is as wide as the scatter of twins' launches makes it, its own blocks scattering less.
+    pub is_widened: bool,
     /// The noise floor that it is held against, with the job's margin; `None` where it is not known.
     pub floor: Option<f64>,
     /// Whether it falls or rises.

@@ -12,7 +12,8 @@
 //! an interval of the ratio of their times, and all of them hold together. Where they do, a size is
 //! beyond doubt within of the best when it is so against every other, and beyond doubt not when it is
 //! not against some other; the knee lies between the first size that may be within and the first that is.
-//! The noise floor is added to both ends.
+//! The noise floor is added to both ends. No interval of few blocks is narrower than what launches scatter
+//! by makes it, as those of verdicts ([`crate::family::Family::ratio`]).
 
 use std::collections::BTreeMap;
 
@@ -44,6 +45,8 @@ pub struct Line {
     blocks: Vec<Vec<f64>>,
     /// What the clock's resolution may have done to the ratio of any two.
     resolution: f64,
+    /// What the logarithm of the ratio between a launch of one and a launch of another scatters by, at most.
+    launches: Option<f64>,
 }
 
 /// What is said of a line.
@@ -57,6 +60,9 @@ pub struct Trend {
     pub knee: Knee,
     /// Time per sample at the largest size ÷ that at the smallest: what the direction rests on.
     pub ends: Interval,
+    /// Whether that is as wide as the scatter of launches makes it, and wider than what its own blocks scatter by
+    /// does.
+    pub is_widened: bool,
     /// Time per sample ÷ that at the smallest size, for every size but that: what the knee rests on.
     pub ratios: Vec<Interval>,
     /// Blocks that measured all sizes.
@@ -65,10 +71,11 @@ pub struct Trend {
 
 impl Line {
     /// Of the step times of cells by block, in nanoseconds, each with its size: the number of samples in
-    /// a step. `None` with fewer than [`LEAST_SIZES`] sizes, where one is there twice or is 0, and with
+    /// a step; `launches` is what twins of such cells know of their launches ([`crate::noise::Sides::launches`]).
+    /// `None` with fewer than [`LEAST_SIZES`] sizes, where one is there twice or is 0, and with
     /// fewer blocks than a verdict takes.
     #[must_use]
-    pub fn new(cells: &[(u64, &BTreeMap<u32, f64>)]) -> Option<Self> {
+    pub fn new(cells: &[(u64, &BTreeMap<u32, f64>)], launches: Option<f64>) -> Option<Self> {
         let mut cells = cells.to_vec();
         cells.sort_by_key(|(size, _)| *size);
         let sizes: Vec<u64> = cells.iter().map(|(size, _)| *size).collect();
@@ -92,6 +99,7 @@ impl Line {
             sizes,
             blocks,
             resolution: 2.0 * interval::resolution(shortest),
+            launches,
         })
     }
 
@@ -104,12 +112,12 @@ impl Line {
         let of_test = confidence_each(confidence, 2, 1);
         let level = 1.0 - of_test;
         let others = 1..self.sizes.len();
-        let ratios = others.map(|size| self.ratio(size, 0, of_each));
+        let ratios = others.map(|size| Some(self.ratio(size, 0, of_each)?.0));
         let ratios: Vec<Interval> = ratios.collect::<Option<_>>()?;
         let far = bounds.floor.map(|floor| 1.0 + floor.max(bounds.margin));
         // Where a direction is told and is wrong, the truth lies within the bounds or beyond their other side,
         // and so outside of this interval: its confidence alone bounds how often, and the test makes it rarer.
-        let ends = self.ratio(self.sizes.len() - 1, 0, of_test)?;
+        let (ends, is_widened) = self.ratio(self.sizes.len() - 1, 0, of_test)?;
         let is_far = far.is_some_and(|far| {
             if falls {
                 ends.high.is_some_and(|high| high < 1.0 / far)
@@ -127,19 +135,20 @@ impl Line {
             p,
             knee: self.knee(of_each, bounds.floor)?,
             ends,
+            is_widened,
             ratios,
             blocks: u32::try_from(self.blocks.len()).ok()?,
         })
     }
 
-    /// Time per sample at one size ÷ that at another, by their places.
-    fn ratio(&self, size: usize, other: usize, confidence: f64) -> Option<Interval> {
+    /// Time per sample at one size ÷ that at another, by their places, and whether launches widened it.
+    fn ratio(&self, size: usize, other: usize, confidence: f64) -> Option<(Interval, bool)> {
         let logs = self
             .blocks
             .iter()
             .map(|block| Some(block.get(size)? - block.get(other)?));
         let logs: Vec<f64> = logs.collect::<Option<_>>()?;
-        interval::of_logs(&logs, confidence, self.resolution)
+        interval::at_least(&logs, confidence, self.resolution, self.launches)
     }
 
     fn knee(&self, confidence: f64, floor: Option<f64>) -> Option<Knee> {
@@ -151,7 +160,7 @@ impl Line {
         let mut within = Vec::new();
         for size in places.clone() {
             let others = places.clone().filter(|other| *other != size);
-            let ratios = others.map(|other| self.ratio(size, other, confidence));
+            let ratios = others.map(|other| Some(self.ratio(size, other, confidence)?.0));
             let ratios: Vec<Interval> = ratios.collect::<Option<_>>()?;
             let all = |holds: &dyn Fn(&Interval) -> bool| ratios.iter().all(holds);
             within.push([
@@ -339,7 +348,7 @@ mod tests {
             })
             .collect();
         let borrowed: Vec<_> = cells.iter().map(|(size, steps)| (*size, steps)).collect();
-        Line::new(&borrowed)
+        Line::new(&borrowed, None)
     }
 
     const BOUNDS: Bounds = Bounds {
@@ -408,6 +417,29 @@ mod tests {
     }
 
     #[test]
+    fn launches_that_scatter_widen_what_few_blocks_say() {
+        let of = |blocks, launches| {
+            let agreeing = line(&FALLING, blocks, 0.002, 1).unwrap();
+            let trend = Line {
+                launches,
+                ..agreeing
+            };
+            trend.trend(0.95, BOUNDS).unwrap()
+        };
+        let half = |ends: Interval| libm::log(ends.high.unwrap() / ends.low.unwrap()) / 2.0;
+        let [plain, wide] = [None, Some(0.05)].map(|launches| of(6, launches));
+        assert!(!plain.is_widened && wide.is_widened);
+        // The normal quantile at 97.5 %, since half of the error is the test's.
+        let expected = 2.241_403 * 0.05 / 6.0_f64.sqrt();
+        assert!((half(wide.ends) - expected).abs() < 1e-5, "{wide:?}");
+        assert_eq!((plain.knee.low, plain.knee.high), (8, 8));
+        assert!(wide.knee.low < 8 && wide.knee.high == 16, "{wide:?}");
+        // What the order of blocks says needs no width, and of many blocks intervals are by their order, too.
+        assert_eq!((wide.p, wide.direction), (plain.p, Direction::Falls));
+        assert_eq!(of(24, Some(0.05)), of(24, None));
+    }
+
+    #[test]
     fn what_is_within_margin_or_floor_is_no_trend_worth_telling() {
         let slight = [(1, 1.0), (2, 0.995), (4, 0.99)];
         let line = line(&slight, 6, 0.0001, 6).unwrap();
@@ -431,7 +463,10 @@ mod tests {
         // A block that lacks one size says nothing about the others.
         let steps: BTreeMap<u32, f64> = (0..6).map(|block| (block, 1e6)).collect();
         let short: BTreeMap<u32, f64> = (0..5).map(|block| (block, 1e6)).collect();
-        assert_eq!(Line::new(&[(1, &steps), (2, &short), (4, &steps)]), None);
+        assert_eq!(
+            Line::new(&[(1, &steps), (2, &short), (4, &steps)], None),
+            None
+        );
     }
 
     #[test]
@@ -440,7 +475,10 @@ mod tests {
             .map(|size| (0..6).map(|block| (block, 1e6 * size)).collect())
             .into();
         let cells: Vec<_> = [1, 2, 4].into_iter().zip(&steps).collect();
-        let trend = Line::new(&cells).unwrap().trend(0.95, BOUNDS).unwrap();
+        let trend = Line::new(&cells, None)
+            .unwrap()
+            .trend(0.95, BOUNDS)
+            .unwrap();
         assert_eq!((trend.direction, trend.p), (Direction::None, 1.0));
         assert_eq!((trend.knee.low, trend.knee.high), (1, 1));
     }

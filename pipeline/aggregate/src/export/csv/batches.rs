@@ -5,7 +5,7 @@ use schema::{Tables, tables::Crossover};
 use super::{Sheet, decimal, interval, number, pairs, text};
 use crate::ExportError;
 
-const TRENDS: [&str; 21] = [
+const TRENDS: [&str; 22] = [
     "job",
     "coordinates",
     "direction",
@@ -19,6 +19,7 @@ const TRENDS: [&str; 21] = [
     "largest_over_smallest_low",
     "largest_over_smallest_high",
     "largest_over_smallest_confidence",
+    "widened",
     "floor",
     "batch",
     "cell",
@@ -47,6 +48,7 @@ pub(in crate::export) fn trends(tables: &Tables) -> Result<Vec<u8>, ExportError>
                 decimal(row.ends.and_then(|ends| ends.low)),
                 decimal(row.ends.and_then(|ends| ends.high)),
                 decimal(row.ends.map(|ends| ends.confidence)),
+                row.is_widened.to_string(),
                 decimal(row.floor),
             ];
             if row.sizes.is_empty() {
