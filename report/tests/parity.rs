@@ -298,4 +298,23 @@ fn tables_of_cells_say_what_is_computed_otherwise() {
     let page = page(&tables);
     assert!(page.contains(told), "{page}");
     assert!(page.contains("where weights are generated"), "{page}");
+    assert!(Site::of(&tables).page("parity.html").contains(told));
+
+    // What is computed in part as asked says so beside the speed, and what is as asked nothing.
+    let row = &mut tables.cells[0];
+    let precision = row.cell.precision.word().to_owned();
+    for (told, is_said) in [("int8 here, fp32 elsewhere", true), (&precision, false)] {
+        let loaded = tables.cells[0]
+            .loaded
+            .as_mut()
+            .expect("a cell that was loaded");
+        loaded
+            .settings
+            .insert("arithmetic".to_owned(), told.to_owned());
+        let site = Site::of(&tables);
+        let page = site.page(&format!("jobs/{}.html", tables.jobs[0].id));
+        let said = format!("<span class=\"reason\"><bdi>{told}</bdi></span>");
+        assert_eq!(page.contains(&said), is_said, "{page}");
+        assert!(!site.page("parity.html").contains(&said));
+    }
 }

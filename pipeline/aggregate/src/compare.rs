@@ -202,11 +202,36 @@ impl Judge<'_> {
             Some(launches) if ratio.is_widened => widened(reason, launches),
             _ => reason,
         };
+        let reason = reason + &computed_otherwise(baseline, contender);
         Judged {
             ratio: Some(ratio),
             floor,
             verdict,
             reason,
+        }
+    }
+}
+
+/// Says of which side nothing is computed in the precision that it is said to be of.
+fn computed_otherwise(baseline: Entry<'_>, contender: Entry<'_>) -> String {
+    let told = |entry: Entry<'_>| {
+        entry
+            .slot
+            .loaded
+            .as_ref()?
+            .computed_otherwise()
+            .map(str::to_owned)
+    };
+    match (told(baseline), told(contender)) {
+        (None, None) => String::new(),
+        (Some(both), Some(other)) if both == other => format!("; both are {both}"),
+        (baseline, contender) => {
+            let sides = [("baseline", baseline), ("contender", contender)];
+            let told = sides
+                .into_iter()
+                .filter_map(|(side, told)| Some((side, told?)));
+            told.map(|(side, told)| format!("; the {side} is {told}"))
+                .collect()
         }
     }
 }

@@ -309,6 +309,28 @@ pub struct Memory {
     pub peak_device_bytes: Option<u64>,
 }
 
+/// The setting in which a worker says what numbers are computed in.
+pub const ARITHMETIC: &str = "arithmetic";
+
+/// How that begins where nothing is computed in what it is stored in.
+const STORED: &str = "stored as ";
+
+impl Loaded {
+    /// What numbers are computed in, where the worker says so and it is not the `precision` of the cell.
+    #[must_use]
+    pub fn computed_in(&self, precision: Precision) -> Option<&str> {
+        let told = self.settings.get(ARITHMETIC)?;
+        (told != precision.word()).then_some(told)
+    }
+
+    /// The same, where nothing at all is computed in the precision that was asked for.
+    #[must_use]
+    pub fn computed_otherwise(&self) -> Option<&str> {
+        let told = self.settings.get(ARITHMETIC)?;
+        told.starts_with(STORED).then_some(told)
+    }
+}
+
 impl Memory {
     /// The most memory that was taken where a cell of this device computes; `None` on a GPU whose engine
     /// does not tell.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::{protocol::Loaded, tables::CellRow};
+use schema::tables::CellRow;
 use serde::Serialize;
 
 use super::sensors::{self, EnergyView};
@@ -26,7 +26,7 @@ pub(crate) struct Line {
     pub(crate) p95_value: Option<u64>,
     pub(crate) parity: String,
     pub(crate) parity_value: Option<f64>,
-    /// What it is computed in, where that is not what its numbers are stored in.
+    /// What it is computed in, where that is not its precision throughout.
     pub(crate) computed: Option<String>,
     /// Precisions of integers: how many rows choose as the reference's.
     pub(crate) top1: Option<String>,
@@ -66,7 +66,7 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
         p95_value: p95,
         parity: or_nothing(parity.map(units::error)),
         parity_value: parity.filter(|value| value.is_finite()),
-        computed: row.got_ready().and_then(computed),
+        computed: computed(row),
         top1: top1.map(words::top1),
         memory: or_nothing(memory.map(units::bytes)),
         memory_value: memory,
@@ -77,15 +77,9 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
     }
 }
 
-/// The setting in which workers say what numbers are computed in.
-const ARITHMETIC: &str = "arithmetic";
-
-/// How that begins where it is not what they are stored in.
-const STORED: &str = "stored as ";
-
-fn computed(loaded: &Loaded) -> Option<String> {
-    let told = loaded.settings.get(ARITHMETIC)?;
-    told.starts_with(STORED).then(|| told.clone())
+fn computed(row: &CellRow) -> Option<String> {
+    let told = row.got_ready()?.computed_in(row.cell.precision);
+    told.map(str::to_owned)
 }
 
 /// Peak memory where the cell ran, as far as it is told.

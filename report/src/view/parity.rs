@@ -6,7 +6,8 @@ use std::{
 };
 
 use schema::{
-    EngineVariant, Mode, OutcomeKind, Precision, Tables, record::Parity, tables::CellRow,
+    EngineVariant, Mode, OutcomeKind, Precision, Tables, protocol::Loaded, record::Parity,
+    tables::CellRow,
 };
 use serde::Serialize;
 
@@ -66,6 +67,8 @@ struct Entry {
     judged: Option<String>,
     /// Precisions of integers: how many rows choose as the reference's.
     top1: Option<String>,
+    /// What it is computed in, where nothing is in the column's precision.
+    computed: Option<String>,
     badge: Badge,
     /// Which cell speaks, and what became of the others; empty where there is but one.
     note: String,
@@ -232,6 +235,10 @@ fn entry(rows: &[&CellRow]) -> Option<Entry> {
         share: parity.map(|parity| share_of_bound(parity.worst_share)),
         judged: parity.and_then(agreement::judged),
         top1: parity.and_then(|parity| parity.top1).map(words::top1),
+        computed: worst
+            .got_ready()
+            .and_then(Loaded::computed_otherwise)
+            .map(str::to_owned),
         badge: match standing(worst) {
             Standing::Disagrees => DISAGREES,
             Standing::Agrees if parity.is_some_and(Parity::is_in_part) => AGREES_IN_PART,

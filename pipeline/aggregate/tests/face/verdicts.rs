@@ -347,6 +347,27 @@ fn the_ratio_of_centres_is_the_centre_of_the_ratio() {
     }
 }
 
+/// A verdict about a precision in which nothing was computed says so.
+#[test]
+fn a_side_that_is_computed_otherwise_is_named() {
+    let mut run = race(&EVEN, &[500_000; 6]);
+    let told = "stored as fp16, computed in fp32";
+    let reason = |run: &Synthetic| only_row(&tables(run)).reason.clone();
+    let plain = reason(&run);
+    for (slot, said) in [
+        (1, format!("; the contender is {told}")),
+        (0, format!("; both are {told}")),
+    ] {
+        for block in 0..6 {
+            let loaded = launch(&mut run, 0, block, slot).loaded.as_mut().unwrap();
+            loaded
+                .settings
+                .insert("arithmetic".to_owned(), told.to_owned());
+        }
+        assert_eq!(reason(&run), format!("{plain}{said}"));
+    }
+}
+
 #[test]
 fn what_is_ready_later_says_when_it_has_paid() {
     let mut run = race(&EVEN, &[500_000; 6]);

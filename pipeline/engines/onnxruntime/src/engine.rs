@@ -3,7 +3,10 @@
 use std::{cell::OnceCell, collections::BTreeMap, path::PathBuf, time::Instant};
 
 use models::onnx::{self, Document, Extensions};
-use schema::{Outcome, Precision, protocol::Load};
+use schema::{
+    Outcome, Precision,
+    protocol::{ARITHMETIC, Load},
+};
 use worker::{Allocator, Engine, Identity, LoadReport, Session, nanoseconds};
 
 use crate::{
@@ -144,7 +147,7 @@ fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, Stri
             "attention, where there is any".to_owned(),
             attention.to_owned(),
         ),
-        ("arithmetic".to_owned(), arithmetic),
+        (ARITHMETIC.to_owned(), arithmetic),
         ("execution".to_owned(), "sequential".to_owned()),
         (
             "execution providers".to_owned(),

@@ -9,7 +9,10 @@ use std::{
 
 use models::onnx::{self, Document, Extensions};
 use openvino::Core;
-use schema::{Outcome, Precision, protocol::Load};
+use schema::{
+    Outcome, Precision,
+    protocol::{ARITHMETIC, Load},
+};
 use worker::{Engine, Identity, LoadReport, Session, nanoseconds};
 
 use crate::{
@@ -132,9 +135,10 @@ fn own_settings(
         None => ("opset".to_owned(), onnx::OPSET.to_string()),
     };
     // The C interface gives a compiled model, and none of its operators.
-    let integers = configuration
-        .is_quantised
-        .then_some(("computed in integers", "what the plugin chooses: not asked"));
+    let integers = configuration.is_quantised.then_some((
+        ARITHMETIC,
+        "int8 where the plugin chooses to compute on the grids, fp32 elsewhere: which is where it does not tell",
+    ));
     let exchange = match configuration.takes_requests {
         true => ("inputs and outputs", worker::REQUEST),
         false => ("inputs", "set once"),

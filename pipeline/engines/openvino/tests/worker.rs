@@ -165,10 +165,12 @@ fn what_is_computed_in_integers_is_not_claimed() {
     let graph = resnet18();
     let mut cell = cell(&graph);
     let (_session, report) = load(&graph, cell.clone()).unwrap();
-    assert!(!report.settings.contains_key("computed in integers"));
+    assert!(!report.settings.contains_key("arithmetic"));
     cell.precision = Precision::Int8Static;
     let (_session, report) = load(&graph, cell).unwrap();
-    assert!(report.settings["computed in integers"].ends_with("not asked"));
+    assert!(
+        report.settings["arithmetic"].ends_with("fp32 elsewhere: which is where it does not tell")
+    );
 }
 
 #[test]

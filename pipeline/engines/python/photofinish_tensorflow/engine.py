@@ -83,8 +83,6 @@ def build(network: Network, maker: Maker, configuration: Configuration) -> Sessi
 def _settings(configuration: Configuration) -> dict[str, str]:
     onednn = os.environ.get(mixing.ONEDNN)
     element = "double" if configuration.element == tf.float64 else "float"
-    if configuration.mixes_precision:
-        element += f"; operators that Grappler thinks safe for it in bfloat16 ({mixing.OPTION})"
     settings = {
         "element type": element,
         "inputs and outputs": "tensors of TensorFlow's own",
@@ -95,6 +93,8 @@ def _settings(configuration: Configuration) -> dict[str, str]:
         "weights": "variables",
         "XLA": "the whole step, compiled in the first" if configuration.jit_compile else "off",
     }
+    if configuration.mixes_precision:
+        settings["arithmetic"] = mixing.ARITHMETIC
     if configuration.variant is Variant.EAGER:
         settings["graph"] = "none: operators run one by one"
     else:

@@ -14,6 +14,12 @@ ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 
 OPTION = "auto_mixed_precision_onednn_bfloat16"
 
+ARITHMETIC = (
+    f"bf16 in the operators that Grappler thinks safe for it ({OPTION}), fp32 elsewhere; weights in "
+    "fp32"
+)
+"""What is computed in where precision is mixed."""
+
 _INSTRUCTIONS = "avx512_bf16"
 _PROCESSORS = Path("/proc/cpuinfo")
 _OFF = ("0", "false")

@@ -217,7 +217,7 @@ class Mixed(unittest.TestCase):
         threads = "tensorflow.config.threading.set_{}_op_parallelism_threads"
         with mock.patch(threads.format("intra")), mock.patch(threads.format("inter")):
             session, report = TensorFlow().load(Load(read, NETWORK, None, "/"))
-        self.assertIn("bfloat16", report.settings["element type"])
+        self.assertTrue(report.settings["arithmetic"].startswith("bf16 in the operators"))
         (found,), (wide,) = session.parity(0).tensors, expected.tensors
         difference = np.frombuffer(found.data, np.float32) - np.frombuffer(wide.data, np.float32)
         self.assertGreater(np.abs(difference).max(), 1e-4)

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, env, rc::Rc, time::Instant};
 
 use models::Numbers;
-use schema::{Outcome, protocol::Load};
+use schema::{
+    Outcome,
+    protocol::{ARITHMETIC, Load},
+};
 use worker::{Engine, Identity, LoadReport, Session, nanoseconds};
 
 use crate::{
@@ -72,15 +75,14 @@ impl Engine for TensorFlow {
     }
 }
 
+/// What is computed in where precision is mixed.
+const MIXED: &str = "bf16 in the operators that Grappler thinks safe for it (auto_mixed_precision_onednn_bfloat16), \
+                     fp32 elsewhere; weights in fp32";
+
 fn settings(configuration: &Configuration, weights: &str) -> BTreeMap<String, String> {
     let element = match configuration.float {
         Float::F32 => "float",
         Float::F64 => "double",
-    };
-    let element = if configuration.mixes_precision {
-        "float; operators that Grappler thinks safe for it in bfloat16 (auto_mixed_precision_onednn_bfloat16)"
-    } else {
-        element
     };
     let xla = match configuration.compilation {
         Compilation::None => "off",
@@ -113,6 +115,9 @@ fn settings(configuration: &Configuration, weights: &str) -> BTreeMap<String, St
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
+    if configuration.mixes_precision {
+        settings.insert(ARITHMETIC.to_owned(), MIXED.to_owned());
+    }
     if let Some(optimizer) = configuration.optimizer {
         let loss = "softmax cross-entropy of labels as one-hot rows";
         settings.insert("loss".to_owned(), loss.to_owned());

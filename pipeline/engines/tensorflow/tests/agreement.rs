@@ -51,7 +51,7 @@ fn mixed(
     cell.factors.extend([on]);
     let (mut session, report) = common::load(graph, cell)?;
     session.step()?;
-    assert!(report.settings["element type"].contains("bfloat16"));
+    assert!(report.settings["arithmetic"].starts_with("bf16 in the operators"));
     let compiles = report.settings["XLA"].starts_with("clusters");
     assert_eq!(compiles, variant == "xla-auto");
     session.parity(3)

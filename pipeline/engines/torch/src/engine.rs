@@ -9,7 +9,10 @@ use std::{
 };
 
 use models::Numbers;
-use schema::{Boundary, Outcome, OutcomeKind, protocol::Load};
+use schema::{
+    Boundary, Outcome, OutcomeKind,
+    protocol::{ARITHMETIC, Load},
+};
 use worker::{Engine, Identity, LoadReport, Session, nanoseconds};
 
 use crate::{
@@ -233,7 +236,7 @@ fn settings(
     if place == Place::Cpu {
         let arithmetic = arithmetic::on_cpu(configuration.kind)
             .unwrap_or_else(|error| Some(format!("not known: {error}")));
-        settings.extend(arithmetic.map(|words| ("arithmetic".to_owned(), words)));
+        settings.extend(arithmetic.map(|words| (ARITHMETIC.to_owned(), words)));
     }
     if let Some(optimizer) = configuration.optimizer {
         let text = format!(
