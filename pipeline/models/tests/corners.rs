@@ -219,3 +219,67 @@ fn a_list_of_the_file_s_making_is_told_by_its_length() {
     assert!(says.contains("repeats 1 axes by 1048576 numbers"), "{says}");
     assert!(says.len() < 300);
 }
+
+/// What engines make different numbers of, or none, they are not given.
+#[test]
+fn what_a_file_contradicts_itself_in_is_told() {
+    let image = || ByHand::default().fed("x", FLOAT, &[1, 1, 6, 6]);
+    let kernel = list("kernel_shape", &[3, 3]);
+    let mean = |pads: &[i64], counted| {
+        let attributes = [
+            kernel.clone(),
+            list("pads", pads),
+            int("count_include_pad", counted),
+        ];
+        image()
+            .node_with("AveragePool", &["x"], "y", &attributes)
+            .made("y")
+    };
+    assert!(read(&mean(&[1, 1, 1, 1], 0)).nodes.len() == 1);
+    assert!(read(&mean(&[2, 2, 2, 2], 1)).nodes.len() == 1);
+    let told = unsupported(&mean(&[2, 2, 2, 2], 0));
+    assert!(told.contains("more than half of its window"), "{told}");
+
+    let conv = |window: &[i64]| {
+        image()
+            .floats("w", &[1, 1, 3, 3], &[0.5; 9])
+            .node_with("Conv", &["x", "w"], "y", &[list("kernel_shape", window)])
+            .made("y")
+    };
+    assert!(read(&conv(&[3, 3])).nodes.len() == 1);
+    for window in [&[5, 5][..], &[3], &[-3, 3]] {
+        let told = unsupported(&conv(window));
+        assert!(told.contains("and its weight has [3, 3]"), "{told}");
+    }
+}
+
+#[test]
+fn the_length_along_no_axis_is_left_to_the_engines() {
+    let noop = [int("noop_with_empty_axes", 1)];
+    let file = |op| {
+        let file = ByHand::default().fed("x", FLOAT, &[2, 3]);
+        let file = file.node_with(op, &["x"], "same", &noop);
+        file.node("Neg", &["same"], "y").made_at(18, "y")
+    };
+    assert_eq!(read(&file("ReduceSum")).nodes.len(), 1);
+    let told = unsupported(&file("ReduceL2"));
+    assert!(told.contains("along no axis"), "{told}");
+}
+
+/// In 32 bits 2,147,483,647 and 1 are another number on every engine.
+#[test]
+fn sums_of_integers_that_do_not_fit_are_left_to_the_engines() {
+    let file = |more: i32| {
+        let numbers = [i32::MAX, more].map(i32::to_le_bytes).concat();
+        ByHand::default()
+            .fed("x", FLOAT, &[5])
+            .held("numbers", 6, &[2], &numbers)
+            .node("ReduceSum", &["numbers"], "sum")
+            .node_with("Cast", &["sum"], "number", &[int("to", FLOAT as i64)])
+            .node("Mul", &["x", "number"], "y")
+            .made("y")
+    };
+    assert_eq!(first_weight(&file(-i32::MAX + 7)), 7.0);
+    let told = unsupported(&file(1));
+    assert!(told.contains("too large for their type"), "{told}");
+}

@@ -13,7 +13,7 @@ use crate::{
     configuration::{Configuration, ENGINE},
     failure::unsupported,
     library::Library,
-    model,
+    model::{self, FEW_BITS, IN_FLOATS},
     profile::Profiler,
     provider::{Provider, VARIANTS},
     session::Inference,
@@ -170,6 +170,10 @@ fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, Stri
             None => ("opset".to_owned(), onnx::OPSET.to_string()),
         },
     ]);
+    if load.graph.is_outline() && !configuration.precision.is_int8() {
+        let told = format!("in fp32 ({FEW_BITS}={IN_FLOATS}; ONNX Runtime's default is 8 bits)");
+        settings.insert("products with weights of 4 or 8 bits".to_owned(), told);
+    }
     if configuration.provider != Provider::Cpu {
         let tf32 = configuration.precision == Precision::Tf32;
         settings.insert(

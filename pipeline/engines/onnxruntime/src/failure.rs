@@ -22,12 +22,19 @@ fn kind(code: ErrorCode, message: &str) -> OutcomeKind {
         // What cuBLAS and cuDNN say where there is no room for what they need.
         "status_alloc_failed",
     ];
+    let missing = [
+        "not_implemented",
+        // LSTM and GRU have kernels in double precision that say so in their first step.
+        "does not support double",
+        // An operator, or a version of it, that no library of operators has.
+        "is not a registered function/op",
+        "no op registered for",
+        // LSTM and GRU whose first axis is the batch (`layout`).
+        "batchwise recurrent operations",
+    ];
     if out_of_memory.iter().any(|words| lower.contains(words)) {
         OutcomeKind::OutOfMemory
-    } else if code == ErrorCode::NotImplemented
-        || lower.contains("not_implemented")
-        // LSTM and GRU have kernels in double precision that say so in their first step.
-        || lower.contains("does not support double")
+    } else if code == ErrorCode::NotImplemented || missing.iter().any(|words| lower.contains(words))
     {
         OutcomeKind::Unsupported
     } else {
@@ -36,7 +43,14 @@ fn kind(code: ErrorCode, message: &str) -> OutcomeKind {
 }
 
 fn reason(what: &str, message: &str) -> String {
-    format!("{what}: {}", shortened(message.trim()))
+    format!("{what}: {}", shortened(without_path(message.trim())))
+}
+
+/// What ONNX Runtime says of a file, which it calls by a path of ours that means nothing to a reader.
+fn without_path(message: &str) -> &str {
+    let told = message.strip_prefix("Load model from ");
+    told.and_then(|told| told.split_once(" failed:"))
+        .map_or(message, |(_, why)| why.trim())
 }
 
 #[cfg(test)]
@@ -74,6 +88,11 @@ mod tests {
                 OutcomeKind::Unsupported,
             ),
             (
+                ErrorCode::GenericFailure,
+                "Load model from m.onnx failed:Fatal error: my.ops:Foo(-1) is not a registered function/op",
+                OutcomeKind::Unsupported,
+            ),
+            (
                 ErrorCode::InvalidGraph,
                 "This is an invalid model.",
                 OutcomeKind::Crashed,
@@ -82,6 +101,17 @@ mod tests {
         for (code, message, expected) in cases {
             assert_eq!(kind(code, message), expected, "{message}");
         }
+    }
+
+    #[test]
+    fn a_reason_names_no_path_of_ours() {
+        let told =
+            "Load model from /scratch/weights-0.onnx/m.onnx failed:Fatal error: no such operator";
+        assert_eq!(
+            reason("session", told),
+            "session: Fatal error: no such operator"
+        );
+        assert_eq!(reason("step", "it failed: badly"), "step: it failed: badly");
     }
 
     #[test]

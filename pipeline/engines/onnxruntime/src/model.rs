@@ -57,6 +57,13 @@ impl Traced {
     }
 }
 
+/// How precisely products are computed whose weights lie on grids of 4 or 8 bits, in a user's file say. Of itself
+/// ONNX Runtime rounds what they are multiplied by to 8 bits as well (4), which no cell of floats asks for.
+pub(crate) const FEW_BITS: &str = "session.qdq_matmulnbits_accuracy_level";
+
+/// In floats of 32 bits.
+pub(crate) const IN_FLOATS: &str = "1";
+
 fn options(configuration: &Configuration, library: &Library) -> Result<SessionBuilder, Outcome> {
     let set = || -> ort::Result<SessionBuilder> {
         let builder = Session::builder(&library.environment)?
@@ -64,6 +71,10 @@ fn options(configuration: &Configuration, library: &Library) -> Result<SessionBu
             .with_intra_threads(configuration.threads)?
             .with_inter_threads(1)?
             .with_parallel_execution(false)?;
+        let builder = match configuration.precision.is_int8() {
+            true => builder,
+            false => builder.with_config_entry(FEW_BITS, IN_FLOATS)?,
+        };
         if configuration.spins {
             Ok(builder)
         } else {

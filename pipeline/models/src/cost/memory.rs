@@ -47,9 +47,10 @@ fn owned_values(sizes: &Sizes<'_>) -> impl Iterator<Item = Owned> {
 }
 
 const fn is_view(op: &Op) -> bool {
+    // (What is expanded is a view on PyTorch, and made in full by all others, and where it leaves.)
     matches!(
         op,
-        Op::Flatten { .. } | Op::Reshape { .. } | Op::Squeeze { .. } | Op::Expand { .. }
+        Op::Flatten { .. } | Op::Reshape { .. } | Op::Squeeze { .. }
     )
 }
 

@@ -391,11 +391,26 @@ impl Fold<'_> {
             made.into_iter().collect()
         }
         let made = match (self.budget.data(x)?, op) {
-            (Data::Integers(numbers), "ReduceProd") => {
-                reduced(&numbers, count, Some(1), place, i64::wrapping_mul).map(Data::Integers)
-            }
-            (Data::Integers(numbers), "ReduceSum") => {
-                reduced(&numbers, count, Some(0), place, i64::wrapping_add).map(Data::Integers)
+            (Data::Integers(numbers), "ReduceProd" | "ReduceSum") => {
+                let wide: Vec<i128> = numbers.into_iter().map(i128::from).collect();
+                let (start, join): (i128, fn(i128, i128) -> i128) = match op {
+                    "ReduceProd" => (1, i128::saturating_mul),
+                    _ => (0, i128::saturating_add),
+                };
+                let made = reduced(&wide, count, Some(start), place, join);
+                // What does not fit engines make different numbers of.
+                let fitting = |number: i128| {
+                    let number = i64::try_from(number).ok()?;
+                    (x.narrowed(number) == number).then_some(number)
+                };
+                let made =
+                    made.map(|made| made.into_iter().map(fitting).collect::<Option<Vec<_>>>());
+                match made {
+                    Some(None) => {
+                        return Err("makes integers that are too large for their type".to_owned());
+                    }
+                    made => made.flatten().map(Data::Integers),
+                }
             }
             (Data::Integers(numbers), "ReduceMax") => {
                 reduced(&numbers, count, None, place, i64::max).map(Data::Integers)

@@ -31,7 +31,10 @@ pub(crate) fn beneath(folder: &Path, path: &str) -> Result<File, ReadError> {
     let is_plain = parts
         .iter()
         .all(|part| matches!(part, Component::Normal(_)));
-    if !is_plain || path.contains('\0') {
+    if path.contains('\0') {
+        return Err(refused("is no name of a file"));
+    }
+    if !is_plain {
         return Err(refused("leads out of the folder"));
     }
     let Some((name, folders)) = parts.split_last() else {

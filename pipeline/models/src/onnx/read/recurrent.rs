@@ -45,6 +45,13 @@ pub(super) fn layer(
         (GRU, Op::Gru { bidirectional })
     };
     let sizes = sizes(import, [x, weights, states], gates.len() as u64, directions)?;
+    let named = here.attributes.int("hidden_size", sizes.size as i64);
+    if u64::try_from(named) != Ok(sizes.size) {
+        return Err(format!(
+            "names {named} units (`hidden_size`), and its weights are of {}",
+            sizes.size
+        ));
+    }
     if let Some(lengths) = rest(1) {
         check_lengths(import, lengths, sizes.positions)?;
     }

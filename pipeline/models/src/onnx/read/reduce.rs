@@ -83,6 +83,10 @@ pub(super) fn reduce(
         (None, _) => Vec::new(),
     };
     if axes.is_empty() && here.attributes.int("noop_with_empty_axes", 0) != 0 {
+        // The length of one number is its amount, and whether an engine takes it differs.
+        if reduction == Reduction::Length {
+            return Err("takes the length along no axis (`noop_with_empty_axes`)".to_owned());
+        }
         return import.give(here, 0, x.clone());
     }
     let axes = if axes.is_empty() && !is_pool {

@@ -249,19 +249,25 @@ impl Constant {
 
     /// Numbers of the same type that were computed from these: of integers, what their width holds.
     pub(super) fn like(&self, shape: Vec<u64>, data: Data) -> Self {
-        let data = match (data, self.narrow) {
-            (Data::Integers(mut numbers), Some(element)) => {
+        let data = match data {
+            Data::Integers(mut numbers) => {
                 for number in &mut numbers {
-                    *number = element.integer(*number);
+                    *number = self.narrowed(*number);
                 }
                 Data::Integers(numbers)
             }
-            (data, _) => data,
+            data @ Data::Floats(_) => data,
         };
         Self {
             narrow: self.narrow,
             ..Self::new(self.kind, shape, data)
         }
+    }
+
+    /// What a number becomes as an integer of this one's type.
+    pub(super) fn narrowed(&self, number: i64) -> i64 {
+        self.narrow
+            .map_or(number, |element| element.integer(number))
     }
 
     /// Numbers of an element type ([`Element::of`]) that lie in a file from a byte on. That they are
@@ -560,9 +566,15 @@ impl Place {
         }
         let number = |key: &str| {
             entry(key)
-                .map(|text| text.parse::<u64>())
+                .map(|text| {
+                    // Digits alone: readers differ in whether a sign may stand before them.
+                    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+                    let number = text.parse::<u64>().ok().filter(|_| digits);
+                    number.ok_or(format!(
+                        "the `{key}` of its external data is no number of bytes"
+                    ))
+                })
                 .transpose()
-                .map_err(|_| format!("the `{key}` of its external data is no number of bytes"))
         };
         Ok(Self {
             location: entry("location")

@@ -17,6 +17,7 @@ pub(super) fn conv(
         return Err("reads fewer than two values".to_owned());
     };
     let (size, taps) = (import.shape_of(x)?, import.shape_of(weight)?);
+    check_kernel(here.attributes, &taps)?;
     let group = u64::try_from(here.attributes.int("group", 1)).map_err(|_| "has no groups")?;
     let bias = bias.first().cloned().flatten();
     match (size.as_slice(), taps.as_slice()) {
@@ -46,6 +47,22 @@ pub(super) fn conv(
     }
 }
 
+/// That the window a convolution names, if it does, is its weight's.
+fn check_kernel(attributes: Attributes<'_>, taps: &[u64]) -> Result<(), String> {
+    let named = attributes.ints("kernel_shape");
+    let own = taps.get(2..).unwrap_or_default();
+    let is_own = |named: &[i64]| {
+        let named = named.iter().map(|&size| u64::try_from(size).ok());
+        named.eq(own.iter().copied().map(Some))
+    };
+    match named {
+        Some(named) if !is_own(named) => Err(format!(
+            "names a window of {named:?} (`kernel_shape`), and its weight has {own:?}"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// A transposed convolution over two axes, or over one, which becomes the second of two.
 pub(super) fn conv_transpose(
     import: &mut Import<'_>,
@@ -66,6 +83,7 @@ pub(super) fn conv_transpose(
         return Err("finds its padding by the shape that it makes".to_owned());
     }
     let (size, taps) = (import.shape_of(x)?, import.shape_of(weight)?);
+    check_kernel(attributes, &taps)?;
     let group = u64::try_from(attributes.int("group", 1)).map_err(|_| "has no groups")?;
     let bias = bias.first().cloned().flatten();
     match (size.as_slice(), taps.as_slice()) {
@@ -245,6 +263,13 @@ fn pooling(
         let count_include_pad = attributes.int("count_include_pad", 0) != 0;
         if [top, left] != [bottom, right] && !count_include_pad {
             return Err("pads unevenly, and does not count what it pads".to_owned());
+        }
+        // PyTorch refuses it.
+        let is_half = |pad: u64, kernel: u64| pad <= kernel / 2;
+        if !(count_include_pad || is_half(top, kernel[0]) && is_half(left, kernel[1])) {
+            return Err(
+                "pads by more than half of its window, and does not count what it pads".to_owned(),
+            );
         }
         Op::AveragePool {
             kernel,
