@@ -5,7 +5,7 @@ use schema::{
     tables::{Judgement, Verdict},
 };
 use serde::Serialize;
-use statistics::coverage::{COVERAGE, Coverage, OF_TWELVE, OfTwelve};
+use statistics::coverage::{COVERAGE, Coverage, LASTING, Lasting, OF_TWELVE, OfTwelve};
 
 use super::{
     chrome::{Chrome, link},
@@ -26,6 +26,7 @@ pub(crate) struct MethodPage {
     judgements: Vec<Meaning>,
     coverage: Vec<CoverageRow>,
     of_twelve: Vec<OfTwelveRow>,
+    lasting: Vec<LastingRow>,
     experiments: Experiments,
 }
 
@@ -85,6 +86,31 @@ impl From<&OfTwelve> for OfTwelveRow {
             six: units::fixed(row.six, 1),
             wider: units::fixed(row.wider, 2),
             twelve: units::fixed(row.twelve, 1),
+        }
+    }
+}
+
+/// What intervals hold by how long a mood lasts.
+#[derive(Debug, Serialize)]
+struct LastingRow {
+    mood: String,
+    six: String,
+    looks: String,
+    six_minute: String,
+    family_of_six: String,
+    family_of_twelve: String,
+}
+
+impl From<&Lasting> for LastingRow {
+    fn from(row: &Lasting) -> Self {
+        let percent = |share: f64| units::fixed(share, 1);
+        Self {
+            mood: units::span((row.mood_s * 1e9) as u64),
+            six: percent(row.six),
+            looks: percent(row.looks),
+            six_minute: percent(row.six_minute),
+            family_of_six: percent(row.family_of_six),
+            family_of_twelve: percent(row.family_of_twelve),
         }
     }
 }
@@ -153,6 +179,7 @@ impl MethodPage {
             ],
             coverage: coverage(),
             of_twelve: OF_TWELVE.iter().map(Into::into).collect(),
+            lasting: LASTING.iter().map(Into::into).collect(),
             experiments,
             outcomes: OutcomeKind::ALL
                 .iter()

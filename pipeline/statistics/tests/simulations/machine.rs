@@ -94,8 +94,8 @@ const HUMP: f64 = 0.06;
 /// The share of launches that are in it where that is rare.
 const SELDOM: f64 = 0.2;
 
-/// Mean time that a mood lasts, in seconds.
-const MOOD_S: f64 = 30.0;
+/// Mean time that a mood lasts, in seconds, where nothing else is said.
+pub(crate) const MOOD_S: f64 = 30.0;
 
 /// What a mood costs the baseline and the contender.
 const MOOD: [f64; 2] = [1.03, 1.5];
@@ -111,6 +111,8 @@ pub(crate) struct Machine {
     /// Whether it is in its slow mood, and until when.
     is_slow: bool,
     until_s: f64,
+    /// Mean time that a mood lasts, in seconds.
+    mood_s: f64,
     /// What a launch of each cell is slower by, and its last step.
     launch: [f64; 2],
     last: [f64; 2],
@@ -138,9 +140,17 @@ impl Machine {
             now_s: 0.0,
             is_slow,
             until_s,
+            mood_s: MOOD_S,
             launch: [0.0; 2],
             last,
         }
+    }
+
+    /// The same with moods that last so long on average.
+    pub(crate) fn with_moods_of(mut self, mood_s: f64) -> Self {
+        self.until_s *= mood_s / self.mood_s;
+        self.mood_s = mood_s;
+        self
     }
 
     /// Both cells launched, their rounds interleaved. The contender takes `ratio` of the baseline's time.
@@ -169,7 +179,7 @@ impl Machine {
         self.now_s += seconds;
         while self.now_s > self.until_s {
             self.is_slow = !self.is_slow;
-            self.until_s += MOOD_S * exponential(&mut self.random);
+            self.until_s += self.mood_s * exponential(&mut self.random);
         }
     }
 
