@@ -39,6 +39,12 @@ pub struct Gain {
 }
 
 impl Trace {
+    /// How many blocks it has.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// Reads a trace: where it was measured, behind `# `, which may be missing; a line of names, `block,turn,`
     /// first; then for each turn its block, its number and a time for each name.
     ///

@@ -31,6 +31,7 @@ struct Gained {
     machine: &'static str,
     gain: String,
     held: String,
+    held_six: String,
 }
 
 /// Trials whose truth is known.
@@ -137,6 +138,7 @@ impl From<&coverage::Gained> for Gained {
             machine: row.machine,
             gain: format!("{}×", units::fixed(row.gain, 1)),
             held: format!("{} %", units::fixed(row.held, 1)),
+            held_six: format!("{} %", units::fixed(row.held_six, 1)),
         }
     }
 }
@@ -210,7 +212,11 @@ impl Gains {
         Self {
             of,
             rows: rows.collect(),
-            place: trace.place,
+            place: format!(
+                "{}; {} blocks",
+                trace.place,
+                units::count(trace.blocks() as u64)
+            ),
         }
     }
 }

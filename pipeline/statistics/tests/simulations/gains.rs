@@ -10,8 +10,8 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::{machine::normal, tenths};
 
-/// Blocks of a trace, turns of a block and of a stretch: as `cargo xtask experiment drift` has them.
-const BLOCKS: usize = 12;
+/// Blocks of a trace, turns of a block and of a stretch: as `cargo xtask experiment drift` has them, and had.
+const BLOCKS: [usize; 2] = [12, 6];
 const TURNS: usize = 60;
 const STRETCH: usize = 20;
 
@@ -76,10 +76,14 @@ fn simulated((drift, row): (Drift, &Gained)) -> Gained {
     let long = drift.trace(LONG, u64::MAX);
     let gain = interleaving::gain(&long, STRETCH, 0.0, CONFIDENCE).unwrap();
     let gain = gain.centre;
-    let held = (0..TRACES).filter(|seed| holds(&drift.trace(BLOCKS, *seed), gain));
+    let [held, held_six] = BLOCKS.map(|blocks| {
+        let held = (0..TRACES).filter(|seed| holds(&drift.trace(blocks, *seed), gain));
+        tenths(100.0 * held.count() as f64 / TRACES as f64)
+    });
     Gained {
         gain: tenths(gain),
-        held: tenths(100.0 * held.count() as f64 / TRACES as f64),
+        held,
+        held_six,
         ..*row
     }
 }
