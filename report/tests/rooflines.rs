@@ -77,6 +77,17 @@ fn machines_tell_their_ceilings_and_what_none_could_be_measured_of() {
         assert!(machines.contains(told), "{told}");
     }
     assert!(machines.contains("libtorch_cpu.so is missing"));
+    // The store may have had them before the run, measured in one moment or over many.
+    for told in [
+        "2026-11-16 16:33 UTC, a block every 1 min 14 s",
+        "2026-11-16 16:33 UTC, blocks at once: the interval is that of one moment",
+    ] {
+        assert!(machines.contains(told), "{told}");
+        assert!(site.page("jobs/inference.html").contains(told), "{told}");
+    }
+    let tables = realistic::tables();
+    let cell = page(&site, judged(&tables)[0]);
+    assert!(cell.contains("measured 2026-11-16 16:33 UTC"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use schema::{
 use serde::Serialize;
 
 use super::{
+    chrome,
     comparison::{Contender, distinct},
     setting::Settings,
 };
@@ -153,16 +154,39 @@ fn of<'a>(tables: &'a Tables, row: &CellRow) -> Vec<&'a CeilingRow> {
     tables.ceilings.iter().filter(is_of).collect()
 }
 
-/// How a ceiling ended that was not simply measured.
+/// Blocks that lie closer together than so many seconds lie in one mood of the machine, which lasts for tens of
+/// them.
+const AT_ONCE_S: f64 = 15.0;
+
+/// When a ceiling was measured, which the store may have had before the run, and in how long a time.
+fn when(row: &CeilingRow) -> Option<String> {
+    let started = chrome::moment(row.started.as_deref()?);
+    Some(match row.apart_s {
+        Some(apart_s) if apart_s < AT_ONCE_S => {
+            format!("{started}, blocks at once: the interval is that of one moment")
+        }
+        Some(apart_s) => {
+            let apart = units::span((apart_s * 1e9) as u64);
+            format!("{started}, a block every {apart}")
+        }
+        None => started,
+    })
+}
+
+/// How a ceiling ended that was not simply measured, and when it was that has a rate.
 fn note(row: &CeilingRow) -> Option<String> {
     let outcome = &row.outcome;
-    (!outcome.is_measured()).then(|| {
-        let ended = format!("{}: {}", what(row), words::outcome(outcome.kind).word);
+    let when = when(row).filter(|_| row.rate.is_some());
+    let when = when.map(|when| format!("measured {when}"));
+    let ended = (!outcome.is_measured()).then(|| {
+        let ended = words::outcome(outcome.kind).word;
         match outcome.reason.as_str() {
-            "" => ended,
+            "" => ended.to_owned(),
             reason => format!("{ended}, {reason}"),
         }
-    })
+    });
+    let told: Vec<String> = ended.into_iter().chain(when).collect();
+    (!told.is_empty()).then(|| format!("{}: {}", what(row), told.join("; ")))
 }
 
 /// `1 thread`, `2 threads`.
@@ -325,9 +349,15 @@ pub(crate) fn of_cell(tables: &Tables, row: &CellRow) -> Option<CeilingView> {
                 true => String::new(),
                 false => format!(", {}", words::outcome(ceiling.outcome.kind).word),
             };
+            let when = when(ceiling).map(|when| format!(", measured {when}"));
             fact(
                 what(ceiling),
-                format!("{} {}{ended}", rate.centre, rate.range),
+                format!(
+                    "{} {}{ended}{}",
+                    rate.centre,
+                    rate.range,
+                    when.unwrap_or_default()
+                ),
             )
         }));
     }
@@ -374,6 +404,7 @@ pub(crate) struct CeilingLine {
     what: String,
     work: String,
     rate: Option<Estimate>,
+    when: String,
     badge: Badge,
     reason: String,
 }
@@ -390,6 +421,7 @@ pub(crate) fn of_machine(tables: &Tables, machine: usize) -> Vec<CeilingLine> {
             .rate
             .as_ref()
             .map(|rate| interval::rate(rate, unit(row.kind))),
+        when: when(row).unwrap_or_else(|| units::NOTHING.to_owned()),
         badge: words::outcome(row.outcome.kind),
         reason: row.outcome.reason.clone(),
     })

@@ -41,7 +41,7 @@ pub(super) fn values(row: &CellRow) -> Vec<String> {
     ]
 }
 
-const CEILINGS: [&str; 14] = [
+const CEILINGS: [&str; 16] = [
     "device",
     "threads",
     "precision",
@@ -56,6 +56,8 @@ const CEILINGS: [&str; 14] = [
     "confidence",
     "group",
     "started",
+    "finished",
+    "apart_s",
 ];
 
 /// A line a ceiling.
@@ -73,7 +75,9 @@ pub(super) fn ceilings(tables: &Tables) -> Result<Vec<u8>, ExportError> {
         ];
         values.extend(interval(row.rate.as_ref()));
         values.push(text(&row.group));
-        values.push(row.started.as_ref().map_or_else(String::new, text));
+        let moments = [&row.started, &row.finished].into_iter();
+        values.extend(moments.map(|moment| moment.as_ref().map_or_else(String::new, text)));
+        values.push(decimal(row.apart_s));
         sheet.row(values)?;
     }
     sheet.finish()

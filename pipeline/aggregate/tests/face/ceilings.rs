@@ -173,6 +173,14 @@ fn ceilings_are_rows_of_their_own_and_in_no_job() {
         "{lines}"
     );
     assert!(text("cells.csv").contains(",compute,"));
+    // When they were measured, and in how long a time.
+    let row = &tables.ceilings[0];
+    assert!(row.started.is_some() && row.finished.is_some());
+    assert_eq!(row.apart_s, Some(60.0));
+    assert!(
+        lines.lines().skip(1).all(|line| line.ends_with("Z,60")),
+        "{lines}"
+    );
 }
 
 #[test]

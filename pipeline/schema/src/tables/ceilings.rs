@@ -32,8 +32,15 @@ pub struct CeilingRow {
     pub group: String,
     /// Index into `Tables::environments`; `None` when it never started.
     pub environment: Option<u32>,
-    /// When its heat began, RFC 3339.
+    /// When its heat began, RFC 3339: the store may have had it before the run.
     pub started: Option<String>,
+    /// When its heat ended, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<String>,
+    /// From the beginning of a block to that of the next, in seconds: the median. Blocks that follow each other at
+    /// once tell of one mood of the machine. `None` with fewer than two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apart_s: Option<f64>,
 }
 
 /// What a ceiling is of.
