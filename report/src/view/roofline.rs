@@ -239,12 +239,28 @@ fn highest<'a>(ceilings: &[&'a CeilingRow], kind: CeilingKind) -> Option<&'a Cei
 /// A share in a few words.
 fn told(share: &ShareOfCeiling) -> String {
     match share {
+        ShareOfCeiling::Known(share) if share.is_above() => format!(
+            "{}, {}",
+            units::percent(share.share.centre),
+            bound_by(share)
+        ),
         ShareOfCeiling::Known(share) => format!(
             "{} of what {} allows",
             units::percent(share.share.centre),
             bound(share.bound)
         ),
         ShareOfCeiling::Unknown(reason) => reason.clone(),
+    }
+}
+
+/// What keeps a cell from being faster, or that its ceiling does not.
+fn bound_by(share: &Share) -> &'static str {
+    match share.bound {
+        Bound::Memory if share.is_above() => {
+            "more than memory can deliver: its traffic stays in caches"
+        }
+        Bound::Compute if share.is_above() => "faster than what PyTorch\u{2019}s product reached",
+        of => bound(of),
     }
 }
 
@@ -267,7 +283,7 @@ fn line(row: &CellRow, setting: String) -> Option<Row> {
         share: share.map(interval::share),
         share_value: finite(share.map(|share| share.centre)),
         bound: match &roof.share {
-            ShareOfCeiling::Known(share) => bound(share.bound).to_owned(),
+            ShareOfCeiling::Known(share) => bound_by(share).to_owned(),
             ShareOfCeiling::Unknown(reason) => reason.clone(),
         },
         flops: units::quantity(speed.flops_per_second, "FLOP/s"),
@@ -298,14 +314,15 @@ pub(crate) struct CeilingView {
     facts: Vec<Fact>,
 }
 
-/// Said where a cell is above its ceiling.
-const ABOVE: &str = "More than all of it is possible: traffic is counted as if every operator read its \
-    inputs from memory and wrote its output there, and what stays in caches, or is never written since \
-    operators are fused, is not.";
+/// Said where a cell is above the ceiling of memory.
+const ABOVE: &str = "That is more than memory can deliver, so memory does not bound it: its traffic, which is \
+    counted as if every operator read its inputs from memory and wrote its output there, stays in caches, or \
+    is never written since operators are fused.";
 
-/// Said where arithmetic is above its ceiling.
-const ABOVE_PRODUCT: &str = "More than all of it is possible: operations are counted by the textbook, and \
-    an engine may need fewer, or multiply faster than PyTorch does in this precision.";
+/// Said where a cell is above that of arithmetic.
+const ABOVE_PRODUCT: &str = "That is faster than what PyTorch\u{2019}s product reached, so that product does not \
+    bound it: operations are counted by the textbook, and an engine may need fewer, or multiply faster than \
+    PyTorch does in this precision.";
 
 /// A cell's share of its ceiling; `None` where its costs are not known, it has no speed, or the run measured
 /// no ceiling at all.
@@ -363,7 +380,7 @@ pub(crate) fn of_cell(tables: &Tables, row: &CellRow) -> Option<CeilingView> {
     }
     let above = match share.bound {
         // An interval that holds all of it says nothing that would need an explanation.
-        _ if share.share.low.is_none_or(|low| low <= 1.0) => "",
+        _ if !share.is_above() => "",
         Bound::Memory => ABOVE,
         Bound::Compute => ABOVE_PRODUCT,
     };

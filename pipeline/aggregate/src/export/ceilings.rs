@@ -2,7 +2,7 @@
 
 use schema::{
     Tables,
-    tables::{CellRow, ShareOfCeiling},
+    tables::{CellRow, Share, ShareOfCeiling},
 };
 
 use super::csv::{Sheet, decimal, interval, number, pairs, text};
@@ -35,10 +35,18 @@ pub(super) fn values(row: &CellRow) -> Vec<String> {
         centre,
         low,
         high,
-        share.map_or_else(String::new, |share| text(share.bound.word())),
+        share.map_or_else(String::new, bound),
         decimal(share.map(|share| share.allowed_flops_per_second)),
         unknown.map_or_else(String::new, text),
     ]
+}
+
+/// The ceiling that a share is of, and whether that is one at all.
+fn bound(share: &Share) -> String {
+    match share.bound_by() {
+        Some(bound) => text(bound.word()),
+        None => text(format!("above {}", share.bound.word())),
+    }
 }
 
 const CEILINGS: [&str; 16] = [

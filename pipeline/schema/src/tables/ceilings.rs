@@ -96,13 +96,14 @@ pub struct Share {
     /// The time that a step would take at the ceiling ÷ the time that it takes. May be above 1: least
     /// traffic is counted as if nothing stayed in a cache.
     pub share: Interval,
-    /// The ceiling that it is of: the lower one at this cell's intensity.
+    /// The ceiling that it is of: the lower one at this cell's intensity. What binds the cell,
+    /// [`Share::bound_by`] says.
     pub bound: Bound,
     /// Floating-point operations per second that the ceiling allows at this intensity.
     pub allowed_flops_per_second: f64,
 }
 
-/// What keeps a step from being faster, by the lower of both ceilings.
+/// One of both ceilings: what keeps a step from being faster, where it is the lower one.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -112,6 +113,20 @@ pub enum Bound {
     Compute,
     /// Moving numbers between memory and processor.
     Memory,
+}
+
+impl Share {
+    /// Whether the whole interval lies above 1: whatever keeps a step from being faster, it is not this ceiling.
+    #[must_use]
+    pub fn is_above(&self) -> bool {
+        self.share.low.is_some_and(|low| low > 1.0)
+    }
+
+    /// What keeps a step from being faster; `None` where it is faster than the ceiling lets it be.
+    #[must_use]
+    pub fn bound_by(&self) -> Option<Bound> {
+        (!self.is_above()).then_some(self.bound)
+    }
 }
 
 impl Bound {
