@@ -85,7 +85,10 @@ fn row(cells: &Cells<'_>, confidence: f64, bounds: Bounds, launches: Option<f64>
         .iter()
         .map(|(batch, entry)| (*batch, &entry.slot.blocks))
         .collect();
-    let trend = Line::new(&steps, launches).and_then(|line| line.trend(confidence, bounds));
+    let boundary = measured.first().map(|(_, entry)| entry.cell.cell.boundary);
+    let trend = boundary
+        .and_then(|boundary| Line::new(&steps, boundary, launches))
+        .and_then(|line| line.trend(confidence, bounds));
     let ratios = trend
         .iter()
         .flat_map(|trend| trend.ratios.iter().copied().map(Some));

@@ -7,7 +7,10 @@ use schema::{
         Bound, CeilingKind, CeilingRow, CellRow, Interval, Roof, Share, ShareOfCeiling, Speed,
     },
 };
-use statistics::number::{rounded, rounded_down, rounded_up};
+use statistics::{
+    number::{rounded, rounded_down, rounded_up},
+    percentile,
+};
 
 use crate::{
     cells::Cells,
@@ -29,9 +32,11 @@ pub(crate) fn rows(groups: Vec<Group<'_>>, cells: &mut Cells) -> Vec<CeilingRow>
         planned,
         slots,
         origin,
+        apart_s,
         ..
     } in groups
     {
+        let apart_s = percentile::middle(apart_s).map(rounded);
         let origin = origin.as_ref();
         let environment = origin.map(|origin| cells.register(origin).0);
         // None has a twin, unless the plan is none of ours.
@@ -40,6 +45,7 @@ pub(crate) fn rows(groups: Vec<Group<'_>>, cells: &mut Cells) -> Vec<CeilingRow>
             let mut row = row(cell, slot, origin);
             row.group.clone_from(&planned.group);
             row.environment = environment;
+            row.apart_s = apart_s;
             rows.push(row);
         }
     }
@@ -66,6 +72,8 @@ fn row(planned: &PlannedCell, slot: Slot, origin: Option<&Origin>) -> CeilingRow
         group: String::new(),
         environment: None,
         started: origin.map(|origin| origin.started.clone()),
+        finished: origin.map(|origin| origin.finished.clone()),
+        apart_s: None,
     }
 }
 

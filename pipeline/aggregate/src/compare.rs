@@ -179,7 +179,8 @@ impl Judge<'_> {
         if let Some(reason) = obstacles(baseline, contender, |kind| !has_speed(kind)) {
             return unmeasured(reason);
         }
-        let shared = pair::shared(&baseline.slot.blocks, &contender.slot.blocks);
+        let boundary = baseline.cell.cell.boundary;
+        let shared = pair::shared(&baseline.slot.blocks, &contender.slot.blocks, boundary);
         let sides = self
             .floors
             .of_pair(&self.job.id, &baseline.cell.cell, &contender.cell.cell);

@@ -63,7 +63,7 @@ pub(crate) fn floors(plan: &Plan, groups: &[Group<'_>]) -> Floors {
             // Those of a heat that stayed disturbed say what disturbed it.
             if original.outcome.is_measured() && twin.outcome.is_measured() {
                 said.pairs += 1;
-                let shared = pair::shared(&original.blocks, &twin.blocks);
+                let shared = pair::shared(&original.blocks, &twin.blocks, cell.cell.boundary);
                 said.twins.add(&shared);
             }
         }

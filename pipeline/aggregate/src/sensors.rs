@@ -8,9 +8,6 @@ use schema::{
 };
 use statistics::{interval, number::rounded, percentile};
 
-/// The resolution of the counters in joules: NVML's tells thousandths.
-const COUNTER_JOULES: f64 = 1e-3;
-
 /// Energy of a cell whose steps are so many samples, from that of its blocks that count; `None` where it
 /// was not asked for. Its interval shares its confidence with no other, as that of the step time.
 pub(crate) fn energy(
@@ -41,23 +38,35 @@ pub(crate) fn energy(
 
 fn figures(stretches: &[&EnergyStretch], samples: u64, confidence: f64) -> Option<EnergyFigures> {
     let first = stretches.first()?;
-    let smallest = stretches.iter().map(|stretch| stretch.energy_uj).min()?;
-    let resolution = COUNTER_JOULES / (smallest as f64 / 1e6).max(COUNTER_JOULES);
     let samples = samples.max(1) as f64;
     let joules = |stretch: &&EnergyStretch| Some(stretch.joules_of_step()? / samples);
     Some(EnergyFigures {
         sensor: first.sensor,
-        joules: centre(stretches.iter().map(joules), confidence, resolution),
+        joules: centre(
+            stretches.iter().map(joules),
+            confidence,
+            resolution(stretches, EnergyStretch::joules),
+        ),
         watts: centre(
             stretches.iter().map(|stretch| stretch.watts()),
             confidence,
-            resolution,
+            resolution(stretches, |stretch| stretch.energy_uj as f64 / 1e6),
         )?,
         idle_watts: rounded(percentile::middle(
             stretches.iter().map(|stretch| stretch.idle_watts),
         )?),
         left_out: None,
     })
+}
+
+/// What the resolution of their sensor may have done to the logarithm of any of these energies, in joules, which
+/// are those of the stretches or a part of them.
+fn resolution(stretches: &[&EnergyStretch], joules: impl Fn(&EnergyStretch) -> f64) -> f64 {
+    let blurred = stretches.iter().map(|stretch| {
+        let blurred = stretch.blurred_joules();
+        blurred / joules(stretch).max(blurred)
+    });
+    blurred.fold(0.0, f64::max)
 }
 
 /// The centre of what blocks took, in logarithms as that of step times; `None` unless each took something.
@@ -168,6 +177,31 @@ mod tests {
         assert!(joules.low.unwrap() < 1.0 && joules.high.unwrap() > 1.0);
         assert_eq!((found.watts.centre, found.idle_watts), (250.0, 50.0));
         assert_eq!(found.left_out, None);
+    }
+
+    #[test]
+    fn blocks_that_agree_are_known_no_better_than_their_sensor_tells() {
+        let of_sensor = |sensor| {
+            let stretch = Energy::Measured(EnergyStretch {
+                sensor,
+                energy_uj: 3_000_000_000,
+                time_ns: 10_000_000_000,
+                steps: 250,
+                idle_watts: 150.0,
+            });
+            let Some(CellEnergy::Measured(found)) = of(vec![stretch; 6]) else {
+                panic!("it was measured");
+            };
+            let width = |interval: &Interval| interval.high.unwrap() / interval.centre - 1.0;
+            (width(&found.watts), width(&found.joules.unwrap()))
+        };
+        // 100 ms of ten seconds, of which half is idling; 1 ms of them.
+        let (watts, joules) = of_sensor(EnergySensor::GpuCounter);
+        assert!((watts - 0.010_05).abs() < 1e-4, "{watts}");
+        assert!((joules - 0.020_20).abs() < 1e-4, "{joules}");
+        let (watts, joules) = of_sensor(EnergySensor::Packages);
+        assert!((watts - 1e-4).abs() < 2e-5, "{watts}");
+        assert!((joules - 2e-4).abs() < 2e-5, "{joules}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
+    Boundary,
     plan::PlannedCell,
     tables::{Interval, LaunchRow, Speed},
 };
@@ -21,7 +22,7 @@ pub(crate) fn speed(planned: &PlannedCell, slot: &Slot, confidence: f64) -> Opti
     }
     let mut sorted: Vec<u64> = rounds(slot).flatten().copied().collect();
     sorted.sort_unstable();
-    let step_ns = centre(&slot.blocks, confidence)?;
+    let step_ns = centre(&slot.blocks, planned.cell.boundary, confidence)?;
     let per_second = |count: f64| rounded(count / step_ns.centre * 1e9);
     let logs: Vec<f64> = slot.blocks.values().map(|&time| libm::log(time)).collect();
     Some(Speed {
@@ -73,10 +74,11 @@ fn between_rounds(slot: &Slot) -> Option<f64> {
 /// The centre of block medians, in logarithms like that of ratios: where both cells were measured in the same
 /// blocks, fewer than twenty, the ratio of their centres is the centre of their ratio. From twenty on centres
 /// are medians, and the median of differences need not be the difference of the medians.
-fn centre(blocks: &BTreeMap<u32, f64>, confidence: f64) -> Option<Interval> {
+fn centre(blocks: &BTreeMap<u32, f64>, boundary: Boundary, confidence: f64) -> Option<Interval> {
     let shortest = blocks.values().copied().reduce(f64::min)?;
     let logs: Vec<f64> = blocks.values().map(|&time| libm::log(time)).collect();
-    interval::of_logs(&logs, confidence, interval::resolution(shortest))
+    let resolution = interval::resolution(shortest, boundary);
+    interval::of_logs(&logs, confidence, resolution)
 }
 
 fn percentiles(sorted: &[u64]) -> BTreeMap<String, u64> {

@@ -15,7 +15,7 @@ use crate::{
     group,
     job::{self, Planned},
     keys::Known,
-    measure::{DISTURBANCE, SECOND_NS},
+    measure::{APART_NS, DISTURBANCE, SECOND_NS},
     networks::{Networks, Which},
     predict::Preparing,
 };
@@ -50,14 +50,15 @@ const READ_MIB_OF_A_GPU: u64 = 1024;
 const PART_OF_MEMORY: u64 = 16;
 
 /// How they are measured, whatever else the manifests say, so that one heat answers many. Blocks are those
-/// of one look: an interval of a few per cent is narrow enough to tell a tenth of a ceiling from a half.
+/// of one look: an interval of a few per cent is narrow enough to tell a tenth of a ceiling from a half. They
+/// lie as far apart as those of other heats, since one mood of the machine is not what it can do.
 const MEASURE: Measure = Measure {
     target: 0.03,
     margin: 0.05,
     budget_ns: 1800 * SECOND_NS,
     boundary: Boundary::Step,
     blocks: VERDICT_BLOCKS,
-    apart_ns: 0,
+    apart_ns: APART_NS,
     rounds: 1,
     round_ns: 100_000_000,
     round_steps: 3,
@@ -108,9 +109,16 @@ pub(crate) fn plan(
         return None;
     }
     // Disturbed blocks count where they do for all who ask: the next run would measure them again.
-    let is_strict = |job: &Planned| job.wants_ceilings && job.job.measure.disturbance.is_some();
+    let is_strict = |measure: &Measure| measure.disturbance.is_some();
+    // Where all who ask try something out at once, their ceilings are not to last for minutes.
+    let is_patient = |measure: &Measure| measure.apart_ns > 0;
+    let any = |asks: fn(&Measure) -> bool| {
+        let mut wanting = planned.iter().filter(|job| job.wants_ceilings);
+        wanting.any(|job| asks(&job.job.measure))
+    };
     let measure = Measure {
-        disturbance: planned.iter().any(is_strict).then_some(DISTURBANCE),
+        disturbance: any(is_strict).then_some(DISTURBANCE),
+        apart_ns: if any(is_patient) { MEASURE.apart_ns } else { 0 },
         ..MEASURE
     };
     let groups = group::split(Ceilings::JOB, &cells.cells, &[]);

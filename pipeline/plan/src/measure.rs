@@ -38,7 +38,7 @@ const ENERGY_NS: u64 = 10 * SECOND_NS;
 /// Default of `apart`. Where one engine is slower by half for half a minute now and then, six blocks that
 /// follow each other at once hold the long run's ratio in 48 % of simulated heats, and blocks so far apart in
 /// 95 % (the method page has the table).
-const APART_NS: u64 = 30 * SECOND_NS;
+pub(crate) const APART_NS: u64 = 30 * SECOND_NS;
 
 /// The settings that a job does not give itself.
 fn merged(own: &MeasureSettings, shared: &MeasureSettings) -> MeasureSettings {

@@ -7,7 +7,7 @@ use photofinish_plan::{ManifestFile, World, explain, plan};
 use schema::{
     Device, OutcomeKind, Plan, Precision,
     machine::Gpu,
-    plan::{Ceilings, PlannedCell},
+    plan::{Ceilings, PlannedCell, Status},
 };
 
 mod support;
@@ -130,6 +130,46 @@ fn who_wants_none_or_only_tries_something_out_gets_none() {
     );
     // But for one: who keeps what was disturbed has such a ceiling to himself.
     assert_ne!(key(""), key("disturbed: keep"));
+}
+
+/// Their blocks are half a minute apart as those of other heats, whatever a job says of its own, unless nobody
+/// who asks has any time between blocks.
+#[test]
+fn blocks_lie_apart_and_that_is_predicted() {
+    let job = "model: bert_tiny, engine: pytorch/eager";
+    let world = support::world();
+    let of = |measure: &str| planned(measure, job, &world).ceilings.unwrap();
+    let apart = |measure: &str| of(measure).job.measure.apart_ns;
+    assert_eq!(
+        ["", "apart: 5s", "apart: 2m"].map(apart),
+        [30_000_000_000; 3]
+    );
+    assert_eq!(
+        ["apart: 0s", "blocks: 2, ceilings: true"].map(apart),
+        [0; 2]
+    );
+    let keys = ["", "apart: 2m", "apart: 0s"].map(|measure| of(measure).heats[0].key);
+    assert_eq!(keys[0], keys[1]);
+    assert_ne!(keys[0], keys[2]);
+
+    // One that the store lacks takes five gaps, and none besides what others wait anyway.
+    let left = |cached: fn(&Plan) -> usize| {
+        let mut plan = planned("", job, &world);
+        let count = cached(&plan);
+        for heat in plan.all_heats_mut() {
+            heat.predicted_ns = 10_000_000_000;
+        }
+        for heat in plan.all_heats_mut().take(count) {
+            heat.status = Status::Cached { heat: heat.key };
+        }
+        explain(&plan, false)
+    };
+    let one = left(|plan| plan.all_heats().count() - 1);
+    assert!(one.contains("about 2.7 min to measure"), "{one}");
+    let all = left(|_| 0);
+    assert!(all.contains("about 2.7 min to measure"), "{all}");
+    let none = left(|plan| plan.all_heats().count());
+    assert!(none.contains("nothing to measure"), "{none}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use schema::{
     Digest, Outcome,
-    plan::{ManifestSource, PlannedCell, PlannedHeat, PlannedJob},
+    plan::{Ceilings, ManifestSource, PlannedCell, PlannedHeat, PlannedJob},
     record::{self, Frontier, HeatFooter, HeatHeader},
 };
 use store::{Fresh, Journal, now};
@@ -300,10 +300,15 @@ impl<'a> Running<'a> {
         Duration::from_nanos(self.assignment.job.measure.apart_ns)
     }
 
-    /// How much of that is left after its last block.
-    pub(crate) fn rests(&self) -> Duration {
+    /// How much of a time is left after its last block.
+    pub(crate) fn rests(&self, time: Duration) -> Duration {
         let since = self.ended.map(|ended| ended.elapsed());
-        since.map_or(Duration::ZERO, |since| self.apart().saturating_sub(since))
+        since.map_or(Duration::ZERO, |since| time.saturating_sub(since))
+    }
+
+    /// Whether it is measured for what its devices can do at most, and asked for by no manifest.
+    pub(crate) fn is_ceiling(&self) -> bool {
+        self.assignment.heat.job == Ceilings::JOB
     }
 
     /// Time that this run took for it.

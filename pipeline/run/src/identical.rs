@@ -14,7 +14,7 @@ use std::{
 
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_chacha::ChaCha8Rng;
-use schema::plan::VERDICT_BLOCKS;
+use schema::{Boundary, plan::VERDICT_BLOCKS};
 use statistics::{
     noise::{Noise, Twins},
     pair, percentile,
@@ -87,7 +87,7 @@ pub fn identical(
         }
         for (work, [one, other]) in sides {
             let (twins, comparisons) = all.entry(work).or_default();
-            twins.add(&pair::shared(&one, &other));
+            twins.add(&pair::shared(&one, &other, Boundary::Step));
             *comparisons += 1;
         }
     }

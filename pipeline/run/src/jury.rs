@@ -118,7 +118,7 @@ impl<'a> Jury<'a> {
             let Some((baseline, contender)) = of(pair.baseline).zip(of(pair.contender)) else {
                 continue;
             };
-            let shared = pair::shared(baseline, contender);
+            let shared = pair::shared(baseline, contender, self.measure.boundary);
             let sides = self.noise_of(pair, noise);
             let ratio = self.family.ratio(&shared, pair.times, sides.launches());
             let known = ratio.map_or(Known::Open, |ratio| {
@@ -166,7 +166,7 @@ impl<'a> Jury<'a> {
         let is_known = |steps: &Steps| {
             let logs: Vec<f64> = steps.values().map(|&time| libm::log(time)).collect();
             let shortest = steps.values().copied().fold(f64::INFINITY, f64::min);
-            let resolution = interval::resolution(shortest);
+            let resolution = interval::resolution(shortest, self.measure.boundary);
             interval::of_logs(&logs, self.of_cell, resolution)
                 .is_some_and(|step| enough::is_narrow(&step, self.measure.target))
         };
@@ -211,7 +211,7 @@ impl Noise {
                 .twin_of
                 .and_then(|original| steps(original as usize, blocks));
             if let Some((original, twin)) = original.zip(steps(slot, blocks)) {
-                let shared = pair::shared(&original, &twin);
+                let shared = pair::shared(&original, &twin, cell.cell.boundary);
                 self.twins.entry(owner(cell)).or_default().add(&shared);
             }
         }

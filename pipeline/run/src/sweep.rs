@@ -7,7 +7,7 @@ use std::{
 
 use schema::{
     Digest, Outcome, Plan, RunRecord,
-    plan::{KnownHeat, KnownState, PlannedHeat},
+    plan::{Ceilings, KnownHeat, KnownState, PlannedHeat},
     record::{self, HeatEntry, HeatResult},
 };
 use store::{Fresh, WriterLock};
@@ -204,7 +204,9 @@ impl<'a> Sweep<'a> {
     fn fill(&mut self, context: &mut Context<'a>) -> Result<(), RunError> {
         let mut place = 0;
         while let Some(&(index, heat)) = self.ahead.get(place) {
-            if self.between_blocks() >= APART || self.open.len() >= MOST_OPEN {
+            let is_ceiling = heat.job == Ceilings::JOB;
+            if !is_ceiling && (self.between_blocks() >= APART || self.asked().count() >= MOST_OPEN)
+            {
                 break;
             }
             let turn = self.turn(context, index, heat)?;
@@ -225,11 +227,17 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// The shortest time between two blocks of a heat under way: that of the others' blocks.
+    /// The heats under way that the manifests ask for: all but ceilings.
+    fn asked(&self) -> impl Iterator<Item = &Running<'a>> {
+        self.open.iter().filter(|heat| !heat.is_ceiling())
+    }
+
+    /// The shortest time between two blocks of a heat under way: that of the others' blocks. Those of ceilings
+    /// are too few to count.
     fn between_blocks(&self) -> Duration {
         // One that waits fills no time.
         let takes = || {
-            let working = self.open.iter().filter(|heat| !heat.waits);
+            let working = self.asked().filter(|heat| !heat.waits);
             working.map(|heat| heat.block_takes(&self.estimate))
         };
         let longest = takes().max().unwrap_or_default();
@@ -361,12 +369,12 @@ impl<'a> Sweep<'a> {
             self.seal(context, heat, reason)?;
             return Ok(Went::Ended);
         }
-        let left = self.left();
+        let (left, rests) = (self.left(), self.rests(heat));
         let Some(heat) = self.open.get_mut(at) else {
             return Ok(Went::Ended);
         };
         heat.waits = false;
-        if !context.interrupt.is_set() && !heat.rests().is_zero() {
+        if !context.interrupt.is_set() && !rests.is_zero() {
             return Ok(Went::Nowhere);
         }
         let took = match heat.block(context, left) {
@@ -424,7 +432,12 @@ impl<'a> Sweep<'a> {
 
     /// Estimate of the time that the run will still take.
     fn left(&self) -> Duration {
-        let open = || self.open.iter().filter(|heat| !heat.waits);
+        self.left_of(|_| true)
+    }
+
+    /// The same of these of the heats under way, and of those that have not begun.
+    fn left_of(&self, counts: impl Fn(&Running<'a>) -> bool) -> Duration {
+        let open = || self.open.iter().filter(|heat| !heat.waits && counts(heat));
         let blocks = open().map(|heat| heat.ahead(&self.estimate));
         let pauses = open().map(|heat| self.pause(heat).saturating_mul(heat.blocks_ahead()));
         let blocks: Duration = blocks.sum();

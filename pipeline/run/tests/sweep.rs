@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::*;
 use schema::{
     Outcome, OutcomeKind,
-    plan::{PlannedCell, Status},
+    plan::{Ceilings, PlannedCell, Status},
     record::{HeatResult, RunRecord},
 };
 
@@ -463,6 +463,84 @@ fn blocks_of_a_lone_heat_lie_apart() {
     let (record, diary) = track.run(&plan);
     assert_eq!(diary.lines[0], "heat a, 1 kept");
     assert_eq!(track.heat(&record, 0).blocks.len(), 3);
+}
+
+/// A plan whose last group is a ceiling, measured in so many blocks that lie so far apart.
+fn with_ceiling(mut plan: schema::Plan, blocks: u32, apart: Duration) -> schema::Plan {
+    let mut heat = plan.heats.pop().unwrap();
+    let mut job = plan.jobs[0].clone();
+    heat.job = Ceilings::JOB.to_owned();
+    job.id = Ceilings::JOB.to_owned();
+    (job.measure.blocks, job.measure.apart_ns) = (blocks, apart.as_nanos() as u64);
+    plan.ceilings = Some(Ceilings {
+        job,
+        heats: vec![heat],
+    });
+    plan
+}
+
+/// The blocks in the order in which they were begun: of which group, and which.
+fn begun(diary: &Diary) -> Vec<String> {
+    let told = diary.lines.iter().filter_map(|line| {
+        let (block, group) = line.strip_prefix("block ")?.split_once(" of ")?;
+        Some(format!("{group}{block}"))
+    });
+    told.collect()
+}
+
+/// One mood of the machine is not what it can do: blocks of ceilings are spread over the run.
+#[test]
+fn ceilings_begin_first_and_end_with_the_run() {
+    let track = Track::new();
+    let mut measure = measure();
+    (measure.blocks, measure.round_ns) = (6, 50_000_000);
+    let groups = ["a", "b", "c"].map(|group| (group, cells(&["noop"])));
+    let plan = with_ceiling(plan(measure, groups.into()), 3, Duration::ZERO);
+    let (record, diary) = track.run(&plan);
+    assert_eq!(diary.lines[0], "heat c, 0 kept");
+    let begun = begun(&diary);
+    assert_eq!(begun.len(), 6 + 6 + 3);
+    let place = |block: &str| begun.iter().position(|it| it == block).unwrap();
+    let [first, second, third] = ["c0", "c1", "c2"].map(place);
+    assert_eq!(first, 0, "{begun:?}");
+    assert!(second - first > 2 && third - second > 2, "{begun:?}");
+    // What became of it is told in the plan's order all the same.
+    let told = record.heats.iter().map(|heat| heat.group.as_str());
+    assert_eq!(told.collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(track.heat(&record, 2).blocks.len(), 3);
+}
+
+#[test]
+fn ceilings_fill_what_lies_between_the_blocks_of_a_lone_heat() {
+    let apart = Duration::from_millis(1500);
+    let mut measure = measure();
+    (measure.blocks, measure.apart_ns) = (3, apart.as_nanos() as u64);
+    let groups = ["a", "c"].map(|group| (group, cells(&["noop"])));
+    let plan = with_ceiling(plan(measure, groups.into()), 3, apart);
+    let track = Track::new();
+    let (_, diary) = track.run(&plan);
+    let begun = begun(&diary);
+    let place = |block: &str| begun.iter().position(|it| it == block).unwrap();
+    assert!(place("c0") < place("a1"), "{begun:?}");
+    assert!(place("c1") < place("a2"), "{begun:?}");
+    assert!(place("a1") < place("c2"), "{begun:?}");
+
+    // Where only a ceiling is left it waits for nothing but its own gaps, and goes on where it was interrupted.
+    let mut lone = plan;
+    lone.heats[0].status = Status::New;
+    let ceilings = lone.ceilings.as_mut().unwrap();
+    let heat = &mut ceilings.heats[0];
+    heat.key_parts
+        .insert("group".to_owned(), "another".to_owned());
+    heat.key = schema::Digest::of_value(&heat.key_parts);
+    let (_, diary) = track.run_until(&lone, false, "rests");
+    assert_eq!(self::begun(&diary), ["c0"]);
+    assert_eq!(diary.count("cached"), 1);
+    let began = Instant::now();
+    let (record, diary) = track.run(&lone);
+    assert_eq!(self::begun(&diary), ["c1", "c2"]);
+    assert!(began.elapsed() >= apart);
+    assert_eq!(track.heat(&record, 1).blocks.len(), 3);
 }
 
 /// Cells whose steps take so many microseconds, the first of them held against each other one.

@@ -417,7 +417,7 @@ impl Plan {
         self.jobs.iter().chain(ceilings).find(|job| job.id == id)
     }
 
-    /// The heats in the order in which a run takes them: those of its questions, then its ceilings'.
+    /// The heats in the order in which they are told of: those of its questions, then its ceilings'.
     pub fn all_heats(&self) -> impl Iterator<Item = &PlannedHeat> + Clone {
         let ceilings = self.ceilings.iter().flat_map(|ceilings| &ceilings.heats);
         self.heats.iter().chain(ceilings)

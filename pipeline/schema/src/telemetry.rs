@@ -170,6 +170,9 @@ pub const PROCESSOR_TIME: &str = "processor time";
 /// That of the power that processors take, likewise.
 pub const PROCESSOR_POWER: &str = "power of processors";
 
+/// What counters count in, in joules: NVML's tells thousandths, and RAPL's less.
+const COUNTER_JOULES: f64 = 1e-3;
+
 /// Mean power in watts of so many microjoules in so many nanoseconds; `None` in no time.
 #[must_use]
 pub fn mean_watts(energy_uj: u64, time_ns: u64) -> Option<f64> {
@@ -183,12 +186,27 @@ impl EnergyStretch {
         mean_watts(self.energy_uj, self.time_ns)
     }
 
+    /// What the resolution of its sensor may hide of its energy, in joules: what the device takes between two
+    /// updates of it, since the last of them may lie so long before the beginning and before the end, and a
+    /// thousandth, which is what counters count.
+    #[must_use]
+    pub fn blurred_joules(&self) -> f64 {
+        let between = self.sensor.updated_ns() as f64 / 1e9;
+        self.watts().unwrap_or(0.0) * between + COUNTER_JOULES
+    }
+
+    /// What it took in joules, what the device takes when it is idle subtracted: may be 0 or less.
+    #[must_use]
+    pub fn joules(&self) -> f64 {
+        let idle = self.idle_watts * self.time_ns as f64 / 1e9;
+        self.energy_uj as f64 / 1e6 - idle
+    }
+
     /// Energy of a step in joules, what the device takes when it is idle subtracted: may be 0 or less
     /// where a step hardly takes any. `None` without a step.
     #[must_use]
     pub fn joules_of_step(&self) -> Option<f64> {
-        let idle = self.idle_watts * self.time_ns as f64 / 1e9;
-        (self.steps > 0).then(|| (self.energy_uj as f64 / 1e6 - idle) / self.steps as f64)
+        (self.steps > 0).then(|| self.joules() / self.steps as f64)
     }
 }
 
@@ -216,6 +234,20 @@ impl EnergySensor {
             Self::GpuPower => "the power of the GPU (NVML), added up: it has no energy counter",
         }
     }
+
+    /// The longest time between two updates of what it reads, in nanoseconds: a reading may be so old.
+    ///
+    /// Counters of packages are updated about once a millisecond (Intel, "Software Developer's Manual",
+    /// volume 3B, section "RAPL Interfaces"). What drivers of GPUs tell of power is new every 20 ms on some
+    /// cards and every 100 ms on others, A100 and H100 among them (Yang, Adamek and Armour, "Part-time Power
+    /// Measurements: nvidia-smi's Lack of Attention", SC '24).
+    #[must_use]
+    pub const fn updated_ns(self) -> u64 {
+        match self {
+            Self::Packages => 1_000_000,
+            Self::GpuCounter | Self::GpuPower => 100_000_000,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -228,6 +260,27 @@ mod tests {
             let written = serde_json::to_value(limit).unwrap();
             assert_eq!(written, limit.word());
         }
+    }
+
+    #[test]
+    fn a_reading_may_be_as_old_as_the_last_update() {
+        let stretch = |sensor| EnergyStretch {
+            sensor,
+            energy_uj: 3_000_000_000,
+            time_ns: 10_000_000_000,
+            steps: 100,
+            idle_watts: 20.0,
+        };
+        // 300 W for 100 ms, and for 1 ms; and a thousandth that all counters may hide.
+        let blurred = |sensor| stretch(sensor).blurred_joules();
+        assert_eq!(blurred(EnergySensor::GpuCounter), 30.0 + 1e-3);
+        assert_eq!(blurred(EnergySensor::GpuPower), 30.0 + 1e-3);
+        assert_eq!(blurred(EnergySensor::Packages), 0.3 + 1e-3);
+        let nothing = EnergyStretch {
+            time_ns: 0,
+            ..stretch(EnergySensor::Packages)
+        };
+        assert_eq!(nothing.blurred_joules(), 1e-3);
     }
 
     #[test]

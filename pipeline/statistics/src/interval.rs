@@ -25,7 +25,7 @@
 //! No interval of six blocks knows what happens in one block of ten: a rare disturbance that hits
 //! one side alone is found by more blocks, not by a better formula.
 
-use schema::tables::Interval;
+use schema::{Boundary, tables::Interval};
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
 
 use crate::{
@@ -36,13 +36,24 @@ use crate::{
 /// Fewest blocks for an order-statistic interval.
 pub const ORDER_STATISTIC_BLOCKS: u32 = 20;
 
-/// The resolution of the clock in nanoseconds: samples are whole ones, differences of two readings.
-const CLOCK_NS: f64 = 1.0;
-
-/// What rounding to whole nanoseconds may have done to the logarithm of a time.
+/// The resolution of the clock that times steps at this boundary, in nanoseconds.
+///
+/// The host's clock counts whole ones, and samples are differences of two readings. A GPU's own is that of
+/// events, whose distance has "a resolution of around 0.5 microseconds" (CUDA Runtime API, section "Event
+/// Management", `cudaEventElapsedTime`).
 #[must_use]
-pub fn resolution(time_ns: f64) -> f64 {
-    CLOCK_NS / time_ns.max(CLOCK_NS)
+pub const fn clock_ns(boundary: Boundary) -> f64 {
+    match boundary {
+        Boundary::Step | Boundary::Request => 1.0,
+        Boundary::Device => 500.0,
+    }
+}
+
+/// What the resolution of the clock at this boundary may have done to the logarithm of a time.
+#[must_use]
+pub fn resolution(time_ns: f64, boundary: Boundary) -> f64 {
+    let clock_ns = clock_ns(boundary);
+    clock_ns / time_ns.max(clock_ns)
 }
 
 /// Centre of `logs` with its interval, as factors: `exp` of both.
@@ -379,11 +390,23 @@ mod tests {
     #[test]
     fn blocks_that_agree_to_the_nanosecond_keep_a_width() {
         let step_ns = 1_000.0;
-        let interval = of_logs(&[0.0; 6], 0.95, 2.0 * resolution(step_ns)).unwrap();
+        let resolution = 2.0 * resolution(step_ns, Boundary::Step);
+        let interval = of_logs(&[0.0; 6], 0.95, resolution).unwrap();
         assert_eq!(
             (interval.low, interval.high),
             (Some(0.998_001), Some(1.002_01))
         );
+    }
+
+    /// Half a microsecond, where a GPU's events tell the time; no time is known better than that.
+    #[test]
+    fn events_of_a_gpu_tell_less_than_the_clock_of_the_host() {
+        let of = |time_ns| {
+            [Boundary::Step, Boundary::Request, Boundary::Device]
+                .map(|boundary| resolution(time_ns, boundary))
+        };
+        assert_eq!(of(20_000.0), [5e-5, 5e-5, 0.025]);
+        assert_eq!(of(100.0), [0.01, 0.01, 1.0]);
     }
 
     #[test]

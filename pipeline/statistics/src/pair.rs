@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use schema::Boundary;
+
 use crate::interval;
 
 /// Differences between two cells.
@@ -13,15 +15,20 @@ pub struct Shared {
     pub resolution: f64,
 }
 
-/// Compares block by block: step times in nanoseconds by the number of their block.
+/// Compares block by block: step times in nanoseconds by the number of their block, both timed at this
+/// boundary.
 #[must_use]
-pub fn shared(baseline: &BTreeMap<u32, f64>, contender: &BTreeMap<u32, f64>) -> Shared {
+pub fn shared(
+    baseline: &BTreeMap<u32, f64>,
+    contender: &BTreeMap<u32, f64>,
+    boundary: Boundary,
+) -> Shared {
     let mut shared = Shared::default();
     for (block, &reference) in baseline {
         if let Some(&time) = contender.get(block) {
             shared.logs.push(libm::log(time / reference));
-            let blurred = interval::resolution(reference) + interval::resolution(time);
-            shared.resolution = shared.resolution.max(blurred);
+            let blurred = [reference, time].map(|time| interval::resolution(time, boundary));
+            shared.resolution = shared.resolution.max(blurred.iter().sum());
         }
     }
     shared
@@ -36,6 +43,7 @@ mod tests {
         let shared = shared(
             &BTreeMap::from([(0, 100.0), (1, 200.0), (5, 400.0)]),
             &BTreeMap::from([(1, 200.0), (2, 1.0), (5, 100.0)]),
+            Boundary::Step,
         );
         assert_eq!(shared.logs, [0.0, -4_f64.ln()]);
         assert_eq!(shared.resolution, 1.0 / 400.0 + 1.0 / 100.0);

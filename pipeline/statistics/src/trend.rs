@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
+    Boundary,
     plan::VERDICT_BLOCKS,
     printed::Bounds,
     tables::{Direction, Interval, Knee},
@@ -71,11 +72,15 @@ pub struct Trend {
 
 impl Line {
     /// Of the step times of cells by block, in nanoseconds, each with its size: the number of samples in
-    /// a step; `launches` is what twins of such cells know of their launches ([`crate::noise::Sides::launches`]).
+    /// a step, all timed at this boundary; `launches` is what twins of such cells know of their launches ([`crate::noise::Sides::launches`]).
     /// `None` with fewer than [`LEAST_SIZES`] sizes, where one is there twice or is 0, and with
     /// fewer blocks than a verdict takes.
     #[must_use]
-    pub fn new(cells: &[(u64, &BTreeMap<u32, f64>)], launches: Option<f64>) -> Option<Self> {
+    pub fn new(
+        cells: &[(u64, &BTreeMap<u32, f64>)],
+        boundary: Boundary,
+        launches: Option<f64>,
+    ) -> Option<Self> {
         let mut cells = cells.to_vec();
         cells.sort_by_key(|(size, _)| *size);
         let sizes: Vec<u64> = cells.iter().map(|(size, _)| *size).collect();
@@ -98,7 +103,7 @@ impl Line {
         (blocks.len() >= VERDICT_BLOCKS as usize).then(|| Self {
             sizes,
             blocks,
-            resolution: 2.0 * interval::resolution(shortest),
+            resolution: 2.0 * interval::resolution(shortest, boundary),
             launches,
         })
     }
@@ -348,7 +353,7 @@ mod tests {
             })
             .collect();
         let borrowed: Vec<_> = cells.iter().map(|(size, steps)| (*size, steps)).collect();
-        Line::new(&borrowed, None)
+        Line::new(&borrowed, Boundary::Step, None)
     }
 
     const BOUNDS: Bounds = Bounds {
@@ -464,7 +469,11 @@ mod tests {
         let steps: BTreeMap<u32, f64> = (0..6).map(|block| (block, 1e6)).collect();
         let short: BTreeMap<u32, f64> = (0..5).map(|block| (block, 1e6)).collect();
         assert_eq!(
-            Line::new(&[(1, &steps), (2, &short), (4, &steps)], None),
+            Line::new(
+                &[(1, &steps), (2, &short), (4, &steps)],
+                Boundary::Step,
+                None
+            ),
             None
         );
     }
@@ -475,7 +484,7 @@ mod tests {
             .map(|size| (0..6).map(|block| (block, 1e6 * size)).collect())
             .into();
         let cells: Vec<_> = [1, 2, 4].into_iter().zip(&steps).collect();
-        let trend = Line::new(&cells, None)
+        let trend = Line::new(&cells, Boundary::Step, None)
             .unwrap()
             .trend(0.95, BOUNDS)
             .unwrap();

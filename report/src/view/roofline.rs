@@ -7,6 +7,7 @@ use schema::{
 use serde::Serialize;
 
 use super::{
+    chrome,
     comparison::{Contender, distinct},
     setting::Settings,
 };
@@ -153,16 +154,39 @@ fn of<'a>(tables: &'a Tables, row: &CellRow) -> Vec<&'a CeilingRow> {
     tables.ceilings.iter().filter(is_of).collect()
 }
 
-/// How a ceiling ended that was not simply measured.
+/// Blocks that lie closer together than so many seconds lie in one mood of the machine, which lasts for tens of
+/// them.
+const AT_ONCE_S: f64 = 15.0;
+
+/// When a ceiling was measured, which the store may have had before the run, and in how long a time.
+fn when(row: &CeilingRow) -> Option<String> {
+    let started = chrome::moment(row.started.as_deref()?);
+    Some(match row.apart_s {
+        Some(apart_s) if apart_s < AT_ONCE_S => {
+            format!("{started}, blocks at once: the interval is that of one moment")
+        }
+        Some(apart_s) => {
+            let apart = units::span((apart_s * 1e9) as u64);
+            format!("{started}, a block every {apart}")
+        }
+        None => started,
+    })
+}
+
+/// How a ceiling ended that was not simply measured, and when it was that has a rate.
 fn note(row: &CeilingRow) -> Option<String> {
     let outcome = &row.outcome;
-    (!outcome.is_measured()).then(|| {
-        let ended = format!("{}: {}", what(row), words::outcome(outcome.kind).word);
+    let when = when(row).filter(|_| row.rate.is_some());
+    let when = when.map(|when| format!("measured {when}"));
+    let ended = (!outcome.is_measured()).then(|| {
+        let ended = words::outcome(outcome.kind).word;
         match outcome.reason.as_str() {
-            "" => ended,
+            "" => ended.to_owned(),
             reason => format!("{ended}, {reason}"),
         }
-    })
+    });
+    let told: Vec<String> = ended.into_iter().chain(when).collect();
+    (!told.is_empty()).then(|| format!("{}: {}", what(row), told.join("; ")))
 }
 
 /// `1 thread`, `2 threads`.
@@ -215,12 +239,28 @@ fn highest<'a>(ceilings: &[&'a CeilingRow], kind: CeilingKind) -> Option<&'a Cei
 /// A share in a few words.
 fn told(share: &ShareOfCeiling) -> String {
     match share {
+        ShareOfCeiling::Known(share) if share.is_above() => format!(
+            "{}, {}",
+            units::percent(share.share.centre),
+            bound_by(share)
+        ),
         ShareOfCeiling::Known(share) => format!(
             "{} of what {} allows",
             units::percent(share.share.centre),
             bound(share.bound)
         ),
         ShareOfCeiling::Unknown(reason) => reason.clone(),
+    }
+}
+
+/// What keeps a cell from being faster, or that its ceiling does not.
+fn bound_by(share: &Share) -> &'static str {
+    match share.bound {
+        Bound::Memory if share.is_above() => {
+            "more than memory can deliver: its traffic stays in caches"
+        }
+        Bound::Compute if share.is_above() => "faster than what PyTorch\u{2019}s product reached",
+        of => bound(of),
     }
 }
 
@@ -243,7 +283,7 @@ fn line(row: &CellRow, setting: String) -> Option<Row> {
         share: share.map(interval::share),
         share_value: finite(share.map(|share| share.centre)),
         bound: match &roof.share {
-            ShareOfCeiling::Known(share) => bound(share.bound).to_owned(),
+            ShareOfCeiling::Known(share) => bound_by(share).to_owned(),
             ShareOfCeiling::Unknown(reason) => reason.clone(),
         },
         flops: units::quantity(speed.flops_per_second, "FLOP/s"),
@@ -274,14 +314,15 @@ pub(crate) struct CeilingView {
     facts: Vec<Fact>,
 }
 
-/// Said where a cell is above its ceiling.
-const ABOVE: &str = "More than all of it is possible: traffic is counted as if every operator read its \
-    inputs from memory and wrote its output there, and what stays in caches, or is never written since \
-    operators are fused, is not.";
+/// Said where a cell is above the ceiling of memory.
+const ABOVE: &str = "That is more than memory can deliver, so memory does not bound it: its traffic, which is \
+    counted as if every operator read its inputs from memory and wrote its output there, stays in caches, or \
+    is never written since operators are fused.";
 
-/// Said where arithmetic is above its ceiling.
-const ABOVE_PRODUCT: &str = "More than all of it is possible: operations are counted by the textbook, and \
-    an engine may need fewer, or multiply faster than PyTorch does in this precision.";
+/// Said where a cell is above that of arithmetic.
+const ABOVE_PRODUCT: &str = "That is faster than what PyTorch\u{2019}s product reached, so that product does not \
+    bound it: operations are counted by the textbook, and an engine may need fewer, or multiply faster than \
+    PyTorch does in this precision.";
 
 /// A cell's share of its ceiling; `None` where its costs are not known, it has no speed, or the run measured
 /// no ceiling at all.
@@ -325,15 +366,21 @@ pub(crate) fn of_cell(tables: &Tables, row: &CellRow) -> Option<CeilingView> {
                 true => String::new(),
                 false => format!(", {}", words::outcome(ceiling.outcome.kind).word),
             };
+            let when = when(ceiling).map(|when| format!(", measured {when}"));
             fact(
                 what(ceiling),
-                format!("{} {}{ended}", rate.centre, rate.range),
+                format!(
+                    "{} {}{ended}{}",
+                    rate.centre,
+                    rate.range,
+                    when.unwrap_or_default()
+                ),
             )
         }));
     }
     let above = match share.bound {
         // An interval that holds all of it says nothing that would need an explanation.
-        _ if share.share.low.is_none_or(|low| low <= 1.0) => "",
+        _ if !share.is_above() => "",
         Bound::Memory => ABOVE,
         Bound::Compute => ABOVE_PRODUCT,
     };
@@ -374,6 +421,7 @@ pub(crate) struct CeilingLine {
     what: String,
     work: String,
     rate: Option<Estimate>,
+    when: String,
     badge: Badge,
     reason: String,
 }
@@ -390,6 +438,7 @@ pub(crate) fn of_machine(tables: &Tables, machine: usize) -> Vec<CeilingLine> {
             .rate
             .as_ref()
             .map(|rate| interval::rate(rate, unit(row.kind))),
+        when: when(row).unwrap_or_else(|| units::NOTHING.to_owned()),
         badge: words::outcome(row.outcome.kind),
         reason: row.outcome.reason.clone(),
     })

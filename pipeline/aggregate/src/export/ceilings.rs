@@ -2,7 +2,7 @@
 
 use schema::{
     Tables,
-    tables::{CellRow, ShareOfCeiling},
+    tables::{CellRow, Share, ShareOfCeiling},
 };
 
 use super::csv::{Sheet, decimal, interval, number, pairs, text};
@@ -35,13 +35,21 @@ pub(super) fn values(row: &CellRow) -> Vec<String> {
         centre,
         low,
         high,
-        share.map_or_else(String::new, |share| text(share.bound.word())),
+        share.map_or_else(String::new, bound),
         decimal(share.map(|share| share.allowed_flops_per_second)),
         unknown.map_or_else(String::new, text),
     ]
 }
 
-const CEILINGS: [&str; 14] = [
+/// The ceiling that a share is of, and whether that is one at all.
+fn bound(share: &Share) -> String {
+    match share.bound_by() {
+        Some(bound) => text(bound.word()),
+        None => text(format!("above {}", share.bound.word())),
+    }
+}
+
+const CEILINGS: [&str; 16] = [
     "device",
     "threads",
     "precision",
@@ -56,6 +64,8 @@ const CEILINGS: [&str; 14] = [
     "confidence",
     "group",
     "started",
+    "finished",
+    "apart_s",
 ];
 
 /// A line a ceiling.
@@ -73,7 +83,9 @@ pub(super) fn ceilings(tables: &Tables) -> Result<Vec<u8>, ExportError> {
         ];
         values.extend(interval(row.rate.as_ref()));
         values.push(text(&row.group));
-        values.push(row.started.as_ref().map_or_else(String::new, text));
+        let moments = [&row.started, &row.finished].into_iter();
+        values.extend(moments.map(|moment| moment.as_ref().map_or_else(String::new, text)));
+        values.push(decimal(row.apart_s));
         sheet.row(values)?;
     }
     sheet.finish()

@@ -96,6 +96,27 @@ fn a_cell_is_held_against_the_lower_of_both_ceilings() {
     assert!(is_near(share(&cached).share.centre, 3.0));
 }
 
+/// What is faster than memory delivers is not bound by memory, nor what is faster than the product by arithmetic;
+/// an interval that holds all of it says neither.
+#[test]
+fn what_lies_above_a_ceiling_is_not_bound_by_it() {
+    for (costs, of, words) in [
+        ((1_000_000, 60_000_000), Bound::Memory, "above memory"),
+        ((200_000_000, 2_000_000), Bound::Compute, "above compute"),
+    ] {
+        let tables = tables(&against(costs));
+        assert!(share(&tables).share.low.unwrap() > 1.0);
+        assert_eq!((share(&tables).bound, share(&tables).bound_by()), (of, None));
+        let files = downloads(&tables).unwrap();
+        let cells = files.iter().find(|file| file.file == "cells.csv").unwrap();
+        let cells = String::from_utf8(cells.bytes.clone()).unwrap();
+        assert!(cells.contains(&format!(",{words},")), "{cells}");
+    }
+    let at_all = tables(&against((1_000_000, 20_000_000)));
+    assert!(is_near(share(&at_all).share.centre, 1.0));
+    assert_eq!(share(&at_all).bound_by(), Some(Bound::Memory));
+}
+
 #[test]
 fn next_to_the_ridge_either_ceiling_may_be_the_lower_one() {
     let interval = |costs| share(&tables(&against(costs))).share;
@@ -173,6 +194,14 @@ fn ceilings_are_rows_of_their_own_and_in_no_job() {
         "{lines}"
     );
     assert!(text("cells.csv").contains(",compute,"));
+    // When they were measured, and in how long a time.
+    let row = &tables.ceilings[0];
+    assert!(row.started.is_some() && row.finished.is_some());
+    assert_eq!(row.apart_s, Some(60.0));
+    assert!(
+        lines.lines().skip(1).all(|line| line.ends_with("Z,60")),
+        "{lines}"
+    );
 }
 
 #[test]

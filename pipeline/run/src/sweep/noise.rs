@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::{Digest, Plan, plan::PlannedHeat};
+use schema::{
+    Digest, Plan,
+    plan::{Ceilings, PlannedHeat},
+};
 
 use super::Sweep;
 use crate::{
@@ -61,8 +64,8 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// The heats of a plan with their places, job by job: first those that have twins of an engine, on a device,
-/// of which no earlier heat of the job has.
+/// The heats of a plan with their places, ceilings first, whose blocks are spread over all that follows, then job
+/// by job: first those that have twins of an engine, on a device, of which no earlier heat of the job has.
 pub(super) fn in_order(plan: &Plan) -> Vec<(usize, &PlannedHeat)> {
     let mut twinned = BTreeSet::new();
     let mut heats: Vec<_> = plan
@@ -79,6 +82,7 @@ pub(super) fn in_order(plan: &Plan) -> Vec<(usize, &PlannedHeat)> {
         let next = jobs.len();
         jobs.entry(&heat.job).or_insert(next);
     }
-    heats.sort_by_key(|(is_late, (_, heat))| (jobs.get(&heat.job).copied(), *is_late));
+    let place = |job: &String| (job != Ceilings::JOB, jobs.get(job).copied());
+    heats.sort_by_key(|(is_late, (_, heat))| (place(&heat.job), *is_late));
     heats.into_iter().map(|(_, heat)| heat).collect()
 }

@@ -11,10 +11,10 @@ impl<'a> Sweep<'a> {
     pub(super) fn rest(&mut self, context: &mut Context<'a>) {
         let left = self.left();
         let resting = self.open.iter().filter(|heat| !heat.waits);
-        let Some(first) = resting.min_by_key(|heat| heat.rests()) else {
+        let resting = resting.map(|heat| (self.rests(heat), heat.assignment));
+        let Some((time, assignment)) = resting.min_by_key(|(time, _)| *time) else {
             return;
         };
-        let (assignment, time) = (first.assignment, first.rests());
         context.tell(&Event::Rests {
             group: &assignment.heat.group,
             time,
@@ -25,10 +25,24 @@ impl<'a> Sweep<'a> {
         self.spend(assignment, began.elapsed());
     }
 
-    /// What of the time between two blocks of a heat the others under way leave empty.
+    /// How long a heat under way is not to go on yet: what is left of the time between two of its blocks, and of a
+    /// ceiling until the next part of what the run still takes. Blocks of ceilings are so spread over the run, and
+    /// fall into what others leave empty where they leave anything.
+    pub(super) fn rests(&self, heat: &Running<'a>) -> Duration {
+        let apart = heat.rests(heat.apart());
+        if !heat.is_ceiling() {
+            return apart;
+        }
+        let others = self.left_of(|other| !other.is_ceiling());
+        let part = others.checked_div(heat.blocks_ahead());
+        apart.max(heat.rests(part.unwrap_or_default()))
+    }
+
+    /// What of the time between two blocks of a heat the others under way leave empty; those of ceilings, which
+    /// are few, fill none.
     pub(super) fn pause(&self, heat: &Running<'_>) -> Duration {
         let key = heat.assignment.heat.key;
-        let others = self.open.iter();
+        let others = self.asked();
         let others = others.filter(|other| !other.waits && other.assignment.heat.key != key);
         let filled: Duration = others.map(|other| other.block_takes(&self.estimate)).sum();
         heat.apart().saturating_sub(filled)

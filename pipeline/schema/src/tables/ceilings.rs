@@ -32,8 +32,15 @@ pub struct CeilingRow {
     pub group: String,
     /// Index into `Tables::environments`; `None` when it never started.
     pub environment: Option<u32>,
-    /// When its heat began, RFC 3339.
+    /// When its heat began, RFC 3339: the store may have had it before the run.
     pub started: Option<String>,
+    /// When its heat ended, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<String>,
+    /// From the beginning of a block to that of the next, in seconds: the median. Blocks that follow each other at
+    /// once tell of one mood of the machine. `None` with fewer than two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apart_s: Option<f64>,
 }
 
 /// What a ceiling is of.
@@ -89,13 +96,14 @@ pub struct Share {
     /// The time that a step would take at the ceiling ÷ the time that it takes. May be above 1: least
     /// traffic is counted as if nothing stayed in a cache.
     pub share: Interval,
-    /// The ceiling that it is of: the lower one at this cell's intensity.
+    /// The ceiling that it is of: the lower one at this cell's intensity. What binds the cell,
+    /// [`Share::bound_by`] says.
     pub bound: Bound,
     /// Floating-point operations per second that the ceiling allows at this intensity.
     pub allowed_flops_per_second: f64,
 }
 
-/// What keeps a step from being faster, by the lower of both ceilings.
+/// One of both ceilings: what keeps a step from being faster, where it is the lower one.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -105,6 +113,20 @@ pub enum Bound {
     Compute,
     /// Moving numbers between memory and processor.
     Memory,
+}
+
+impl Share {
+    /// Whether the whole interval lies above 1: whatever keeps a step from being faster, it is not this ceiling.
+    #[must_use]
+    pub fn is_above(&self) -> bool {
+        self.share.low.is_some_and(|low| low > 1.0)
+    }
+
+    /// What keeps a step from being faster; `None` where it is faster than the ceiling lets it be.
+    #[must_use]
+    pub fn bound_by(&self) -> Option<Bound> {
+        (!self.is_above()).then_some(self.bound)
+    }
 }
 
 impl Bound {
