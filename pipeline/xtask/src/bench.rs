@@ -246,7 +246,7 @@ fn python(folder: &Path) -> Result<(), String> {
     let race = || race(&python);
     run(&mut race())?;
     println!("the same, memory kept between steps:");
-    for engine in ["pytorch/eager", "pytorch/python-eager"] {
+    for engine in ["pytorch/eager", "pytorch/python-eager", "pytorch/aot"] {
         run(race()
             .args(["--engine", engine])
             .env("GLIBC_TUNABLES", KEEP_MEMORY))?;

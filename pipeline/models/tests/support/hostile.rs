@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::wire::{described, field, float_field, number_field};
 
-pub(crate) const OPERATORS: [&str; 47] = [
+pub(crate) const OPERATORS: [&str; 55] = [
     "Conv",
     "MaxPool",
     "AveragePool",
@@ -55,6 +55,14 @@ pub(crate) const OPERATORS: [&str; 47] = [
     "PRelu",
     "Max",
     "Sum",
+    "LSTM",
+    "GRU",
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "GatherND",
+    "Clip",
+    "Dropout",
+    "ArgMax",
 ];
 
 /// Where an operator stands among them.
