@@ -106,7 +106,10 @@ fn what_lies_above_a_ceiling_is_not_bound_by_it() {
     ] {
         let tables = tables(&against(costs));
         assert!(share(&tables).share.low.unwrap() > 1.0);
-        assert_eq!((share(&tables).bound, share(&tables).bound_by()), (of, None));
+        assert_eq!(
+            (share(&tables).bound, share(&tables).bound_by()),
+            (of, None)
+        );
         let files = downloads(&tables).unwrap();
         let cells = files.iter().find(|file| file.file == "cells.csv").unwrap();
         let cells = String::from_utf8(cells.bytes.clone()).unwrap();
