@@ -199,14 +199,18 @@ impl<'a> Sweep<'a> {
             .collect()
     }
 
-    /// Begins heats until the others of those under way fill the time between two blocks of each. One that
-    /// waits for what its job's budget leaves lets others go first.
+    /// Begins ceilings, and other heats until the others of those under way fill the time between two blocks of
+    /// each. One that waits for what its job's budget leaves lets others go first.
     fn fill(&mut self, context: &mut Context<'a>) -> Result<(), RunError> {
         let mut place = 0;
         while let Some(&(index, heat)) = self.ahead.get(place) {
-            let is_ceiling = heat.job == Ceilings::JOB;
-            if !is_ceiling && (self.between_blocks() >= APART || self.asked().count() >= MOST_OPEN)
-            {
+            if heat.job == Ceilings::JOB {
+                // More of them begin when others have ended.
+                if self.open.len() - self.asked().count() >= MOST_OPEN {
+                    place += 1;
+                    continue;
+                }
+            } else if self.between_blocks() >= APART || self.asked().count() >= MOST_OPEN {
                 break;
             }
             let turn = self.turn(context, index, heat)?;
@@ -228,7 +232,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// The heats under way that the manifests ask for: all but ceilings.
-    fn asked(&self) -> impl Iterator<Item = &Running<'a>> {
+    fn asked(&self) -> impl Iterator<Item = &Running<'a>> + Clone {
         self.open.iter().filter(|heat| !heat.is_ceiling())
     }
 
@@ -432,17 +436,26 @@ impl<'a> Sweep<'a> {
 
     /// Estimate of the time that the run will still take.
     fn left(&self) -> Duration {
-        self.left_of(|_| true)
+        let ahead = self.estimate.ahead();
+        ahead.saturating_add(self.left_of(self.open.iter()))
     }
 
-    /// The same of these of the heats under way, and of those that have not begun.
-    fn left_of(&self, counts: impl Fn(&Running<'a>) -> bool) -> Duration {
-        let open = || self.open.iter().filter(|heat| !heat.waits && counts(heat));
+    /// The same of what the manifests ask for.
+    fn left_of_asked(&self) -> Duration {
+        let ahead = self.ahead_ns.iter();
+        let ahead = ahead.filter(|(job, _)| **job != Ceilings::JOB);
+        let ahead_ns = ahead.fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
+        let ahead = self.estimate.corrected(ahead_ns);
+        ahead.saturating_add(self.left_of(self.asked()))
+    }
+
+    /// The same of these heats under way.
+    fn left_of<'s>(&'s self, heats: impl Iterator<Item = &'s Running<'a>> + Clone) -> Duration {
+        let open = || heats.clone().filter(|heat| !heat.waits);
         let blocks = open().map(|heat| heat.ahead(&self.estimate));
         let pauses = open().map(|heat| self.pause(heat).saturating_mul(heat.blocks_ahead()));
         let blocks: Duration = blocks.sum();
-        let ahead = self.estimate.ahead().saturating_add(blocks);
-        ahead.saturating_add(pauses.max().unwrap_or_default())
+        blocks.saturating_add(pauses.max().unwrap_or_default())
     }
 
     fn seal(

@@ -33,8 +33,7 @@ impl<'a> Sweep<'a> {
         if !heat.is_ceiling() {
             return apart;
         }
-        let others = self.left_of(|other| !other.is_ceiling());
-        let part = others.checked_div(heat.blocks_ahead());
+        let part = self.left_of_asked().checked_div(heat.blocks_ahead());
         apart.max(heat.rests(part.unwrap_or_default()))
     }
 
