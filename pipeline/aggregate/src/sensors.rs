@@ -6,7 +6,7 @@ use schema::{
     tables::{CellEnergy, EnergyFigures, Interval},
     telemetry::{Energy, EnergyStretch, GpuTelemetry, PROCESSOR_POWER, PROCESSOR_TIME, Telemetry},
 };
-use statistics::{interval, number::rounded, percentile};
+use statistics::{interval, number::rounded, pair::Shared, percentile};
 
 /// The resolution of the counters in joules: NVML's tells thousandths.
 const COUNTER_JOULES: f64 = 1e-3;
@@ -39,10 +39,49 @@ pub(crate) fn energy(
     }
 }
 
+/// What two cells differ by in power or, `of_samples`, in the energy of a sample, in the blocks that
+/// measured both.
+pub(crate) fn shared(
+    [baseline, contender]: [&BTreeMap<u32, Energy>; 2],
+    of_samples: Option<[u64; 2]>,
+) -> Result<Shared, &'static str> {
+    let figure = |stretch: &EnergyStretch, samples: Option<u64>| {
+        let figure = match samples {
+            Some(samples) => stretch.joules_of_step()? / samples.max(1) as f64,
+            None => stretch.watts()?,
+        };
+        (figure.is_finite() && figure > 0.0).then_some(figure)
+    };
+    let [of_baseline, of_contender] = match of_samples {
+        Some(both) => both.map(Some),
+        None => [None, None],
+    };
+    let mut shared = Shared::default();
+    for (block, reference) in baseline {
+        let Some(Energy::Measured(other)) = contender.get(block) else {
+            continue;
+        };
+        let Energy::Measured(reference) = reference else {
+            continue;
+        };
+        let both = figure(reference, of_baseline).zip(figure(other, of_contender));
+        let (one, two) = both.ok_or("a block took no more than idling does")?;
+        shared.logs.push(libm::log(two / one));
+        let blurred = resolution(reference.energy_uj) + resolution(other.energy_uj);
+        shared.resolution = shared.resolution.max(blurred);
+    }
+    Ok(shared)
+}
+
+/// What the resolution of a counter may have done to so much energy, as a share of it.
+fn resolution(energy_uj: u64) -> f64 {
+    COUNTER_JOULES / (energy_uj as f64 / 1e6).max(COUNTER_JOULES)
+}
+
 fn figures(stretches: &[&EnergyStretch], samples: u64, confidence: f64) -> Option<EnergyFigures> {
     let first = stretches.first()?;
     let smallest = stretches.iter().map(|stretch| stretch.energy_uj).min()?;
-    let resolution = COUNTER_JOULES / (smallest as f64 / 1e6).max(COUNTER_JOULES);
+    let resolution = resolution(smallest);
     let samples = samples.max(1) as f64;
     let joules = |stretch: &&EnergyStretch| Some(stretch.joules_of_step()? / samples);
     Some(EnergyFigures {
