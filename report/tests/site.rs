@@ -681,6 +681,35 @@ fn partials_look_as_they_did() {
     );
 }
 
+/// A job that compares nothing tells where the time of its cells goes all the same.
+#[test]
+fn profiles_that_stand_in_no_pair_are_listed() {
+    let mut tables = realistic::tables();
+    let job = &mut tables.jobs[0];
+    job.lineups.clear();
+    let id = job.id.clone();
+    let eager = tables.cells[0].id.0.clone();
+    let page = |tables: &Tables| {
+        let site = Site::of(tables);
+        fs::read_to_string(site.root().join(format!("jobs/{id}.html"))).unwrap()
+    };
+    let listed = page(&tables);
+    let table = listed.find("id=\"profiles-caption\"").expect("a table");
+    let table = &listed[table..];
+    let table = &table[..table.find("</table>").unwrap()];
+    assert_eq!(table.matches("<tr><th scope=\"row\">").count(), 2);
+    let link = format!("href=\"../cells/{id}/{eager}.html#profile\"");
+    assert!(table.contains(&link), "{table}");
+    assert!(table.contains("Conv relu_nchwc"), "{table}");
+    // Those of a pair are not listed once more.
+    assert!(!page(&realistic::tables()).contains("profiles-caption"));
+    // A heading has something below it.
+    for cell in &mut tables.cells {
+        cell.profile = None;
+    }
+    assert!(!page(&tables).contains("id=\"profile\""));
+}
+
 #[test]
 fn what_the_manifest_chose_is_printed_with_all_of_its_digits() {
     let mut tables = realistic::tables();

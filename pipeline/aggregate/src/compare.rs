@@ -11,7 +11,7 @@ use schema::{
 
 use statistics::{
     family::{Family, Ratio, confidence_of_one},
-    pair,
+    pair::{self, Shared},
     payback::{self, Cost},
     samples::has_speed,
     verdict,
@@ -30,6 +30,18 @@ pub(crate) struct Judged {
     pub(crate) floor: Option<f64>,
     pub(crate) verdict: Verdict,
     pub(crate) reason: String,
+}
+
+impl Judged {
+    /// Of a pair of which one has not what it takes.
+    pub(crate) const fn unmeasured(reason: String) -> Self {
+        Self {
+            ratio: None,
+            floor: None,
+            verdict: Verdict::NotMeasured,
+            reason,
+        }
+    }
 }
 
 /// Judges pairs of a job, all at the same simultaneous confidence.
@@ -170,22 +182,27 @@ impl Judge<'_> {
         contender: Entry<'_>,
         times: f64,
     ) -> Judged {
-        let unmeasured = |reason| Judged {
-            ratio: None,
-            floor: None,
-            verdict: Verdict::NotMeasured,
-            reason,
-        };
         if let Some(reason) = obstacles(baseline, contender, |kind| !has_speed(kind)) {
-            return unmeasured(reason);
+            return Judged::unmeasured(reason);
         }
         let boundary = baseline.cell.cell.boundary;
         let shared = pair::shared(&baseline.slot.blocks, &contender.slot.blocks, boundary);
+        self.of_shared(baseline, contender, &shared, times)
+    }
+
+    /// The verdict that what two cells share block by block allows, held against these floors.
+    pub(crate) fn of_shared(
+        &self,
+        baseline: Entry<'_>,
+        contender: Entry<'_>,
+        shared: &Shared,
+        times: f64,
+    ) -> Judged {
         let sides = self
             .floors
             .of_pair(&self.job.id, &baseline.cell.cell, &contender.cell.cell);
-        let Some(ratio) = self.family.ratio(&shared, times, sides.launches()) else {
-            return unmeasured("no block measured both".to_owned());
+        let Some(ratio) = self.family.ratio(shared, times, sides.launches()) else {
+            return Judged::unmeasured("no block measured both".to_owned());
         };
         let floor = sides.floor();
         let disturbed = obstacles(baseline, contender, |kind| kind == OutcomeKind::Unstable);
@@ -247,7 +264,7 @@ pub(crate) fn widened(mut reason: String, launches: f64) -> String {
 }
 
 /// The outcomes in the way of a verdict, each with whose it is.
-fn obstacles(
+pub(crate) fn obstacles(
     baseline: Entry<'_>,
     contender: Entry<'_>,
     hinders: impl Fn(OutcomeKind) -> bool,

@@ -6,10 +6,10 @@ use schema::{Cell, Plan, tables::Floor};
 use statistics::{
     family::confidence_of_one,
     noise::{Noise, Sides, Twins},
-    pair,
+    pair::{self, Shared},
 };
 
-use crate::group::Group;
+use crate::{group::Group, slot::Slot};
 
 /// Whose twins: a job's, of an engine and variant, on a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +51,17 @@ struct Said {
 /// [`Twins::noise`] says. The interval between twins describes: it pools heats that ended at looks of
 /// their own, and no verdict rests on its confidence.
 pub(crate) fn floors(plan: &Plan, groups: &[Group<'_>]) -> Floors {
+    floors_of(plan, groups, |cell, original, twin| {
+        pair::shared(&original.blocks, &twin.blocks, cell.boundary)
+    })
+}
+
+/// The same of whatever twins share block by block.
+pub(crate) fn floors_of(
+    plan: &Plan,
+    groups: &[Group<'_>],
+    shared: impl Fn(&Cell, &Slot, &Slot) -> Shared,
+) -> Floors {
     let mut owners: BTreeMap<Owner, Said> = BTreeMap::new();
     for group in groups {
         let job = &group.planned.job;
@@ -63,8 +74,7 @@ pub(crate) fn floors(plan: &Plan, groups: &[Group<'_>]) -> Floors {
             // Those of a heat that stayed disturbed say what disturbed it.
             if original.outcome.is_measured() && twin.outcome.is_measured() {
                 said.pairs += 1;
-                let shared = pair::shared(&original.blocks, &twin.blocks, cell.cell.boundary);
-                said.twins.add(&shared);
+                said.twins.add(&shared(&cell.cell, original, twin));
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::{
     floor::Floors,
     group::{Group, Index},
     profile,
+    quantities::{Meters, Yardstick},
 };
 
 /// Axes that come first in a table, in this order; others follow by name, compared axes last.
@@ -38,6 +39,7 @@ pub(crate) fn jobs(
     floors: &Floors,
 ) -> Result<Vec<JobTable>, AggregateError> {
     let cells = Index::new(groups);
+    let meters = Meters::new(plan, groups);
     let families = plan.families();
     plan.jobs
         .iter()
@@ -47,7 +49,7 @@ pub(crate) fn jobs(
                 .filter(|group| group.planned.job == job.id)
                 .collect();
             let family = families.get(job.id.as_str()).copied().unwrap_or(0);
-            table(job, family, &own, &cells, floors)
+            table(job, family, &own, &cells, (floors, &meters))
         })
         .collect()
 }
@@ -57,7 +59,7 @@ fn table<'a>(
     family: u32,
     groups: &[&'a Group<'a>],
     cells: &Index<'_>,
-    floors: &Floors,
+    (floors, meters): (&Floors, &Meters),
 ) -> Result<JobTable, AggregateError> {
     // Where nothing was to be timed, there is nothing to compare.
     let compared = match job.measure.blocks {
@@ -79,10 +81,9 @@ fn table<'a>(
     let crossovers = comparisons
         .iter()
         .flat_map(|table| batches::crossovers(table, |id| batches.get(id).copied()));
-    let claims = job.claims.iter().map(|claim| {
-        let pairs = claims::pairs(&claim.expect, groups.iter().copied());
-        claims::judge(claim, &pairs, &judge)
-    });
+    let yardstick = Yardstick::new(&judge, groups, meters);
+    let claims = job.claims.iter();
+    let claims = claims.map(|claim| claims::judge(claim, groups, &yardstick));
     Ok(JobTable {
         id: job.id.clone(),
         question: job.question.clone(),

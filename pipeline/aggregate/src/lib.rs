@@ -2,7 +2,7 @@
 //!
 //! What blocks allow to say is decided in [`statistics`]; here it is asked of every cell (`slot`), of
 //! every pair (`compare`), of the twins of every engine (`floor`) and of batches (`batches`), and claims
-//! of sources are judged by the same intervals (`claims`). Profiles are lined up layer by layer (`profile`):
+//! of sources are judged by the same intervals, or by what else they are about (`claims`, `quantities`). Profiles are lined up layer by layer (`profile`):
 //! they explain, and judge nothing.
 //!
 //! Same records in, same bytes out, whatever the processor.
@@ -24,6 +24,7 @@ mod frontier;
 mod group;
 mod jobs;
 mod profile;
+mod quantities;
 mod sensors;
 mod slot;
 mod speed;

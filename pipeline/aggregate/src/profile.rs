@@ -29,6 +29,21 @@ pub(crate) fn cell(profiled: &Profiled, speed: Option<&Speed>) -> CellProfile {
     }
 }
 
+/// The share of a step that goes to kernels, when a measured one takes `step_ns`: at least, and at most.
+///
+/// What the profiler costs may have been spent in kernels, all of it, or between them; and what is no
+/// node's may be kernels, as an optimiser's are, or the engine's own doing.
+pub(crate) fn kernels(profile: &Profile, step_ns: f64) -> [f64; 2] {
+    let sums = Sums::of(profile);
+    let of_step = |ns: f64| ns / sums.steps;
+    // A step that is no slower under the profiler stands for itself.
+    let step_ns = step_ns.min(of_step(sums.wall_ns)).max(1.0);
+    let costs_ns = of_step(sums.wall_ns) - step_ns;
+    let all_ns = sums.nodes_ns + sums.conversions_ns + sums.overhead_ns;
+    let ends = [of_step(sums.nodes_ns) - costs_ns, of_step(all_ns)];
+    ends.map(|ns| (ns / step_ns).clamp(0.0, 1.0))
+}
+
 /// The pairs of comparisons of which both cells were profiled, and are of one model: nodes of two have
 /// nothing to do with each other, whatever they are called.
 pub(crate) fn lineups(compared: &[Comparison], cells: &Index<'_>) -> Vec<Lineup> {

@@ -6,7 +6,7 @@ use schema::{
     tables::{CellEnergy, EnergyFigures, Interval},
     telemetry::{Energy, EnergyStretch, GpuTelemetry, PROCESSOR_POWER, PROCESSOR_TIME, Telemetry},
 };
-use statistics::{interval, number::rounded, percentile};
+use statistics::{interval, number::rounded, pair::Shared, percentile};
 
 /// Energy of a cell whose steps are so many samples, from that of its blocks that count; `None` where it
 /// was not asked for. Its interval shares its confidence with no other, as that of the step time.
@@ -36,6 +36,43 @@ pub(crate) fn energy(
     }
 }
 
+/// What two cells differ by in power or, `of_samples`, in the energy of a sample, in the blocks that
+/// measured both.
+pub(crate) fn shared(
+    [baseline, contender]: [&BTreeMap<u32, Energy>; 2],
+    of_samples: Option<[u64; 2]>,
+) -> Result<Shared, &'static str> {
+    let figure = |stretch: &EnergyStretch, samples: Option<u64>| {
+        let figure = match samples {
+            Some(samples) => stretch.joules_of_step()? / samples.max(1) as f64,
+            None => stretch.watts()?,
+        };
+        (figure.is_finite() && figure > 0.0).then_some(figure)
+    };
+    let [of_baseline, of_contender] = match of_samples {
+        Some(both) => both.map(Some),
+        None => [None, None],
+    };
+    let mut shared = Shared::default();
+    for (block, reference) in baseline {
+        let Some(Energy::Measured(other)) = contender.get(block) else {
+            continue;
+        };
+        let Energy::Measured(reference) = reference else {
+            continue;
+        };
+        let both = figure(reference, of_baseline).zip(figure(other, of_contender));
+        let (one, two) = both.ok_or("a block took no more than idling does")?;
+        shared.logs.push(libm::log(two / one));
+        let blurred = [reference, other].map(|stretch| match of_samples {
+            Some(_) => resolution(&[stretch], EnergyStretch::joules),
+            None => resolution(&[stretch], drawn_joules),
+        });
+        shared.resolution = shared.resolution.max(blurred.iter().sum());
+    }
+    Ok(shared)
+}
+
 fn figures(stretches: &[&EnergyStretch], samples: u64, confidence: f64) -> Option<EnergyFigures> {
     let first = stretches.first()?;
     let samples = samples.max(1) as f64;
@@ -50,13 +87,18 @@ fn figures(stretches: &[&EnergyStretch], samples: u64, confidence: f64) -> Optio
         watts: centre(
             stretches.iter().map(|stretch| stretch.watts()),
             confidence,
-            resolution(stretches, |stretch| stretch.energy_uj as f64 / 1e6),
+            resolution(stretches, drawn_joules),
         )?,
         idle_watts: rounded(percentile::middle(
             stretches.iter().map(|stretch| stretch.idle_watts),
         )?),
         left_out: None,
     })
+}
+
+/// All that was drawn, what idling takes among it.
+fn drawn_joules(stretch: &EnergyStretch) -> f64 {
+    stretch.energy_uj as f64 / 1e6
 }
 
 /// What the resolution of their sensor may have done to the logarithm of any of these energies, in joules, which

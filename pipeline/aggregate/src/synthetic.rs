@@ -14,7 +14,7 @@ use schema::{
     machine::Load,
     plan::{
         self, Claim, Comparison, Expectation, ManifestSource, Pair, PlannedCell, PlannedHeat,
-        PlannedJob, Relation, Status,
+        PlannedJob, Quantity, Relation, Status,
     },
     protocol::{Loaded, Memory, WarmUpDone},
     record::{
@@ -157,7 +157,9 @@ fn job(heats: &[PlannedHeat], size: Size) -> PlannedJob {
             id: "small-batch".to_owned(),
             source: "Nobody 2026".to_owned(),
             states: "the contender is faster at batch 1".to_owned(),
+            quantity: Quantity::StepTime,
             expect: Expectation {
+                number: None,
                 mostly: false,
                 times: 1.0,
                 text: format!("{CONTENDER} < {BASELINE} at batch 1"),

@@ -1,10 +1,14 @@
 //! What claims expect, read from their short language:
 //! `[mostly] LEFT < [TIMES *] RIGHT [at AXIS VALUE, AXIS VALUE …]`, with `<`, `>` or `=` between step
-//! times.
+//! times, or whatever else the claim is about; of what may be held against a number
+//! `[mostly] < NUMBER [at AXIS VALUE, AXIS VALUE …]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::plan::{Claim, Expectation, Relation};
+use schema::{
+    Measure,
+    plan::{Claim, Expectation, Quantity, Relation},
+};
 
 use crate::{
     axes::Axis,
@@ -16,11 +20,15 @@ use crate::{
 
 const FORM: &str = "write it like `onnxruntime/cpu < pytorch/eager at batch 1, model resnet18`: `<` takes less time, `>` more, `=` the same; `8 < 8 * 1` holds a step of 8 samples against 8 steps of one; `mostly` before it asks for most pairs, not for all";
 
+/// The same of claims that hold each cell against a number.
+const FORM_OF_NUMBERS: &str = "write it like `< 512 at model resnet18` where the claim is about the `largest_batch`, and like `> 50%` where it is about `kernels`; `mostly` before it asks for most cells, not for all";
+
 /// The claims of the job, each checked.
 pub(crate) fn resolve(
     context: &mut Context<'_>,
     axes: &[Axis],
     compared: &[Compared],
+    measure: &Measure,
 ) -> Vec<Claim> {
     let job = context.job;
     let (mut claims, mut ids) = (Vec::new(), BTreeSet::new());
@@ -33,11 +41,16 @@ pub(crate) fn resolve(
                 "give each its own name",
             );
         }
-        match expectation(&claim.expect, axes, compared) {
+        let quantity = claim.quantity;
+        if let Some((message, help)) = not_measured(quantity, measure, job.profile) {
+            context.error_with_help(&at("quantity"), message, help);
+        }
+        match expectation(&claim.expect, quantity, axes, compared) {
             Ok(expect) => claims.push(Claim {
                 id: claim.id.to_string(),
                 source: claim.source.to_string(),
                 states: claim.states.to_string(),
+                quantity,
                 expect,
             }),
             Err((message, help)) => context.error_with_help(&at("expect"), message, help),
@@ -48,7 +61,37 @@ pub(crate) fn resolve(
 
 type Refusal = (String, String);
 
-fn expectation(text: &str, axes: &[Axis], compared: &[Compared]) -> Result<Expectation, Refusal> {
+/// Why a job does not measure what a claim is about; `None` where it does.
+fn not_measured(
+    quantity: Quantity,
+    measure: &Measure,
+    is_profiled: bool,
+) -> Option<(String, &'static str)> {
+    let (is_measured, how) = match quantity {
+        Quantity::StepTime | Quantity::Memory => return None,
+        Quantity::Power | Quantity::Energy => (
+            measure.energy_ns.is_some(),
+            "ask for it: `measure: { energy: true }`",
+        ),
+        Quantity::LargestBatch => (
+            measure.frontier.is_some(),
+            "have it sought: `measure: { frontier: 512 }`",
+        ),
+        Quantity::Kernels => (is_profiled, "ask for it: `profile: true`"),
+    };
+    let message = format!(
+        "the claim is about `{}`, which the job does not measure",
+        quantity.word()
+    );
+    (!is_measured).then_some((message, how))
+}
+
+fn expectation(
+    text: &str,
+    quantity: Quantity,
+    axes: &[Axis],
+    compared: &[Compared],
+) -> Result<Expectation, Refusal> {
     let malformed = |what: &str| (format!("the expectation {what}"), FORM.to_owned());
     let spaced = text.replace(',', " , ").replace(['\n', '\t'], " ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -56,26 +99,71 @@ fn expectation(text: &str, axes: &[Axis], compared: &[Compared]) -> Result<Expec
         ["mostly", relation @ ..] => (true, relation),
         relation => (false, relation),
     };
+    if let [sign, number, rest @ ..] = relation
+        && let Some(relation) = relation_of(sign)
+    {
+        return Ok(Expectation {
+            text: words.join(" ").replace(" ,", ","),
+            mostly,
+            number: Some(number_of(quantity, relation, number)?),
+            axis: String::new(),
+            left: String::new(),
+            relation,
+            times: 1.0,
+            right: String::new(),
+            at: conditions(rest, axes, None)?,
+        });
+    }
+    if quantity == Quantity::Kernels {
+        let message = "kernels' share of a step is held against a number alone";
+        return Err((message.to_owned(), FORM_OF_NUMBERS.to_owned()));
+    }
     let (left, relation, factor, rest) = match relation {
         [left, relation, right, rest @ ..] => (*left, *relation, *right, rest),
         _ => return Err(malformed("is not a relation between two values")),
     };
-    let relation = match relation {
-        "<" => Relation::Less,
-        ">" => Relation::Greater,
-        "=" | "==" => Relation::Equal,
-        other => {
-            return Err(malformed(&format!(
-                "relates by `{other}`, which is none of `<`, `>`, `=`"
-            )));
-        }
+    let Some(relation) = relation_of(relation) else {
+        return Err(malformed(&format!(
+            "relates by `{relation}`, which is none of `<`, `>`, `=`"
+        )));
     };
     let (times, right, rest) = match rest {
         ["*", right, rest @ ..] => (times(factor)?, *right, rest),
         _ => (1.0, factor, rest),
     };
-    let axis = axis_of(left, right, axes, compared)?;
-    let conditions: Vec<&[&str]> = match rest {
+    let axis = axis_of(left, right, quantity, axes, compared)?;
+    let at = conditions(rest, axes, Some(&axis.name))?;
+    let canonical = |value: &str| points::canonical(axis.kind, value);
+    Ok(Expectation {
+        text: words.join(" ").replace(" ,", ","),
+        mostly,
+        number: None,
+        axis: axis.name.clone(),
+        left: canonical(left),
+        relation,
+        times,
+        right: canonical(right),
+        at,
+    })
+}
+
+fn relation_of(word: &str) -> Option<Relation> {
+    match word {
+        "<" => Some(Relation::Less),
+        ">" => Some(Relation::Greater),
+        "=" | "==" => Some(Relation::Equal),
+        _ => None,
+    }
+}
+
+/// Where the claim is made: what follows its relation, of whose axis no condition may be.
+fn conditions(
+    words: &[&str],
+    axes: &[Axis],
+    claimed: Option<&str>,
+) -> Result<BTreeMap<String, String>, Refusal> {
+    let malformed = |what: &str| (format!("the expectation {what}"), FORM.to_owned());
+    let conditions: Vec<&[&str]> = match words {
         [] => Vec::new(),
         ["at", conditions @ ..] => conditions
             .split(|word| matches!(*word, "," | "and"))
@@ -91,25 +179,46 @@ fn expectation(text: &str, axes: &[Axis], compared: &[Compared]) -> Result<Expec
         let [name, value] = condition else {
             return Err(malformed("has a condition that is not an axis and a value"));
         };
-        let value = condition_value(name, value, axes, &axis.name)?;
+        let value = condition_value(name, value, axes, claimed)?;
         if at.insert((*name).to_owned(), value).is_some() {
             return Err(malformed(&format!("names the axis `{name}` twice")));
         }
     }
-    let canonical = |value: &str| points::canonical(axis.kind, value);
-    Ok(Expectation {
-        text: words.join(" ").replace(" ,", ","),
-        mostly,
-        axis: axis.name.clone(),
-        left: canonical(left),
-        relation,
-        times,
-        right: canonical(right),
-        at,
-    })
+    Ok(at)
 }
 
-/// How many times the time on the right.
+/// The number that each cell is held against.
+fn number_of(quantity: Quantity, relation: Relation, word: &str) -> Result<f64, Refusal> {
+    let refused = |message: String| (message, FORM_OF_NUMBERS.to_owned());
+    if !quantity.has_number() {
+        let message = format!(
+            "`{}` is held against that of another value, and not against a number",
+            quantity.word()
+        );
+        return Err((message, FORM.to_owned()));
+    }
+    if relation == Relation::Equal {
+        let message = "nothing that is measured equals a number: ask by `<` or `>`";
+        return Err(refused(message.to_owned()));
+    }
+    let (number, what) = match quantity {
+        Quantity::LargestBatch => {
+            let batch = word
+                .parse()
+                .ok()
+                .filter(|batch| (1..=1 << 20).contains(batch));
+            (batch.map(|batch: u32| f64::from(batch)), "batch")
+        }
+        _ => {
+            let share = word.strip_suffix('%').and_then(|share| share.parse().ok());
+            let share = share.filter(|share: &f64| (0.0..=100.0).contains(share));
+            (share.map(|share| share / 100.0), "share in percent")
+        }
+    };
+    number.ok_or_else(|| refused(format!("`{word}` is no {what}")))
+}
+
+/// How many times what is on the right.
 fn times(word: &str) -> Result<f64, Refusal> {
     let times = word.parse().ok();
     let times = times.filter(|times: &f64| (1e-6..=1e6).contains(times));
@@ -119,10 +228,12 @@ fn times(word: &str) -> Result<f64, Refusal> {
     })
 }
 
-/// The compared axis that has both values.
+/// The compared axis that has both values. Largest batches are none of a heat, so that those of any axis
+/// may be held against each other.
 fn axis_of<'a>(
     left: &str,
     right: &str,
+    quantity: Quantity,
     axes: &'a [Axis],
     compared: &[Compared],
 ) -> Result<&'a Axis, Refusal> {
@@ -133,10 +244,13 @@ fn axis_of<'a>(
             FORM.to_owned(),
         ));
     }
+    let is_candidate = |position: usize| {
+        quantity == Quantity::LargestBatch
+            || compared.iter().any(|compared| compared.axis == position)
+    };
     let candidates = || {
-        compared
-            .iter()
-            .filter_map(|compared| axes.get(compared.axis))
+        let all = axes.iter().enumerate();
+        all.filter_map(|(position, axis)| is_candidate(position).then_some(axis))
     };
     if let Some(axis) = candidates().find(|axis| has(axis, left) && has(axis, right)) {
         return Ok(axis);
@@ -160,9 +274,13 @@ fn axis_of<'a>(
     } else {
         left
     };
+    let (what, are) = match quantity {
+        Quantity::LargestBatch => ("axis", "values are"),
+        _ => ("compared axis", "compared are"),
+    };
     Err((
-        format!("the expectation speaks of `{stranger}`, which no compared axis has"),
-        suggest::among(stranger, known, "compared are"),
+        format!("the expectation speaks of `{stranger}`, which no {what} has"),
+        suggest::among(stranger, known, are),
     ))
 }
 
@@ -170,13 +288,13 @@ fn condition_value(
     name: &str,
     value: &str,
     axes: &[Axis],
-    claimed: &str,
+    claimed: Option<&str>,
 ) -> Result<String, Refusal> {
     let Some(axis) = axes.iter().find(|axis| axis.name == name) else {
         let help = suggest::among(name, axes.iter().map(|axis| axis.name.as_str()), "its axes");
         return Err((format!("the matrix has no axis `{name}`"), help));
     };
-    if axis.name == claimed {
+    if claimed == Some(axis.name.as_str()) {
         return Err((
             format!("the condition fixes `{name}`, which the expectation compares"),
             FORM.to_owned(),

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use schema::plan::{Comparison, Pair, PlannedCell};
+use schema::{
+    manifest::Claim,
+    plan::{Comparison, Pair, PlannedCell},
+};
 
 use crate::{
     axes::Axis,
@@ -106,7 +109,10 @@ pub(crate) fn resolve(context: &mut Context<'_>, axes: &[Axis], varied: &Varied)
             found.push(with_base);
         }
     }
-    if !job.claims.is_empty() && job.compare.is_empty() && job.vary.is_empty() {
+    // What is held against a number, or needs no heat in common, needs no comparison either.
+    let is_of_pairs = |claim: &Claim| !claim.quantity.has_number();
+    let are_judged = !job.compare.is_empty() || !job.vary.is_empty();
+    if job.claims.iter().any(is_of_pairs) && !are_judged {
         context.error_with_help(
             &[name("claims")],
             "claims are judged by comparisons, and the job has none",

@@ -69,7 +69,7 @@ fn resolve(
     let points = points::expand(context, &mut axes, &varied, room);
     let compared = compare::resolve(context, &axes, &varied);
     let allow = allow::resolve(context, &axes);
-    let claims = claims::resolve(context, &axes, &compared);
+    let claims = claims::resolve(context, &axes, &compared, &measure);
     let points = points?;
     let cells = cells::resolve(context, &axes, &points, &shared, networks)?;
     frontier::check(context, &axes, &cells.cells, &measure);

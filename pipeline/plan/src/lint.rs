@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     CellId, Device, Fingerprint, Plan,
-    plan::{Comparison, PlannedCell, PlannedHeat, PlannedJob, VERDICT_BLOCKS, Warning},
+    plan::{
+        Claim, Comparison, PlannedCell, PlannedHeat, PlannedJob, Quantity, VERDICT_BLOCKS, Warning,
+    },
 };
 
 use crate::{World, compare::Family, explain, fairness, together::Together};
@@ -96,8 +98,8 @@ pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], world: &World) -> 
 }
 
 /// The cells that readers see, twins left out.
-fn originals(heats: &[PlannedHeat]) -> Vec<&PlannedCell> {
-    let cells = heats.iter().flat_map(|heat| &heat.cells);
+fn originals<'a>(heats: impl IntoIterator<Item = &'a PlannedHeat>) -> Vec<&'a PlannedCell> {
+    let cells = heats.into_iter().flat_map(|heat| &heat.cells);
     cells.filter(|cell| cell.twin_of.is_none()).collect()
 }
 
@@ -127,7 +129,8 @@ fn too_few_blocks(job: &PlannedJob) -> Option<String> {
     let are = if blocks == 1 { "is" } else { "are" };
     let given = explain::counted(blocks as usize, "block");
     if blocks == 0 {
-        return (!job.claims.is_empty())
+        let is_timed = |claim: &Claim| claim.quantity != Quantity::LargestBatch;
+        return (job.claims.iter().any(is_timed))
             .then(|| "no claim can be judged: nothing is timed (`blocks: 0`)".to_owned());
     }
     (blocks < VERDICT_BLOCKS && !job.comparisons.is_empty()).then(|| {
@@ -242,15 +245,20 @@ fn idle_rules(job: &PlannedJob, heats: &[PlannedHeat], cells: &[&PlannedCell]) -
         }
     }
     for claim in &job.claims {
-        let speaks_of = |heat: &PlannedHeat| {
-            let cells = heat.cells.iter().map(|cell| (cell, ()));
-            !claim.expect.pairs(cells).is_empty()
+        let speaks_of = |cells: &[&PlannedCell]| {
+            let cells = || cells.iter().map(|cell| (*cell, ()));
+            !claim.expect.pairs(cells()).is_empty() || !claim.expect.cells(cells()).is_empty()
         };
-        if !heats.iter().any(speaks_of) {
-            notes.push(format!(
-                "the claim `{}` speaks of no pair of cells",
-                claim.id
-            ));
+        let speaks = match claim.quantity {
+            Quantity::LargestBatch => speaks_of(cells),
+            _ => heats.iter().any(|heat| speaks_of(&originals([heat]))),
+        };
+        let what = match claim.expect.number {
+            Some(_) => "no cell",
+            None => "no pair of cells",
+        };
+        if !speaks {
+            notes.push(format!("the claim `{}` speaks of {what}", claim.id));
         }
     }
     notes

@@ -82,7 +82,9 @@ fn unsupported(variant: &VariantDescription, cell: &Cell, network: &Network) -> 
         return Some("tf32 is an arithmetic of NVIDIA GPUs; the device is cpu".to_owned());
     }
     if !variant.precisions.contains(&cell.precision) {
-        return Some(format!("{engine} does not compute in {}", cell.precision));
+        let lacks = format!("{engine} does not compute in {}", cell.precision);
+        let reason = variant.lacks.get(&cell.precision);
+        return Some(reason.map_or(lacks.clone(), |reason| format!("{lacks}: {reason}")));
     }
     if engine.engine == FEW_IN_DOUBLE && cell.precision == Precision::Fp64 && !is_in_double(network)
     {

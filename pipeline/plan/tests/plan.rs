@@ -6,7 +6,7 @@ use photofinish_plan::{ManifestFile, World, explain, plan};
 use schema::{
     Availability, Digest, EngineVariant, Outcome, OutcomeKind, Plan, Precision,
     machine::Gpu,
-    plan::{KnownState, PlannedCell, PlannedHeat, Relation, Status},
+    plan::{Claim, KnownState, PlannedCell, PlannedHeat, Quantity, Relation, Status},
 };
 
 #[path = "support/plans.rs"]
@@ -472,6 +472,55 @@ fn a_claim_may_speak_of_a_time_per_sample() {
     assert_eq!((expect.left.as_str(), expect.right.as_str()), ("8", "1"));
     assert_eq!(expect.times, 7.5);
     assert_eq!(expect.text, "8 < 7.5 * 1 at model resnet18");
+}
+
+#[test]
+fn a_claim_may_speak_of_something_else_than_step_times() {
+    let claimed = |job: &str, quantity: &str, expect: &str| {
+        let jobs = format!(
+            "  - id: a
+    matrix: {{ model: [resnet18, mobilenet_v2], engine: [pytorch/eager, onnxruntime/cpu] }}
+{job}
+    claims: {{ id: c, source: s, states: t, quantity: {quantity}, expect: '{expect}' }}
+"
+        );
+        let plan = planned(&jobs, &support::world());
+        let families = plan.families().into_values().next();
+        let idle = plan
+            .warnings
+            .iter()
+            .filter(|it| it.message.contains("speaks of no"));
+        (plan.jobs[0].claims[0].clone(), families, idle.count())
+    };
+    let frontier = "    measure: { frontier: 64, memory_limit: 1GiB }";
+    let profiled = "    profile: true";
+    let compared = "    compare: { axis: engine }";
+    // Nothing is compared where batches are sought, and none of it is timed.
+    let (claim, family, idle) = claimed(frontier, "largest_batch", "mobilenet_v2 > resnet18");
+    assert_eq!(
+        (claim.quantity, family, idle),
+        (Quantity::LargestBatch, Some(0), 0)
+    );
+    assert_eq!(claim.expect.axis, "model");
+    let (claim, ..) = claimed(frontier, "largest_batch", "mostly < 512 at model resnet18");
+    assert_eq!(
+        (claim.expect.number, claim.expect.mostly),
+        (Some(512.0), true)
+    );
+    assert_eq!(claim.expect.text, "mostly < 512 at model resnet18");
+    let (claim, _, idle) = claimed(profiled, "kernels", "> 50%");
+    assert_eq!((claim.expect.number, idle), (Some(0.5), 0));
+    assert_eq!(claim.expect.relation, Relation::Greater);
+    let (claim, family, _) = claimed(compared, "memory", "onnxruntime/cpu < pytorch/eager");
+    assert_eq!((claim.quantity, family), (Quantity::Memory, Some(2)));
+    // What nobody says is about step times, in plans of old, too.
+    let (claim, ..) = claimed(compared, "step_time", "onnxruntime/cpu < pytorch/eager");
+    let written = serde_json::to_value(&claim).unwrap();
+    assert_eq!(
+        (written.get("quantity"), written["expect"].get("number")),
+        (None, None)
+    );
+    assert_eq!(serde_json::from_value::<Claim>(written).unwrap(), claim);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use photofinish_plan::{ManifestFile, World, plan};
+use photofinish_plan::{ManifestFile, World, explain, plan};
 use schema::{FactorDescription, OutcomeKind, Plan, Precision};
 
 #[path = "support/plans.rs"]
@@ -103,6 +103,27 @@ fn an_engine_without_integers_is_unsupported_there() {
             "{outcome:?}"
         );
     }
+}
+
+#[test]
+fn an_engine_says_why_it_lacks_a_precision() {
+    let mut world = world();
+    let lacks = &mut world.engines[0].variants[0].lacks;
+    lacks.insert(Precision::Int8Static, "not written yet".to_owned());
+    let plan = planned(
+        "  - id: a
+    matrix: { model: resnet18, precision: [int8-dynamic, int8-static], engine: pytorch/eager }
+",
+        &world,
+    );
+    let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+    let reasons = cells.filter_map(|cell| Some(cell.obstacle.as_ref()?.reason.as_str()));
+    let expected = [
+        "pytorch/eager does not compute in int8-dynamic",
+        "pytorch/eager does not compute in int8-static: not written yet",
+    ];
+    assert_eq!(reasons.collect::<Vec<_>>(), expected);
+    assert!(explain(&plan, false).contains("int8-static: not written yet"));
 }
 
 /// A plain precision against one that is mixed: what the factor says, it says of the latter alone.

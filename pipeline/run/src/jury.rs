@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     Device, EngineVariant,
-    plan::{Measure, PlannedCell, PlannedHeat, PlannedJob},
+    plan::{Measure, PlannedCell, PlannedHeat, PlannedJob, Quantity},
     printed::{Bounds, percent},
     record::{Block, HeatHeader, Launch},
 };
@@ -61,7 +61,7 @@ impl<'a> Jury<'a> {
         let compared = compared
             .filter(|pair| pair.group == heat.group)
             .map(|pair| (&pair.baseline, &pair.contender, 1.0));
-        let claimed = job.claimed(heat).into_iter();
+        let claimed = job.claimed(heat, Quantity::StepTime).into_iter();
         let claimed =
             claimed.map(|(claim, [left, right])| (&right.id, &left.id, claim.expect.times));
         let pairs = compared

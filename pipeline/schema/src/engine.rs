@@ -62,6 +62,9 @@ pub struct VariantDescription {
     pub devices: Vec<String>,
     /// Precisions.
     pub precisions: Vec<Precision>,
+    /// Why it does not compute in others that somebody may ask for; none of `precisions`.
+    #[serde(default)]
+    pub lacks: BTreeMap<Precision, String>,
     /// Modes.
     pub modes: Vec<Mode>,
     /// Timing boundaries.

@@ -12,7 +12,7 @@ use serde::{
     de::{self, Visitor},
 };
 
-use crate::{Boundary, Mode, OutcomeKind, Precision};
+use crate::{Boundary, Mode, OutcomeKind, Precision, plan::Quantity};
 
 pub mod literal;
 pub mod matrix;
@@ -335,10 +335,14 @@ pub struct Claim {
     pub source: Prose,
     /// The assertion in our own words.
     pub states: Prose,
-    /// What must hold of the step times, for example
+    /// What it is about; default `step_time`.
+    #[serde(default)]
+    pub quantity: Quantity,
+    /// What must hold of the step times, or of that quantity, for example
     /// `onnxruntime/cpu < pytorch/eager at batch 1`; the relation is `<`, `>` or `=`. A number of times
-    /// may stand before the second: `8 < 8 * 1` holds a step of 8 samples against 8 steps of one. It must
-    /// hold of every pair that it speaks of; with `mostly` before it, of more than half of them.
+    /// may stand before the second: `8 < 8 * 1` holds a step of 8 samples against 8 steps of one. The
+    /// largest batch and kernels' share are held against a number, too: `< 512`, `> 50%`. It must hold of
+    /// every pair, or cell, that it speaks of; with `mostly` before it, of more than half of them.
     pub expect: String,
 }
 

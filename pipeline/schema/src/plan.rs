@@ -2,8 +2,10 @@
 
 mod ceilings;
 mod expectation;
+mod quantity;
 
 pub use ceilings::Ceilings;
+pub use quantity::Quantity;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -245,11 +247,15 @@ pub struct Claim {
     pub source: String,
     /// The assertion in our own words.
     pub states: String,
-    /// What must hold: the time of the first value relates so to that of the second.
+    /// What it is about.
+    #[serde(default, skip_serializing_if = "Quantity::is_step_time")]
+    pub quantity: Quantity,
+    /// What must hold of it: that of the first value relates so to that of the second, or that of each
+    /// cell to a number.
     pub expect: Expectation,
 }
 
-/// A relation between the step times of two values of an axis.
+/// A relation between two values of an axis, or between each cell and a number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
@@ -258,11 +264,15 @@ pub struct Expectation {
     /// Whether it is to hold for most pairs, and not for all.
     #[serde(default, skip_serializing_if = "is_no")]
     pub mostly: bool,
+    /// The number that each cell is held against, of a share 0.5 for 50 %; `axis`, `left` and `right` are
+    /// empty then, since no two cells are held against each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<f64>,
     /// Axis that holds both values.
     pub axis: String,
     /// The value on the left.
     pub left: String,
-    /// How the time of the left relates to that of the right.
+    /// How the left relates to the right, or to the number.
     pub relation: Relation,
     /// How many times that of the right: 8 where a step of 8 samples is held against 8 steps of one.
     #[serde(default = "once", skip_serializing_if = "is_once")]
@@ -291,7 +301,7 @@ fn is_once(times: &f64) -> bool {
     *times == 1.0
 }
 
-/// How two step times relate.
+/// How two step times relate, or two of another quantity: what is said of time is meant of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
@@ -430,8 +440,8 @@ impl Plan {
         self.heats.iter_mut().chain(of_ceilings)
     }
 
-    /// The number of verdicts of each job, by its id: pairs of cells that its comparisons or claims
-    /// speak of, each once. All of them share the job's error.
+    /// The number of verdicts about step times of each job, by its id: pairs of cells that its comparisons
+    /// or claims speak of, each once. All of them share the job's error.
     #[must_use]
     pub fn families(&self) -> BTreeMap<&str, u32> {
         let mut jobs = BTreeMap::new();
@@ -443,7 +453,7 @@ impl Plan {
         }
         for heat in &self.heats {
             if let Some((job, pairs)) = jobs.get_mut(heat.job.as_str()) {
-                let claimed = job.claimed(heat).into_iter();
+                let claimed = job.claimed(heat, Quantity::StepTime).into_iter();
                 pairs.extend(
                     claimed.map(|(_, [left, right])| unordered(&heat.group, &left.id, &right.id)),
                 );
@@ -505,17 +515,39 @@ fn unordered<'a>(group: &'a str, one: &'a CellId, other: &'a CellId) -> (&'a str
 }
 
 impl PlannedJob {
-    /// The pairs that its claims speak of in one of its heats, each with its claim; the left of each
-    /// pair first.
+    /// The pairs that its claims about a quantity speak of in one of its heats, each with its claim; the
+    /// left of each pair first.
     #[must_use]
-    pub fn claimed<'a>(&'a self, heat: &'a PlannedHeat) -> Vec<(&'a Claim, [&'a PlannedCell; 2])> {
+    pub fn claimed<'a>(
+        &'a self,
+        heat: &'a PlannedHeat,
+        quantity: Quantity,
+    ) -> Vec<(&'a Claim, [&'a PlannedCell; 2])> {
         let originals = || heat.cells.iter().filter(|cell| cell.twin_of.is_none());
         let of_claim = |claim: &'a Claim| {
             let pairs = claim.expect.pairs(originals().map(|cell| (cell, ())));
             let pairs = pairs.into_iter();
             pairs.map(move |[(left, ()), (right, ())]| (claim, [left, right]))
         };
-        self.claims.iter().flat_map(of_claim).collect()
+        let claims = self.claims.iter();
+        let claims = claims.filter(|claim| claim.quantity == quantity);
+        claims.flat_map(of_claim).collect()
+    }
+
+    /// The number of verdicts about a quantity that its claims alone ask for, over these heats of its:
+    /// pairs of cells, each once. They share the job's error among themselves.
+    #[must_use]
+    pub fn family_of_claims<'a>(
+        &'a self,
+        heats: impl Iterator<Item = &'a PlannedHeat>,
+        quantity: Quantity,
+    ) -> u32 {
+        let pairs = heats.flat_map(|heat| {
+            let claimed = self.claimed(heat, quantity).into_iter();
+            claimed.map(|(_, [left, right])| unordered(&heat.group, &left.id, &right.id))
+        });
+        let pairs: BTreeSet<_> = pairs.collect();
+        u32::try_from(pairs.len()).unwrap_or(u32::MAX)
     }
 }
 

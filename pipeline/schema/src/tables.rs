@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Cell, CellId, Digest, Environment, Mode, ModelSource, Outcome,
     machine::Load,
-    plan::{Expectation, ManifestSource, Measure, Warning},
+    plan::{Expectation, ManifestSource, Measure, Quantity, Warning},
     protocol::{Loaded, Memory},
     record::{Canary, FirstStart, Parity, Tool, Try},
     telemetry::Telemetry,
@@ -385,6 +385,8 @@ pub struct ClaimRow {
     pub source: String,
     /// The assertion.
     pub states: String,
+    /// What it is about.
+    pub quantity: Quantity,
     /// What was checked.
     pub expect: Expectation,
     /// The judgement.
@@ -397,13 +399,13 @@ pub struct ClaimRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
-    /// Every pair it speaks of that could be measured agrees, and there is one.
+    /// Every pair, or cell, it speaks of that could be measured agrees, and there is one.
     Confirmed,
-    /// A pair says the opposite.
+    /// A pair, or cell, says the opposite.
     Contradicted,
     /// Neither.
     Unclear,
-    /// None of its pairs could be measured on this machine.
+    /// None of its pairs, or cells, could be measured on this machine.
     NotMeasurableHere,
 }
 

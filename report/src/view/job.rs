@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    OutcomeKind, printed,
+    OutcomeKind,
+    plan::Quantity,
+    printed,
     tables::{CellRow, ClaimRow, JobTable},
 };
 use serde::Serialize;
@@ -285,7 +287,10 @@ fn claim(row: &ClaimRow) -> Claim {
         id: row.id.clone(),
         source: row.source.clone(),
         states: row.states.clone(),
-        expect: row.expect.text.clone(),
+        expect: match row.quantity {
+            Quantity::StepTime => row.expect.text.clone(),
+            other => format!("{}: {}", other.noun(), row.expect.text),
+        },
         badge: words::judgement(row.judgement),
         reason: row.reason.clone(),
     }

@@ -191,19 +191,19 @@ impl MethodPage {
             judgements: vec![
                 judgement(
                     Judgement::Confirmed,
-                    "Every pair that the claim speaks of and that could be measured agrees with it, or more than half of them where it is about most pairs; the reason counts those that could not.",
+                    "Every pair, or cell, that the claim speaks of and that could be measured agrees with it, or more than half of them where it is about most of them; the reason counts those that could not.",
                 ),
                 judgement(
                     Judgement::Contradicted,
-                    "A pair says the opposite; where the claim is about most pairs, half of them do.",
+                    "One of them says the opposite; where the claim is about most of them, half of them do.",
                 ),
                 judgement(
                     Judgement::Unclear,
-                    "The pairs neither agree with it nor say the opposite.",
+                    "They neither agree with it nor say the opposite.",
                 ),
                 judgement(
                     Judgement::NotMeasurableHere,
-                    "None of its pairs could be measured on this machine.",
+                    "None of what it speaks of could be measured on this machine.",
                 ),
             ],
         })

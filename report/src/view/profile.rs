@@ -1,7 +1,9 @@
 //! Where the time goes, in words: a cell's profile, and pairs of them layer by layer.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use schema::{
-    OutcomeKind,
+    CellId, OutcomeKind,
     tables::{CellProfile, CellRow, Compared, JobTable, Layer, Lineup, ProfileRow, ToldProfile},
 };
 use serde::Serialize;
@@ -27,6 +29,10 @@ const NAME: usize = 80;
 #[derive(Debug, Serialize)]
 pub(crate) struct Profiles {
     pairs: Vec<Pair>,
+    /// Cells that stand in no pair.
+    alone: Vec<Alone>,
+    /// What all of those share; may be empty.
+    shared: String,
     /// Cells without a profile, with the reason.
     without: Vec<Fact>,
 }
@@ -47,6 +53,22 @@ struct Pair {
     /// What is no layer's, and the step in all.
     rest: Vec<Line>,
     counts: Vec<Fact>,
+}
+
+/// A cell that is lined up with no other.
+#[derive(Debug, Serialize)]
+struct Alone {
+    /// Name of its page.
+    cell: String,
+    setting: String,
+    step: String,
+    /// To sort by.
+    step_ns: Option<f64>,
+    /// What a step under the profiler takes, against the measured one.
+    slowdown: String,
+    /// What most of the time goes to, of all entries of one name together.
+    most: String,
+    share: String,
 }
 
 /// The times of both.
@@ -84,7 +106,7 @@ struct Entry {
 }
 
 impl Profiles {
-    /// `None` where nothing was profiled.
+    /// `None` where nothing was profiled, or of what was nothing is to be said.
     pub(crate) fn new(index: &Index<'_>, job: &JobTable) -> Option<Self> {
         let rows = index.cells_of(&job.id);
         if rows.iter().all(|row| row.profile.is_none()) {
@@ -92,10 +114,59 @@ impl Profiles {
         }
         let pairs = job.lineups.iter().enumerate();
         let pairs = pairs.filter_map(|(number, lineup)| pair(index, job, number, lineup));
-        Some(Self {
-            pairs: pairs.collect(),
-            without: rows.iter().filter_map(|row| without(row, job)).collect(),
+        let pairs: Vec<Pair> = pairs.collect();
+        let without: Vec<Fact> = rows.iter().filter_map(|row| without(row, job)).collect();
+        let paired = paired(job);
+        let told = rows.iter().filter(|row| !paired.contains(&row.id));
+        let told: Vec<(&CellRow, &ToldProfile)> = told
+            .filter_map(|row| Some((*row, row.profile.as_ref()?.told.as_ref()?)))
+            .collect();
+        let coordinates = told.iter().map(|(row, _)| &row.coordinates);
+        let settings = Settings::of(coordinates, &job.axes, "");
+        let is_said = !(pairs.is_empty() && told.is_empty() && without.is_empty());
+        is_said.then(|| Self {
+            pairs,
+            shared: settings.shared(),
+            alone: told
+                .iter()
+                .map(|(row, told)| alone(row, told, &settings))
+                .collect(),
+            without,
         })
+    }
+}
+
+/// The cells that are lined up with others.
+fn paired(job: &JobTable) -> BTreeSet<&CellId> {
+    let rows = job.lineups.iter().filter_map(|lineup| {
+        let table = job.comparisons.get(lineup.place.comparison as usize)?;
+        table.rows.get(lineup.place.row as usize)
+    });
+    rows.flat_map(|row| [&row.baseline, &row.contender])
+        .collect()
+}
+
+fn alone(row: &CellRow, told: &ToldProfile, settings: &Settings<'_>) -> Alone {
+    let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
+    for entry in &told.entries {
+        *shares.entry(&entry.name).or_default() += entry.share;
+    }
+    let most = shares
+        .into_iter()
+        .max_by(|(_, one), (_, other)| one.total_cmp(other));
+    let (most, share) = most.map_or_else(Default::default, |(name, share)| {
+        (text::shorten(name, NAME), units::percent(share))
+    });
+    Alone {
+        cell: row.id.0.clone(),
+        setting: settings.label(&row.coordinates),
+        step: units::time(told.wall_ns),
+        step_ns: Some(told.wall_ns).filter(|time| time.is_finite()),
+        slowdown: told
+            .slowdown
+            .map_or_else(|| units::NOTHING.to_owned(), units::times),
+        most,
+        share,
     }
 }
 

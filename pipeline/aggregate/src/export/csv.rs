@@ -412,11 +412,12 @@ pub(super) fn frontiers(tables: &Tables) -> Result<Vec<u8>, ExportError> {
     sheet.finish()
 }
 
-const CLAIMS: [&str; 7] = [
+const CLAIMS: [&str; 8] = [
     "job",
     "claim",
     "source",
     "states",
+    "quantity",
     "expect",
     "judgement",
     "reason",
@@ -431,6 +432,7 @@ pub(super) fn claims(tables: &Tables) -> Result<Vec<u8>, ExportError> {
                 text(&claim.id),
                 text(&claim.source),
                 text(&claim.states),
+                text(claim.quantity.word()),
                 text(&claim.expect.text),
                 text(word(claim.judgement)),
                 text(&claim.reason),

@@ -11,5 +11,6 @@ mod hostile;
 mod outcomes;
 mod pandas;
 mod properties;
+mod quantities;
 mod race;
 mod verdicts;

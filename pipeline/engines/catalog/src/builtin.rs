@@ -32,6 +32,8 @@ pub(crate) fn kits() -> Result<Vec<Kit>, CatalogError> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use schema::Precision;
+
     #[test]
     fn every_kit_that_ships_is_described_rightly() {
         let kits = super::kits().unwrap();
@@ -53,6 +55,22 @@ mod tests {
         );
         for kit in &kits {
             assert!(kit.lock().is_some(), "{}", kit.label());
+        }
+    }
+
+    /// Whoever asks for a precision that an engine lacks is told why. (TF32 on a CPU is refused whatever the
+    /// engine.)
+    #[test]
+    fn what_is_lacking_has_a_reason() {
+        let kits = super::kits().unwrap();
+        for variant in kits.iter().flat_map(|kit| &kit.description().variants) {
+            let is_on_gpu = variant.devices.iter().any(|device| device == "cuda");
+            let asked = Precision::ALL.iter();
+            let asked = asked.filter(|precision| is_on_gpu || **precision != Precision::Tf32);
+            for precision in asked.filter(|precision| !variant.precisions.contains(precision)) {
+                let is_told = variant.lacks.contains_key(precision);
+                assert!(is_told, "{}: {precision}", variant.name);
+            }
         }
     }
 

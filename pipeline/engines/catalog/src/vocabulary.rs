@@ -66,6 +66,17 @@ pub(crate) fn check_variant(variant: &VariantDescription) -> Result<(), String> 
     for (name, factor) in &variant.factors {
         check_factor(variant, name, factor)?;
     }
+    let mut lacks = variant.lacks.iter();
+    if let Some((precision, _)) =
+        lacks.find(|(precision, _)| variant.precisions.contains(precision))
+    {
+        return Err(format!(
+            "`lacks` gives a reason for `{precision}`, which is among its precisions"
+        ));
+    }
+    if let Some((precision, _)) = variant.lacks.iter().find(|(_, reason)| reason.is_empty()) {
+        return Err(format!("`lacks` gives no reason for `{precision}`"));
+    }
     check_said(variant, "what is fixed", &variant.fixed)
 }
 

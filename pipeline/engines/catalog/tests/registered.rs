@@ -268,6 +268,9 @@ fn mistakes_in_engines_toml_are_shown_with_their_place() {
         String::from("engines = { mine = { command = [\"sh\"] }, second = 1 }\n"),
         format!("{good}[engines.mine.banana]\n"),
         String::from("engines = 1\n"),
+        format!("{good}[engines.mine.variants.lacks]\nfp32 = \"why\"\n"),
+        format!("{good}[engines.mine.variants.lacks]\nbf16 = \"\"\n"),
+        format!("{good}[engines.mine.variants.lacks]\nfp8 = \"why\"\n"),
     ];
     let mut report = String::new();
     for text in mistakes {
@@ -285,7 +288,8 @@ fn no_text_may_steer_a_terminal() {
         "[engines.mine]\ncommand = [\"sh\", \"word\"]\ntitle = \"word\"\nsummary = \"word\"\n\
          version = \"word\"\nfiles = [\"word\"]\nenv = {{ A = \"1\" }}\n{VARIANT}\
          [engines.mine.variants.factors.depth]\nvalues = [\"word\"]\nsummary = \"word\"\n\
-         [engines.mine.variants.fixed]\nwidth = \"word\"\n"
+         [engines.mine.variants.fixed]\nwidth = \"word\"\n\
+         [engines.mine.variants.lacks]\nbf16 = \"word\"\n"
     );
     assert!(load(&case, &good).is_ok());
     for odd in [

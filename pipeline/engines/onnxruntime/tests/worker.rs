@@ -67,6 +67,7 @@ fn description() -> EngineDescription {
             preparation: schema::Preparation::default(),
             factors: BTreeMap::new(),
             fixed: BTreeMap::new(),
+            lacks: BTreeMap::new(),
         }],
     }
 }

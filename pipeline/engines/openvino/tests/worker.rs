@@ -66,6 +66,7 @@ fn description() -> EngineDescription {
             preparation: schema::Preparation::default(),
             factors: BTreeMap::new(),
             fixed: BTreeMap::new(),
+            lacks: BTreeMap::new(),
         }],
     }
 }

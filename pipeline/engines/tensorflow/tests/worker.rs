@@ -55,6 +55,7 @@ fn description() -> EngineDescription {
         preparation: schema::Preparation::default(),
         factors: BTreeMap::new(),
         fixed: BTreeMap::new(),
+        lacks: BTreeMap::new(),
     };
     EngineDescription {
         name: "tensorflow".to_owned(),

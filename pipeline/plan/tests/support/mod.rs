@@ -86,6 +86,7 @@ fn pytorch() -> EngineDescription {
             preparation: schema::Preparation::default(),
             factors: BTreeMap::from([("layout".to_owned(), factor(&["nchw", "channels_last"]))]),
             fixed: BTreeMap::new(),
+            lacks: BTreeMap::new(),
         }],
     }
 }
@@ -110,6 +111,7 @@ fn onnxruntime() -> EngineDescription {
             ("spin".to_owned(), factor(&["default", "off"])),
         ]),
         fixed: BTreeMap::new(),
+        lacks: BTreeMap::new(),
     };
     EngineDescription {
         name: "onnxruntime".to_owned(),

@@ -10,7 +10,7 @@ type Known<'a, T> = (&'a PlannedCell, T);
 impl Expectation {
     /// The pairs that it speaks of among the cells of one heat, the left of each first: cells that
     /// differ in its axis, and in no other that both know. A factor that one engine or precision alone has
-    /// keeps no pair apart.
+    /// keeps no pair apart. None where it holds each cell against a number.
     #[must_use]
     pub fn pairs<'a, T: Copy>(
         &self,
@@ -49,6 +49,20 @@ impl Expectation {
             pairs.extend(rights.map(|right| [left, *right]));
         }
         pairs
+    }
+
+    /// The cells that it holds against a number: none where it speaks of pairs.
+    pub fn cells<'a, T: Copy>(
+        &self,
+        cells: impl IntoIterator<Item = Known<'a, T>>,
+    ) -> Vec<Known<'a, T>> {
+        let is_meant = |(cell, _): &Known<'a, T>| {
+            let holds = |(axis, value): (&String, &String)| {
+                coordinate(cell, axis).is_some_and(|found| found == value.as_str())
+            };
+            self.number.is_some() && self.at.iter().all(holds)
+        };
+        cells.into_iter().filter(is_meant).collect()
     }
 
     /// Whether two cells agree on every other axis that both know, and are where the claim is made: a

@@ -111,6 +111,7 @@ pub(crate) fn description(variant: &str) -> EngineDescription {
             preparation: schema::Preparation::default(),
             factors: BTreeMap::new(),
             fixed: BTreeMap::new(),
+            lacks: BTreeMap::new(),
         }],
     }
 }
