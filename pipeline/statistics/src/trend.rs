@@ -438,7 +438,7 @@ mod tests {
         let expected = 2.241_403 * 0.05 / 6.0_f64.sqrt();
         assert!((half(wide.ends) - expected).abs() < 1e-5, "{wide:?}");
         assert_eq!((plain.knee.low, plain.knee.high), (8, 8));
-        assert!(wide.knee.low < 8 && wide.knee.high == 16, "{wide:?}");
+        assert_eq!((wide.knee.low, wide.knee.high), (8, 16));
         // What the order of blocks says needs no width, and of many blocks intervals are by their order, too.
         assert_eq!((wide.p, wide.direction), (plain.p, Direction::Falls));
         assert_eq!(of(24, Some(0.05)), of(24, None));
