@@ -211,10 +211,11 @@ impl Judge<'_> {
     }
 }
 
-/// A reason whose interval is as wide as launches make it.
+/// A reason whose interval is as wide as launches make it: `launches` is what a launch of the one side and one of the
+/// other scatter by together, and not the number of either, which stands in the table of floors.
 pub(crate) fn widened(mut reason: String, launches: f64) -> String {
     reason += &format!(
-        "; widened to the scatter of twins' launches, at most {}",
+        "; widened to the scatter of two launches, by twins at most {}",
         printed::floor(launches)
     );
     reason

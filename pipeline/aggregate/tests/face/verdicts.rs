@@ -403,7 +403,7 @@ fn an_interval_is_no_narrower_than_launches_of_twins_make_it() {
     );
     assert!(row.is_widened);
     let (_, why) = row.reason.split_once("; ").unwrap();
-    insta::assert_snapshot!(why, @"widened to the scatter of twins' launches, at most 4.53 %");
+    insta::assert_snapshot!(why, @"widened to the scatter of two launches, by twins at most 4.53 %");
 }
 
 #[test]
