@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub use ceilings::{Bound, CeilingKind, CeilingRow, Roof, Share, ShareOfCeiling};
-pub use profile::{CellProfile, Compared, Layer, Lineup, ProfileRow, ToldProfile};
+pub use profile::{CellProfile, Compared, Layer, Lineup, Naming, ProfileRow, ToldProfile};
 pub use sensors::{CellEnergy, EnergyFigures};
 
 /// Version of the tables document.
