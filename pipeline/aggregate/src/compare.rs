@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    Boundary, OutcomeKind,
+    Boundary, Cell, OutcomeKind, Precision,
     plan::{Comparison, Pair, PlannedJob},
     printed::{self, Bounds},
-    tables::{BreakEven, ComparisonRow, ComparisonTable, Payback, Verdict},
+    tables::{
+        BreakEven, ComparisonRow, ComparisonTable, FirstPayback, FirstSteps, Payback, Verdict,
+    },
 };
 
 use statistics::{
@@ -21,6 +23,7 @@ use crate::{
     error::AggregateError,
     floor::Floors,
     group::{Entry, Index},
+    slot::Slot,
 };
 
 /// The judgement of a pair.
@@ -78,6 +81,8 @@ impl Judge<'_> {
         };
         let (baseline, contender) = (find(&pair.baseline)?, find(&pair.contender)?);
         let judged = self.pair(baseline, contender);
+        let (payback, first_payback) = self.payback(judged.verdict, baseline, contender);
+        let without_calibration = payback.is_some() && are_calibrated([baseline, contender]);
         Ok(ComparisonRow {
             coordinates: pair.coordinates.clone(),
             baseline: pair.baseline.clone(),
@@ -88,7 +93,9 @@ impl Judge<'_> {
             floor: judged.floor,
             verdict: judged.verdict,
             reason: judged.reason,
-            payback: self.payback(judged.verdict, baseline, contender),
+            payback,
+            first_payback,
+            without_calibration,
         })
     }
 
@@ -114,8 +121,8 @@ impl Judge<'_> {
         found
     }
 
-    /// Where of two contenders that differ in the axis alone, as far as both know a factor, the one that is ready
-    /// later is ahead in the long run.
+    /// Where of two contenders that differ in the axis alone, as far as both know a factor, the one that is ahead in the
+    /// long run is ready later, as a rule or at its first start.
     fn break_even(&self, axis: &str, one: &Pair, other: &Pair) -> Option<BreakEven> {
         let [first, second] =
             [one, other].map(|pair| self.cells.entry(&pair.group, &pair.contender));
@@ -130,44 +137,61 @@ impl Judge<'_> {
         let mut coordinates = own.clone();
         coordinates.extend(others.clone());
         coordinates.remove(axis);
-        let verdict = self.pair(first, second).verdict;
-        let (early, late, steps) = match self.payback(verdict, first, second)? {
-            Payback::After(steps) => (one, other, steps),
-            Payback::Until(steps) => (other, one, steps),
-            Payback::AtOnce | Payback::Never | Payback::Unclear => return None,
+        let (early, late, slow, fast) = match self.pair(first, second).verdict {
+            Verdict::Faster => (one, other, first, second),
+            Verdict::Slower => (other, one, second, first),
+            Verdict::Same | Verdict::Unclear | Verdict::NotMeasured => return None,
         };
-        Some(BreakEven {
+        let (warm, first) = self.payback(Verdict::Faster, slow, fast);
+        let warm = warm?;
+        let at_first = first.map(|first| first.payback);
+        let is_later =
+            matches!(warm, Payback::After(_)) || matches!(at_first, Some(FirstSteps::After(_)));
+        is_later.then(|| BreakEven {
             coordinates,
             early: early.value.clone(),
             early_cell: early.contender.clone(),
             late: late.value.clone(),
             late_cell: late.contender.clone(),
-            steps,
+            warm,
+            first,
+            without_calibration: are_calibrated([slow, fast]),
         })
     }
 
-    /// When a contender that this verdict is about has paid for getting ready. Getting ready is timed by the
-    /// host: by a device's clock, which leaves out what the host does, no steps pay for it.
+    /// When a contender that this verdict is about has paid for getting ready: in the launches of blocks, and at its
+    /// first start. Getting ready is timed by the host: by a device's clock, which leaves out what the host does, no
+    /// steps pay for it. Nor do steps that get more or less done than those they are held against.
     fn payback(
         &self,
         verdict: Verdict,
         baseline: Entry<'_>,
         contender: Entry<'_>,
-    ) -> Option<Payback> {
+    ) -> (Option<Payback>, Option<FirstPayback>) {
+        let (own, others) = (&baseline.cell.cell, &contender.cell.cell);
+        if own.boundary == Boundary::Device || !is_same_work(own, others) {
+            return (None, None);
+        }
         let cost = |entry: Entry<'_>, block: &u32| {
             Some(Cost {
                 ready: *entry.slot.ready.get(block)?,
                 step: *entry.slot.blocks.get(block)?,
             })
         };
-        if baseline.cell.cell.boundary == Boundary::Device {
-            return None;
-        }
         let blocks = baseline.slot.ready.keys();
         let blocks: Vec<[Cost; 2]> = blocks
             .filter_map(|block| Some([cost(baseline, block)?, cost(contender, block)?]))
             .collect();
-        payback::payback(verdict, &blocks, confidence_of_one(&self.job.measure))
+        let confidence = confidence_of_one(&self.job.measure);
+        let first = || {
+            let ready = [baseline.slot.first_ready()?, contender.slot.first_ready()?];
+            let is_cold = |slot: &Slot| slot.first.as_ref().is_some_and(|first| first.is_cold);
+            Some(FirstPayback {
+                payback: payback::first(verdict, ready, &blocks, confidence)?,
+                is_cold: [baseline.slot, contender.slot].into_iter().all(is_cold),
+            })
+        };
+        (payback::payback(verdict, &blocks, confidence), first())
     }
 
     /// The verdict about `contender`, held against `baseline`.
@@ -254,13 +278,36 @@ fn computed_otherwise(baseline: Entry<'_>, contender: Entry<'_>) -> String {
     }
 }
 
-/// A reason whose interval is as wide as launches make it.
+/// A reason whose interval is as wide as launches make it: `launches` is what a launch of the one side and one of the
+/// other scatter by together, and not the number of either, which stands in the table of floors.
 pub(crate) fn widened(mut reason: String, launches: f64) -> String {
     reason += &format!(
-        "; widened to the scatter of twins' launches, at most {}",
+        "; widened to the scatter of two launches, by twins at most {}",
         printed::floor(launches)
     );
     reason
+}
+
+/// Whether one of them is on grids that calibration found.
+fn are_calibrated(entries: [Entry<'_>; 2]) -> bool {
+    let of = |entry: &Entry<'_>| entry.cell.cell.precision == Precision::Int8Static;
+    entries.iter().any(of)
+}
+
+/// Whether a step of the one gets as much done as a step of the other: so many samples of this size through this
+/// network, and in training by this rule. Precisions, engines and other switches are ways to do it.
+fn is_same_work(one: &Cell, other: &Cell) -> bool {
+    let is_same_step = one.model == other.model
+        && one.dims == other.dims
+        && one.mode == other.mode
+        && one.optimizer == other.optimizer
+        && one.world_size == other.world_size;
+    let dropouts = [one, other].map(|cell| cell.factors.get("dropout"));
+    let drop_alike = match dropouts {
+        [Some(one), Some(other)] => one == other,
+        _ => true,
+    };
+    is_same_step && drop_alike
 }
 
 /// The outcomes in the way of a verdict, each with whose it is.

@@ -94,7 +94,7 @@ fn table<'a>(
         effects: effects(job, &comparisons),
         trends: batches::trends(job, groups, floors),
         crossovers: crossovers.collect(),
-        lineups: profile::lineups(compared, cells),
+        lineups: profile::lineups(compared, &comparisons, cells),
         comparisons,
         supervisor_share: median(groups, |group| &group.supervisor_shares),
         apart_s: median(groups, |group| &group.apart_s),

@@ -13,11 +13,14 @@ use schema::{
     plan::Comparison,
     protocol::{Profile, ProfileEntry},
     record::Profiled,
-    tables::{CellProfile, Compared, Layer, Lineup, Place, ProfileRow, Speed, ToldProfile},
+    tables::{
+        CellProfile, Compared, ComparisonTable, Layer, Lineup, Naming, Place, ProfileRow, Speed,
+        ToldProfile, Verdict,
+    },
 };
 use statistics::number::rounded;
 
-use crate::{group::Index, slot::Slot};
+use crate::{group::Index, slot::Slot, speed};
 
 /// What is said of a cell that was profiled.
 pub(crate) fn cell(profiled: &Profiled, speed: Option<&Speed>) -> CellProfile {
@@ -45,14 +48,21 @@ pub(crate) fn kernels(profile: &Profile, step_ns: f64) -> [f64; 2] {
 }
 
 /// The pairs of comparisons of which both cells were profiled, and are of one model: nodes of two have
-/// nothing to do with each other, whatever they are called.
-pub(crate) fn lineups(compared: &[Comparison], cells: &Index<'_>) -> Vec<Lineup> {
-    fn told(slot: &Slot) -> Option<&Profile> {
-        slot.profiled.as_ref()?.profile.as_ref()
+/// nothing to do with each other, whatever they are called. Each with what its verdict allows to say.
+pub(crate) fn lineups(
+    compared: &[Comparison],
+    tables: &[ComparisonTable],
+    cells: &Index<'_>,
+) -> Vec<Lineup> {
+    fn told(slot: &Slot) -> Option<Side<'_>> {
+        Some(Side {
+            profile: slot.profiled.as_ref()?.profile.as_ref()?,
+            step_ns: speed::step_ns(slot),
+        })
     }
     let mut lineups = Vec::new();
-    for (comparison, table) in (0_u32..).zip(compared) {
-        for (row, pair) in (0_u32..).zip(&table.pairs) {
+    for (comparison, (planned, table)) in (0_u32..).zip(compared.iter().zip(tables)) {
+        for (row, (pair, judged)) in (0_u32..).zip(planned.pairs.iter().zip(&table.rows)) {
             let entry = |id| cells.entry(&pair.group, id);
             let both = entry(&pair.baseline).zip(entry(&pair.contender));
             let Some((baseline, contender)) = both else {
@@ -62,11 +72,30 @@ pub(crate) fn lineups(compared: &[Comparison], cells: &Index<'_>) -> Vec<Lineup>
                 continue;
             }
             if let (Some(baseline), Some(contender)) = (told(baseline.slot), told(contender.slot)) {
-                lineups.push(lineup(Place { comparison, row }, baseline, contender));
+                let measured = Measured {
+                    ratio: judged.ratio.map(|ratio| ratio.centre),
+                    verdict: judged.verdict,
+                };
+                let place = Place { comparison, row };
+                lineups.push(lineup(place, measured, baseline, contender));
             }
         }
     }
     lineups
+}
+
+/// What was measured of a pair, without any profiler.
+#[derive(Clone, Copy)]
+struct Measured {
+    ratio: Option<f64>,
+    verdict: Verdict,
+}
+
+/// A cell's profile, and its measured step in nanoseconds, where it has one.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    profile: &'a Profile,
+    step_ns: Option<f64>,
 }
 
 /// The sum of numbers, of none of them 0: the standard library's is −0.
@@ -128,6 +157,11 @@ impl<'a> Sums<'a> {
         self.each(self.profile.kernels as f64)
     }
 
+    /// A step under the profiler, divided by a measured one.
+    fn slowdown(&self, step_ns: f64) -> f64 {
+        rounded(self.wall_ns / self.steps / step_ns)
+    }
+
     fn told(&self, speed: Option<&Speed>) -> ToldProfile {
         let centre = speed.map(|speed| speed.step_ns.centre);
         let centre = centre.filter(|centre| *centre > 0.0);
@@ -147,7 +181,7 @@ impl<'a> Sums<'a> {
         ToldProfile {
             steps: self.profile.steps,
             wall_ns: self.each(self.wall_ns),
-            slowdown: centre.map(|centre| rounded(self.wall_ns / self.steps / centre)),
+            slowdown: centre.map(|centre| self.slowdown(centre)),
             kernels: self.kernels(),
             conversions: self.converting(),
             converting_ns: self.each(total(converting_ns)),
@@ -160,8 +194,8 @@ impl<'a> Sums<'a> {
     }
 }
 
-fn lineup(place: Place, baseline: &Profile, contender: &Profile) -> Lineup {
-    let sides = [Sums::of(baseline), Sums::of(contender)];
+fn lineup(place: Place, measured: Measured, baseline: Side<'_>, contender: Side<'_>) -> Lineup {
+    let sides = [Sums::of(baseline.profile), Sums::of(contender.profile)];
     let of_both = |ns: fn(&Sums<'_>) -> f64| {
         let [baseline, contender] = &sides;
         compared(baseline.each(ns(baseline)), contender.each(ns(contender)))
@@ -189,10 +223,18 @@ fn lineup(place: Place, baseline: &Profile, contender: &Profile) -> Lineup {
     let [conversions, overhead, between] = rest;
     let step = of_both(|sums| sums.wall_ns);
     let [first, second] = &sides;
+    let ratio = rounded(step.contender_ns / step.baseline_ns.max(f64::MIN_POSITIVE));
+    let slowdowns = [
+        baseline.step_ns.map(|step_ns| first.slowdown(step_ns)),
+        contender.step_ns.map(|step_ns| second.slowdown(step_ns)),
+    ];
     Lineup {
         place,
         step,
-        leading: leading(&layers),
+        ratio,
+        slowdowns,
+        naming: unnamed(measured, ratio, slowdowns)
+            .unwrap_or_else(|| Naming::Layers(leading(&layers))),
         layers,
         conversions,
         overhead,
@@ -209,6 +251,25 @@ fn compared(baseline_ns: f64, contender_ns: f64) -> Compared {
         difference_ns: rounded(contender_ns - baseline_ns),
         share: 0.0,
     }
+}
+
+/// Why no layer is named; `None` where those that differ make a difference that was measured.
+///
+/// A profiler that costs c_b times the baseline's step, and one that costs c_c times the contender's, make of the measured
+/// ratio ρ the profiled ρ · c_c ÷ c_b. Where neither |ln c| is more than half of |ln ρ|, that lies on the same side of 1,
+/// however unequal they are, and at least half of what lies between two profiles is the engines'.
+fn unnamed(measured: Measured, ratio: f64, slowdowns: [Option<f64>; 2]) -> Option<Naming> {
+    if !matches!(measured.verdict, Verdict::Faster | Verdict::Slower) {
+        return Some(Naming::NoDifference);
+    }
+    let size = |ratio: f64| libm::log(ratio).abs();
+    let costs = |limit: f64| {
+        let mut known = slowdowns.iter().map(|cost| cost.map(size));
+        known.all(|cost| cost.is_some_and(|cost| cost <= limit / 2.0))
+    };
+    let is_same_side = (ratio < 1.0) == (measured.verdict == Verdict::Faster);
+    let tells = measured.ratio.is_some_and(|ratio| costs(size(ratio))) && is_same_side;
+    (!tells).then_some(Naming::Profilers)
 }
 
 /// The number of layers from the first on that make half of all differences.
@@ -330,6 +391,48 @@ mod tests {
         row: 0,
     };
 
+    /// Of a pair whose steps take so long without a profiler, in microseconds; the contender is faster.
+    fn lineup_of(profiles: [&Profile; 2], steps_us: [f64; 2], verdict: Verdict) -> Lineup {
+        let [baseline, contender] = steps_us;
+        let side = |profile, step_us: f64| Side {
+            profile,
+            step_ns: Some(step_us * 1000.0),
+        };
+        let measured = Measured {
+            ratio: Some(contender / baseline),
+            verdict,
+        };
+        let [one, other] = profiles;
+        lineup(PLACE, measured, side(one, baseline), side(other, contender))
+    }
+
+    #[test]
+    fn layers_are_named_where_they_make_what_was_measured() {
+        let one = profile(100, &[("a", 60), ("b", 40)]);
+        let other = profile(150, &[("a", 110), ("b", 40)]);
+        let naming = |steps, verdict| lineup_of([&one, &other], steps, verdict).naming;
+        let slower = |steps| naming(steps, Verdict::Slower);
+        assert_eq!(slower([100.0, 150.0]), Naming::Layers(1));
+        for open in [Verdict::Unclear, Verdict::Same, Verdict::NotMeasured] {
+            assert_eq!(naming([100.0, 150.0], open), Naming::NoDifference);
+        }
+        // Half of a ratio of 1.44 is 1.2: under its profiler the contender takes 1.21 times its step, or less.
+        assert_eq!(
+            slower([150.0 / 1.21 / 1.44, 150.0 / 1.21]),
+            Naming::Profilers
+        );
+        assert_eq!(slower([100.0, 150.0 / 1.19]), Naming::Profilers);
+        assert_eq!(slower([100.0, 150.0 / 1.14]), Naming::Layers(1));
+        // The profiles are on the other side.
+        assert_eq!(naming([100.0, 90.0], Verdict::Faster), Naming::Profilers);
+        assert_eq!(naming([100.0, 150.0], Verdict::Faster), Naming::Profilers);
+        let found = lineup_of([&one, &other], [100.0, 125.0], Verdict::Slower);
+        assert_eq!(
+            (found.ratio, found.slowdowns),
+            (1.5, [Some(1.0), Some(1.2)])
+        );
+    }
+
     #[test]
     fn fused_nodes_stand_beside_those_that_the_other_has_one_by_one() {
         let eager = profile(
@@ -337,7 +440,7 @@ mod tests {
             &[("conv", 40), ("bn", 10), ("relu", 5), ("fc", 20), ("", 3)],
         );
         let fused = profile(50, &[("conv bn relu", 30), ("fc", 15), ("!", 4)]);
-        let lineup = lineup(PLACE, &eager, &fused);
+        let lineup = lineup_of([&eager, &fused], [100.0, 50.0], Verdict::Faster);
         let told: Vec<_> = lineup
             .layers
             .iter()
@@ -368,7 +471,7 @@ mod tests {
         let rest: f64 = rest.iter().map(|time| time.share).sum();
         assert!((shares + rest - 1.0).abs() < 1e-5);
         assert_eq!(lineup.layers[0].time.share, rounded(25.0 / 58.0));
-        assert_eq!(lineup.leading, 2);
+        assert_eq!(lineup.naming, Naming::Layers(2));
         assert_eq!(lineup.kernels, [5.0, 3.0]);
         assert_eq!(lineup.converting, [0.0, 1.0]);
     }
@@ -378,7 +481,7 @@ mod tests {
     fn overlapping_sets_are_one_layer() {
         let one = profile(10, &[("a b", 1), ("c d", 2), ("e", 1)]);
         let other = profile(10, &[("b c", 3), ("a", 1), ("f", 4)]);
-        let lineup = lineup(PLACE, &one, &other);
+        let lineup = lineup_of([&one, &other], [10.0, 10.0], Verdict::Same);
         let nodes: Vec<_> = lineup.layers.iter().map(|it| it.nodes.join(" ")).collect();
         assert_eq!(nodes, ["f", "a b c d", "e"]);
         assert_eq!(lineup.layers[0].time.baseline_ns, 0.0);
@@ -387,8 +490,9 @@ mod tests {
     #[test]
     fn equal_profiles_differ_in_nothing() {
         let one = profile(10, &[("a", 4)]);
-        let lineup = lineup(PLACE, &one, &one);
-        assert_eq!((lineup.leading, lineup.layers[0].time.share), (0, 0.0));
+        let lineup = lineup_of([&one, &one], [10.0, 10.0], Verdict::Same);
+        assert_eq!(lineup.layers[0].time.share, 0.0);
+        assert_eq!(leading(&lineup.layers), 0);
         // Nothing is 0, and not a negative one, which would be printed with its sign.
         let nothing = [lineup.conversions, lineup.overhead];
         let nothing = nothing.map(|time| [time.baseline_ns, time.difference_ns, time.share]);

@@ -11,7 +11,7 @@ use schema::{
 };
 
 use statistics::{
-    percentile,
+    interval, percentile,
     samples::{self, has_speed},
 };
 
@@ -50,6 +50,14 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// What getting ready took in its first launch, as [`Slot::ready`] counts it, in nanoseconds.
+    pub(crate) fn first_ready(&self) -> Option<f64> {
+        let first = self.first.as_ref()?;
+        let steps = self.blocks.values().map(|&time| libm::log(time));
+        let step_ns = libm::exp(interval::mean(&steps.collect::<Vec<_>>())?);
+        Some(ready_ns(first.start_ns, &first.loaded, step_ns))
+    }
+
     /// A cell of which there is nothing but the reason.
     pub(crate) fn unmeasured(outcome: Outcome) -> Self {
         Self {
@@ -167,7 +175,8 @@ fn slot(
         .iter()
         .filter_map(|(block, _, launch)| {
             let step_ns = *slot.blocks.get(block)?;
-            Some((*block, ready_ns(launch, step_ns)?))
+            let loaded = launch.loaded.as_ref()?;
+            Some((*block, ready_ns(launch.start_ns?, loaded, step_ns)))
         })
         .collect();
     let counted = launches.iter().filter(|(block, _, launch)| {
@@ -249,11 +258,10 @@ fn verify(parity: Option<Parity>) -> (Option<Parity>, Outcome) {
     (Some(parity), outcome)
 }
 
-fn ready_ns(launch: &Launch, step_ns: f64) -> Option<f64> {
-    let loaded = launch.loaded.as_ref()?;
-    let phases = [launch.start_ns?, loaded.build_ns, loaded.compile_ns];
+fn ready_ns(start_ns: u64, loaded: &Loaded, step_ns: f64) -> f64 {
+    let phases = [start_ns, loaded.build_ns, loaded.compile_ns];
     let phases: f64 = phases.map(|ns| ns as f64).iter().sum();
-    Some(phases + (loaded.first_step_ns as f64 - step_ns).max(0.0))
+    phases + (loaded.first_step_ns as f64 - step_ns).max(0.0)
 }
 
 fn row(block: u32, canaries: Canaries, launch: Launch, outcome: Outcome) -> LaunchRow {

@@ -39,6 +39,16 @@ pub(crate) fn speed(planned: &PlannedCell, slot: &Slot, confidence: f64) -> Opti
     })
 }
 
+/// The centre of a cell's step time, in nanoseconds; `None` likewise.
+pub(crate) fn step_ns(slot: &Slot) -> Option<f64> {
+    if !has_speed(slot.outcome.kind) {
+        return None;
+    }
+    let logs: Vec<f64> = slot.blocks.values().map(|&time| libm::log(time)).collect();
+    let step_ns = rounded(libm::exp(interval::centre(&logs)?));
+    (step_ns > 0.0).then_some(step_ns)
+}
+
 /// The rounds of the blocks that count.
 fn rounds(slot: &Slot) -> impl Iterator<Item = &Vec<u64>> {
     launches(slot).flat_map(|launch| &launch.rounds)

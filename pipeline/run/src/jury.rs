@@ -22,6 +22,10 @@ use statistics::{
     pair, samples,
 };
 
+/// How far a verdict may be settled while a job is measured: twins of heats to come may raise the floor, and no heat
+/// that was sealed is opened for that.
+const SETTLED: &str = "settled by the noise known then";
+
 /// What a heat is measured for.
 pub(crate) struct Jury<'a> {
     cells: &'a [PlannedCell],
@@ -143,10 +147,10 @@ impl<'a> Jury<'a> {
                 settled + narrow + blind
             )),
             (0, 0, 0) => self.enough_of_cells(of, &target),
-            (_, 0, 0) => Some("every verdict is settled".to_owned()),
+            (_, 0, 0) => Some(format!("every verdict is {SETTLED}")),
             (0, _, 0) => Some(format!("every interval is within {target}")),
             _ => Some(format!(
-                "every verdict is settled or its interval within {target}"
+                "every verdict is {SETTLED}, or its interval within {target}"
             )),
         }
     }
@@ -398,13 +402,13 @@ mod tests {
     #[test]
     fn pairs_are_settled_or_narrow_or_keep_a_heat_going() {
         let two = header(2, false, measure());
-        let settled = "every verdict is settled";
+        let settled = "every verdict is settled by the noise known then";
         assert_eq!(said_of(&two, &[TWICE]).as_deref(), Some(settled));
         let narrow = "every interval is within 1 %";
         assert_eq!(said_of(&two, &[AT_THE_MARGIN]).as_deref(), Some(narrow));
         assert_eq!(said_of(&two, &[NOISY]), None);
         let three = header(3, false, measure());
-        let mixed = "every verdict is settled or its interval within 1 %";
+        let mixed = "every verdict is settled by the noise known then, or its interval within 1 %";
         let said = |others: &[fn(u64, u64) -> u64]| said_of(&three, others);
         assert_eq!(said(&[TWICE, AT_THE_MARGIN]).as_deref(), Some(mixed));
         assert_eq!(said(&[TWICE, NOISY]), None);
@@ -428,7 +432,7 @@ mod tests {
         let jury = Jury::new(&two, &heat, &job, 2);
         let blocks = measured(&six(&[TWICE]));
         let said = |noise: &Noise| jury.enough(&blocks, noise);
-        let settled = "every verdict is settled".to_owned();
+        let settled = "every verdict is settled by the noise known then".to_owned();
         // Without any there is no verdict, and none that more blocks would bring.
         let blind = "no twin tells the noise that 1 of 1 verdicts are held against".to_owned();
         assert_eq!(said(&Noise::default()), Answer::Enough(blind.clone()));

@@ -591,7 +591,7 @@ fn a_heat_ends_at_the_look_at_which_it_has_said_enough() {
     cells.push(twin);
     assert_eq!(
         stopped(&plan),
-        "every verdict is settled, after 6 of at most 48 blocks"
+        "every verdict is settled by the noise known then, after 6 of at most 48 blocks"
     );
 }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub use ceilings::{Bound, CeilingKind, CeilingRow, Roof, Share, ShareOfCeiling};
-pub use profile::{CellProfile, Compared, Layer, Lineup, ProfileRow, ToldProfile};
+pub use profile::{CellProfile, Compared, Layer, Lineup, Naming, ProfileRow, ToldProfile};
 pub use sensors::{CellEnergy, EnergyFigures};
 
 /// Version of the tables document.
@@ -115,13 +115,13 @@ pub struct ComparisonTable {
     pub break_evens: Vec<BreakEven>,
 }
 
-/// Two contenders of which one is ready later, and ahead in the long run.
+/// Two contenders of which one is ahead in the long run, and ready later: as a rule, or at its first start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BreakEven {
     /// What they have besides the axis; both, or the one that knows a factor.
     pub coordinates: BTreeMap<String, String>,
-    /// The value of the axis that is ready first.
+    /// The value of the axis whose steps take longer.
     pub early: String,
     /// Its cell.
     pub early_cell: CellId,
@@ -129,8 +129,12 @@ pub struct BreakEven {
     pub late: String,
     /// Its cell.
     pub late_cell: CellId,
-    /// After so many steps; drawn for this pair by itself, which has no verdict.
-    pub steps: Interval,
+    /// When that is, with warm caches; drawn for this pair by itself, which has no verdict.
+    pub warm: Payback,
+    /// The same from their first starts.
+    pub first: Option<FirstPayback>,
+    /// As in a row of the comparison.
+    pub without_calibration: bool,
 }
 
 /// A pair and its verdict.
@@ -157,9 +161,39 @@ pub struct ComparisonRow {
     pub verdict: Verdict,
     /// Why, in one sentence without a full stop.
     pub reason: String,
-    /// When the contender has earned back what it takes longer to get ready; `None` where that is not
-    /// known, and where neither is faster.
+    /// When the contender has earned back what it takes longer to get ready, as the launches of blocks do, which find
+    /// what compilers keep from launch to launch; `None` where that is not known, where neither is faster, and where
+    /// their steps do not do the same work.
     pub payback: Option<Payback>,
+    /// The same from the first start of both; `None` likewise, and where it was not kept.
+    pub first_payback: Option<FirstPayback>,
+    /// Whether these leave calibration out, by which a network of theirs was put on grids: its time is no launch's, and
+    /// no record has it.
+    pub without_calibration: bool,
+}
+
+/// When what takes longer to get ready at its first start has earned that back: one launch of each cell.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FirstPayback {
+    /// When.
+    pub payback: FirstSteps,
+    /// Whether both launches are known to have found nothing that compilers had kept.
+    pub is_cold: bool,
+}
+
+/// After how many steps, without an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FirstSteps {
+    /// It is ready first, too.
+    AtOnce,
+    /// It is ahead from so many steps on.
+    After(f64),
+    /// It is ahead for so many steps: ready first, and slower.
+    Until(f64),
+    /// It is neither ready first nor faster.
+    Never,
 }
 
 /// When what takes longer to get ready has earned that back by faster steps.
@@ -174,7 +208,7 @@ pub enum Payback {
     Until(Interval),
     /// It is neither ready first nor faster.
     Never,
-    /// Blocks disagree about which is ready first, or ahead.
+    /// Intervals leave open which is ready first, or ahead.
     Unclear,
 }
 
@@ -199,7 +233,7 @@ pub struct TrendRow {
     /// Time of a sample at the largest batch ÷ that at the smallest, which the direction rests on; `None`
     /// with fewer than three batches or six blocks.
     pub ends: Option<Interval>,
-    /// Whether that is as wide as the scatter of twins' launches makes it, its own blocks scattering less.
+    /// Whether that is as wide as the scatter of two launches makes it, by twins, its own blocks scattering less.
     pub is_widened: bool,
     /// The noise floor that it is held against, with the job's margin; `None` where it is not known.
     pub floor: Option<f64>,

@@ -113,9 +113,10 @@ pub(crate) fn in_order(logs: &[f64]) -> Vec<f64> {
 }
 
 /// A centre, and how far its interval reaches below and above it.
-type Centred = (f64, Option<(f64, f64)>);
+pub(crate) type Centred = (f64, Option<(f64, f64)>);
 
-fn student(values: &[f64], confidence: f64) -> Option<Centred> {
+/// Mean of values in order, with Student's interval however many they are.
+pub(crate) fn student(values: &[f64], confidence: f64) -> Option<Centred> {
     let centre = mean(values)?;
     let half = student_half_width(values, centre, confidence);
     Some((centre, half.map(|half| (half, half))))

@@ -3,7 +3,10 @@
 use schema::{
     Measure,
     printed::{self, Bounds},
-    tables::{ComparisonRow, ComparisonTable, Interval, JobTable, Payback, Verdict},
+    tables::{
+        ComparisonRow, ComparisonTable, FirstPayback, FirstSteps, Interval, JobTable, Payback,
+        Verdict,
+    },
 };
 use serde::Serialize;
 
@@ -73,23 +76,28 @@ pub(crate) struct Row {
     pub(crate) agreement: Option<String>,
     pub(crate) parity_value: Option<f64>,
     pub(crate) floor: String,
-    /// When it has paid for getting ready, for example `ahead at once`.
+    /// When it has paid for getting ready, for example `with warm caches ahead at once`.
     pub(crate) payback: Option<String>,
+    /// The same of its first start.
+    pub(crate) first_payback: Option<String>,
     /// Names of the cells' pages, below the folder of the job's cells; absent where there are none.
     pub(crate) cell: Option<String>,
     pub(crate) baseline_cell: Option<String>,
 }
 
-/// Two contenders of which one is ready later, and ahead in the long run.
+/// Two contenders of which one is ahead in the long run, and ready later.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Even {
     pub(crate) setting: String,
     pub(crate) early: Contender,
     pub(crate) late: Contender,
-    /// For example `1,200 [1,100, 1,300]`.
+    /// With warm caches, for example `1,200 [1,100, 1,300]`.
     pub(crate) steps: String,
     /// To sort by.
-    pub(crate) centre: f64,
+    pub(crate) centre: Option<f64>,
+    /// From the first start, for example `3,400, cold`.
+    pub(crate) first: String,
+    pub(crate) first_centre: Option<f64>,
 }
 
 /// An interval drawn small, in a box of 120 × 14.
@@ -168,7 +176,11 @@ impl Family {
                     }),
                     parity_value: error.filter(|error| error.is_finite()),
                     floor: floor.unwrap_or_else(|| units::NOTHING.to_owned()),
-                    payback: row.payback.as_ref().map(payback),
+                    payback: row
+                        .payback
+                        .as_ref()
+                        .map(|payback| paid(payback, row.without_calibration)),
+                    first_payback: row.first_payback.as_ref().map(first_payback),
                     cell: page(&row.contender),
                     baseline_cell: page(&row.baseline),
                 }
@@ -178,8 +190,25 @@ impl Family {
             setting: settings.label(&even.coordinates),
             early: contender(&even.early),
             late: contender(&even.late),
-            steps: steps(&even.steps),
-            centre: even.steps.centre,
+            steps: format!(
+                "{}{}",
+                uncalibrated(even.without_calibration),
+                steps_of(&even.warm)
+            ),
+            centre: match &even.warm {
+                Payback::AtOnce => Some(0.0),
+                Payback::After(steps) => Some(steps.centre).filter(|centre| centre.is_finite()),
+                Payback::Until(_) | Payback::Never | Payback::Unclear => None,
+            },
+            first: even
+                .first
+                .as_ref()
+                .map_or_else(|| units::NOTHING.to_owned(), first_steps),
+            first_centre: even.first.as_ref().and_then(|first| match first.payback {
+                FirstSteps::AtOnce => Some(0.0),
+                FirstSteps::After(steps) => Some(steps).filter(|steps| steps.is_finite()),
+                FirstSteps::Until(_) | FirstSteps::Never => None,
+            }),
         });
         let values = distinct(table.rows.iter().map(|row| row.value.as_str()));
         let contenders: Vec<Contender> = values.iter().map(|value| contender(value)).collect();
@@ -210,14 +239,70 @@ pub(crate) fn bounds(job: &JobTable, row: &ComparisonRow) -> Bounds {
     }
 }
 
-fn payback(payback: &Payback) -> String {
-    match payback {
+fn paid(payback: &Payback, without_calibration: bool) -> String {
+    let told = match payback {
         Payback::AtOnce => "ahead at once".to_owned(),
         Payback::Never => "never ahead".to_owned(),
         Payback::Unclear => "too close to call".to_owned(),
         Payback::After(after) => format!("ahead after {} steps", steps(after)),
         Payback::Until(until) => format!("ahead for {} steps", steps(until)),
+    };
+    format!(
+        "{}with warm caches {told}",
+        uncalibrated(without_calibration)
+    )
+}
+
+/// Words before those of what calibration is left out of.
+const fn uncalibrated(without_calibration: bool) -> &'static str {
+    match without_calibration {
+        true => "calibration left out, ",
+        false => "",
     }
+}
+
+/// Of one launch of each, which has no interval.
+fn first_payback(first: &FirstPayback) -> String {
+    let told = match first.payback {
+        FirstSteps::AtOnce => "ahead at once".to_owned(),
+        FirstSteps::Never => "never ahead".to_owned(),
+        FirstSteps::After(after) => format!("ahead after {} steps", once(after)),
+        FirstSteps::Until(until) => format!("ahead for {} steps", once(until)),
+    };
+    let cold = if first.is_cold { ", cold," } else { "" };
+    format!("from the first start{cold} {told}")
+}
+
+/// The steps after which what is ahead in the long run is.
+fn steps_of(payback: &Payback) -> String {
+    match payback {
+        Payback::AtOnce => "at once".to_owned(),
+        Payback::After(after) => steps(after),
+        Payback::Until(_) | Payback::Never | Payback::Unclear => "too close to call".to_owned(),
+    }
+}
+
+/// The same from the first start.
+fn first_steps(first: &FirstPayback) -> String {
+    let told = match first.payback {
+        FirstSteps::AtOnce => "at once".to_owned(),
+        FirstSteps::After(after) => once(after),
+        FirstSteps::Until(_) | FirstSteps::Never => units::NOTHING.to_owned(),
+    };
+    told + if first.is_cold { ", cold" } else { "" }
+}
+
+/// A number of steps of one launch, with the digits of others.
+fn once(steps: f64) -> String {
+    let alone = Interval {
+        low: None,
+        centre: steps,
+        high: None,
+        blocks: 1,
+        confidence: 0.0,
+    };
+    let printed = printed::scaled(&alone, 1.0, 2, &[]);
+    printed.centre.unwrap_or_else(|| units::NOTHING.to_owned())
 }
 
 /// A number of steps, with its interval.
@@ -385,6 +470,8 @@ mod tests {
             verdict,
             reason: String::new(),
             payback: None,
+            first_payback: None,
+            without_calibration: false,
         }
     }
 

@@ -253,7 +253,8 @@ fn ended(job: &JobTable, rows: &[&CellRow]) -> Option<Fact> {
         format!("{} {groups}: {reason}", units::count(count))
     });
     let counts: Vec<String> = counts.collect();
-    (!counts.is_empty()).then(|| fact("Ended", counts.join("; ")))
+    // What twins told later is no part of these reasons.
+    (!counts.is_empty()).then(|| fact("Ended, as it looked then", counts.join("; ")))
 }
 
 /// The question, or the id where there is none.

@@ -4,13 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     CellId, OutcomeKind,
-    tables::{CellProfile, CellRow, Compared, JobTable, Layer, Lineup, ProfileRow, ToldProfile},
+    tables::{
+        CellProfile, CellRow, Compared, JobTable, Layer, Lineup, Naming, ProfileRow, ToldProfile,
+    },
 };
 use serde::Serialize;
 
-use super::setting::{self, Settings};
+use super::{
+    comparison::bounds,
+    setting::{self, Settings},
+};
 use crate::{
     ids::Index,
+    interval::{self, Estimate},
     text, units,
     words::{self, Badge, Fact, fact},
 };
@@ -43,7 +49,9 @@ struct Pair {
     /// Unique on a page.
     id: String,
     title: String,
-    /// Which layers make the difference.
+    /// What was measured, beside what the profiles show.
+    measured: Measured,
+    /// Which layers make the difference, or why none is named.
     answer: String,
     /// What the profilers cost.
     cost: String,
@@ -69,6 +77,16 @@ struct Alone {
     /// What most of the time goes to, of all entries of one name together.
     most: String,
     share: String,
+}
+
+/// The verdict of a pair beside its profiled ratio.
+#[derive(Debug, Serialize)]
+struct Measured {
+    badge: Badge,
+    /// The measured ratio.
+    ratio: Option<Estimate>,
+    /// That of the steps under the profilers.
+    profiled: String,
 }
 
 /// The times of both.
@@ -113,7 +131,7 @@ impl Profiles {
             return None;
         }
         let pairs = job.lineups.iter().enumerate();
-        let pairs = pairs.filter_map(|(number, lineup)| pair(index, job, number, lineup));
+        let pairs = pairs.filter_map(|(number, lineup)| pair(job, number, lineup));
         let pairs: Vec<Pair> = pairs.collect();
         let without: Vec<Fact> = rows.iter().filter_map(|row| without(row, job)).collect();
         let paired = paired(job);
@@ -181,7 +199,7 @@ fn without(row: &CellRow, job: &JobTable) -> Option<Fact> {
     Some(fact(name, format!("{}: {}", outcome.kind, outcome.reason)))
 }
 
-fn pair(index: &Index<'_>, job: &JobTable, number: usize, lineup: &Lineup) -> Option<Pair> {
+fn pair(job: &JobTable, number: usize, lineup: &Lineup) -> Option<Pair> {
     let table = job.comparisons.get(lineup.place.comparison as usize)?;
     let row = table.rows.get(lineup.place.row as usize)?;
     let settings = Settings::of(
@@ -191,15 +209,10 @@ fn pair(index: &Index<'_>, job: &JobTable, number: usize, lineup: &Lineup) -> Op
     );
     let baseline = words::value(&table.axis, &table.baseline);
     let contender = words::value(&table.axis, &row.value);
-    let told = |id| {
-        let cell = index.cell(&job.id, id)?;
-        cell.profile.as_ref()?.told.as_ref()
-    };
-    let costs = [(&baseline, &row.baseline), (&contender, &row.contender)];
-    let costs = costs.into_iter().filter_map(|(name, id)| {
-        let slowdown = told(id)?.slowdown?;
-        Some(format!("{} for {name}", units::times(slowdown)))
-    });
+    let costs = [&baseline, &contender].into_iter().zip(lineup.slowdowns);
+    let costs = costs
+        .filter_map(|(name, slowdown)| Some(format!("{} for {name}", units::times(slowdown?))));
+    let costs: Vec<String> = costs.collect();
     let shown = lineup.layers.len().min(LAYERS);
     let (shown, others) = lineup.layers.split_at(shown);
     let mut layers: Vec<Line> = shown
@@ -236,8 +249,20 @@ fn pair(index: &Index<'_>, job: &JobTable, number: usize, lineup: &Lineup) -> Op
             "{contender} against {baseline}, {}",
             settings.label(&row.coordinates)
         ),
-        answer: answer(lineup, &contender),
-        cost: costs.collect::<Vec<_>>().join(", "),
+        measured: Measured {
+            badge: words::verdict(row.verdict),
+            ratio: row
+                .ratio
+                .as_ref()
+                .map(|ratio| interval::held(ratio, bounds(job, row)).0),
+            profiled: units::times(lineup.ratio),
+        },
+        answer: answer(
+            lineup,
+            words::verdict(row.verdict).word,
+            [&baseline, &contender],
+        ),
+        cost: costs.join(", "),
         layers,
         rest,
         counts: vec![
@@ -249,12 +274,24 @@ fn pair(index: &Index<'_>, job: &JobTable, number: usize, lineup: &Lineup) -> Op
     })
 }
 
-/// Which layers make most of the difference, in a sentence.
-fn answer(lineup: &Lineup, contender: &str) -> String {
+/// Which layers make most of the difference, or why that cannot be told, in a sentence.
+fn answer(lineup: &Lineup, word: &str, [baseline, contender]: [&str; 2]) -> String {
     let whole = lineup.step.difference_ns;
     let (size, way) = (units::time(whole.abs()), way(whole));
     let whole = format!("Under the profilers a step of {contender} takes {size} {way}");
-    let leading = lineup.layers.iter().take(lineup.leading as usize);
+    let leading = match lineup.naming {
+        Naming::Layers(leading) => leading,
+        Naming::NoDifference => {
+            return format!("{whole}; without them the verdict is “{word}”, so no layer is named");
+        }
+        Naming::Profilers => {
+            return format!(
+                "{whole}; no layer is named, since {}",
+                unequal(lineup, [baseline, contender])
+            );
+        }
+    };
+    let leading = lineup.layers.iter().take(leading as usize);
     let named: Vec<String> = leading
         .clone()
         .take(NODES)
@@ -285,6 +322,22 @@ fn answer(lineup: &Lineup, contender: &str) -> String {
             )
         }
     }
+}
+
+/// Why the profilers hide what was measured.
+fn unequal(lineup: &Lineup, names: [&str; 2]) -> String {
+    let costs = names.into_iter().zip(lineup.slowdowns);
+    let costs = costs.filter_map(|(name, cost)| Some((name, cost?)));
+    // Half a step is as much off as two.
+    let costliest =
+        costs.max_by(|(_, one), (_, other)| one.ln().abs().total_cmp(&other.ln().abs()));
+    let of_one = costliest.map_or_else(String::new, |(name, cost)| {
+        format!(
+            ": under its profiler {name} takes {} its step",
+            units::times(cost)
+        )
+    });
+    format!("the profilers cost too much of what was measured between the two{of_one}")
 }
 
 fn way(difference_ns: f64) -> &'static str {

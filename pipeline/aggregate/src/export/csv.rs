@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     Outcome, Tables,
-    tables::{CellRow, Interval, Payback, Speed},
+    tables::{CellRow, FirstPayback, FirstSteps, Interval, Payback, Speed},
 };
 
 use super::{ceilings, sensors};
@@ -275,7 +275,7 @@ fn costs(row: &CellRow) -> Vec<String> {
     ]
 }
 
-const COMPARISONS: [&str; 21] = [
+const COMPARISONS: [&str; 25] = [
     "job",
     "axis",
     "baseline_value",
@@ -297,6 +297,10 @@ const COMPARISONS: [&str; 21] = [
     "payback_steps",
     "payback_steps_low",
     "payback_steps_high",
+    "first_payback",
+    "first_payback_steps",
+    "first_payback_cold",
+    "without_calibration",
 ];
 
 pub(super) fn comparisons(tables: &Tables) -> Result<Vec<u8>, ExportError> {
@@ -319,7 +323,11 @@ pub(super) fn comparisons(tables: &Tables) -> Result<Vec<u8>, ExportError> {
                 values.push(decimal(row.floor));
                 values.push(text(row.verdict.word()));
                 values.push(text(&row.reason));
-                values.extend(payback(row.payback.as_ref()));
+                let (word, steps) = payback(row.payback.as_ref());
+                let [centre, low, high, ..] = interval(steps);
+                values.extend([word, centre, low, high]);
+                values.extend(first_payback(row.first_payback.as_ref()));
+                values.push(row.without_calibration.to_string());
                 sheet.row(values)?;
             }
         }
@@ -327,7 +335,7 @@ pub(super) fn comparisons(tables: &Tables) -> Result<Vec<u8>, ExportError> {
     sheet.finish()
 }
 
-const BREAK_EVENS: [&str; 12] = [
+const BREAK_EVENS: [&str; 17] = [
     "job",
     "axis",
     "coordinates",
@@ -335,11 +343,16 @@ const BREAK_EVENS: [&str; 12] = [
     "early_cell",
     "late",
     "late_cell",
+    "payback",
     "steps",
     "steps_low",
     "steps_high",
     "blocks",
     "confidence",
+    "first_payback",
+    "first_payback_steps",
+    "first_payback_cold",
+    "without_calibration",
 ];
 
 pub(super) fn break_evens(tables: &Tables) -> Result<Vec<u8>, ExportError> {
@@ -356,7 +369,11 @@ pub(super) fn break_evens(tables: &Tables) -> Result<Vec<u8>, ExportError> {
                     text(&row.late),
                     text(&row.late_cell),
                 ];
-                values.extend(interval(Some(&row.steps)));
+                let (word, steps) = payback(Some(&row.warm));
+                values.push(word);
+                values.extend(interval(steps));
+                values.extend(first_payback(row.first.as_ref()));
+                values.push(row.without_calibration.to_string());
                 sheet.row(values)?;
             }
         }
@@ -364,8 +381,8 @@ pub(super) fn break_evens(tables: &Tables) -> Result<Vec<u8>, ExportError> {
     sheet.finish()
 }
 
-/// When it pays to be ready later.
-fn payback(payback: Option<&Payback>) -> [String; 4] {
+/// When it pays to be ready later, in the launches of blocks, and the steps where they are a number.
+fn payback(payback: Option<&Payback>) -> (String, Option<&Interval>) {
     let (word, steps) = match payback {
         None => ("", None),
         Some(Payback::AtOnce) => ("at_once", None),
@@ -374,8 +391,21 @@ fn payback(payback: Option<&Payback>) -> [String; 4] {
         Some(Payback::Never) => ("never", None),
         Some(Payback::Unclear) => ("unclear", None),
     };
-    let [centre, low, high, ..] = interval(steps);
-    [text(word), centre, low, high]
+    (text(word), steps)
+}
+
+/// When it pays at the first start.
+fn first_payback(first: Option<&FirstPayback>) -> [String; 3] {
+    let Some(first) = first else {
+        return std::array::from_fn(|_| String::new());
+    };
+    let (word, steps) = match first.payback {
+        FirstSteps::AtOnce => ("at_once", None),
+        FirstSteps::After(steps) => ("after", Some(steps)),
+        FirstSteps::Until(steps) => ("until", Some(steps)),
+        FirstSteps::Never => ("never", None),
+    };
+    [text(word), decimal(steps), first.is_cold.to_string()]
 }
 
 const FRONTIERS: [&str; 9] = [

@@ -1,8 +1,9 @@
 //! Ratios, floors and verdicts, by hand.
 
 use schema::{
-    Outcome, OutcomeKind,
-    tables::{Payback, Verdict},
+    Cell, Digest, Outcome, OutcomeKind, Precision,
+    record::{Block, FirstStart},
+    tables::{FirstPayback, FirstSteps, Payback, Verdict},
 };
 
 use photofinish_aggregate::synthetic::Synthetic;
@@ -424,7 +425,7 @@ fn an_interval_is_no_narrower_than_launches_of_twins_make_it() {
     );
     assert!(row.is_widened);
     let (_, why) = row.reason.split_once("; ").unwrap();
-    insta::assert_snapshot!(why, @"widened to the scatter of twins' launches, at most 4.53 %");
+    insta::assert_snapshot!(why, @"widened to the scatter of two launches, by twins at most 4.53 %");
 }
 
 #[test]
@@ -458,7 +459,10 @@ fn contenders_break_even_with_each_other() {
         (&row.early_cell, &row.late_cell),
         (&baseline, &found.rows[0].contender)
     );
-    assert_eq!((row.steps.centre, row.steps.blocks), (2001.0, 6));
+    let Payback::After(steps) = row.warm else {
+        panic!("{row:?}")
+    };
+    assert_eq!((steps.centre, steps.blocks, row.first), (2001.0, 6, None));
     assert!(!row.coordinates.contains_key("layout"), "{row:?}");
     run.record.plan.jobs[0].comparisons[0].pairs.reverse();
     let turned = tables(&run).jobs.remove(0).comparisons.remove(0);
@@ -470,6 +474,76 @@ fn contenders_break_even_with_each_other() {
     }
     let none = tables(&run).jobs.remove(0).comparisons.remove(0);
     assert_eq!(none.break_evens, []);
+    // Unless it was not when it started first.
+    let at_first = heat(&mut run, 0);
+    at_first.reference.starts = starts([1_000_000_000, 4_000_000_000], true, &at_first.blocks);
+    let found = tables(&run).jobs.remove(0).comparisons.remove(0);
+    let [row] = found.break_evens.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert_eq!((row.early.as_str(), row.warm), ("itself", Payback::AtOnce));
+    let first = row.first.unwrap();
+    assert_eq!(
+        (first.payback, first.is_cold),
+        (FirstSteps::After(6001.0), true)
+    );
+}
+
+/// First starts of two cells, whose twins have none, which took so long to begin; else as a launch of theirs.
+fn starts(start_ns: [u64; 2], is_cold: bool, blocks: &[Block]) -> Vec<Option<FirstStart>> {
+    let launches = &blocks[0].launches;
+    let start = |(slot, start_ns)| {
+        let launch = launches.iter().find(|launch| launch.slot == slot)?;
+        Some(FirstStart {
+            start_ns,
+            loaded: launch.loaded.clone()?,
+            is_cold,
+        })
+    };
+    let twins = [None, None];
+    (0..).zip(start_ns).map(start).chain(twins).collect()
+}
+
+#[test]
+fn what_started_later_says_when_that_start_has_paid() {
+    let mut run = race(&EVEN, &[500_000; 6]);
+    assert_eq!(only_row(&tables(&run)).first_payback, None);
+    let mut told = |start_ns, is_cold| {
+        let heat = heat(&mut run, 0);
+        heat.reference.starts = starts(start_ns, is_cold, &heat.blocks);
+        only_row(&tables(&run)).first_payback.unwrap()
+    };
+    let found = told([1_000_000_000, 3_000_000_000], true);
+    let expected = FirstPayback {
+        payback: FirstSteps::After(4001.0),
+        is_cold: true,
+    };
+    assert_eq!(found, expected);
+    let found = told([3_000_000_000, 1_000_000_000], false);
+    assert_eq!((found.payback, found.is_cold), (FirstSteps::AtOnce, false));
+    // Grids that were found by calibration.
+    run.record.plan.heats[0].cells[1].cell.precision = Precision::Int8Static;
+    assert!(only_row(&tables(&run)).without_calibration);
+}
+
+#[test]
+fn only_steps_that_do_the_same_work_pay_for_a_start() {
+    fn told(change: impl Fn(&mut Cell)) -> bool {
+        let mut run = race(&EVEN, &[500_000; 6]);
+        change(&mut run.record.plan.heats[0].cells[1].cell);
+        change(&mut heat(&mut run, 0).header.cells[1].cell);
+        let row = only_row(&tables(&run)).clone();
+        assert_eq!(row.verdict, Verdict::Faster);
+        row.payback.is_some()
+    }
+    assert!(told(|cell| cell.threads += 1));
+    assert!(told(|cell| cell.precision = Precision::Bf16));
+    assert!(!told(|cell| *cell
+        .dims
+        .entry("batch".to_owned())
+        .or_default() += 1));
+    assert!(!told(|cell| cell.world_size += 1));
+    assert!(!told(|cell| cell.model.graph = Digest::of_bytes(b"another")));
 }
 
 #[test]

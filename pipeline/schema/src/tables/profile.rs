@@ -78,11 +78,16 @@ pub struct Lineup {
     pub place: Place,
     /// A step under the profiler.
     pub step: Compared,
+    /// The contender's step under its profiler ÷ the baseline's under its own: no ratio of speeds, which the row of the
+    /// pair has.
+    pub ratio: f64,
+    /// Steps under the profiler, divided by measured ones, of the baseline and of the contender: what profilers cost.
+    /// `None` without a speed.
+    pub slowdowns: [Option<f64>; 2],
+    /// Which layers make what was measured between the two.
+    pub naming: Naming,
     /// The layers, those first whose times differ most.
     pub layers: Vec<Layer>,
-    /// How many of them, from the first on, make at least half of what all layers and the rest differ
-    /// by; 0 where all of them make less.
-    pub leading: u32,
     /// What is no layer's: conversions, overhead, and the time between entries.
     pub conversions: Compared,
     /// Likewise.
@@ -93,6 +98,20 @@ pub struct Lineup {
     pub kernels: [f64; 2],
     /// Conversions of a step, likewise.
     pub converting: [f64; 2],
+}
+
+/// Whether a line-up tells what makes the difference between two cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Naming {
+    /// So many layers, from the first on, make at least half of what all layers and the rest differ by; 0 where all of
+    /// them make less.
+    Layers(u32),
+    /// The verdict of the pair is neither faster nor slower: there is no difference to be made.
+    NoDifference,
+    /// A profiler costs more than half of what was measured between the two, or the profiled ratio lies on the other side
+    /// of 1.
+    Profilers,
 }
 
 /// The smallest set of nodes that both engines compute by kernels of its own: where one has fused
