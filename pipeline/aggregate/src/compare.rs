@@ -7,7 +7,8 @@ use schema::{
     plan::{Comparison, Pair, PlannedJob},
     printed::{self, Bounds},
     tables::{
-        BreakEven, ComparisonRow, ComparisonTable, FirstPayback, FirstSteps, Payback, Verdict,
+        BreakEven, ComparisonRow, ComparisonTable, FirstPayback, FirstSteps, Payback, Resemblance,
+        Verdict,
     },
 };
 
@@ -16,7 +17,7 @@ use statistics::{
     pair::{self, Shared},
     payback::{self, Cost},
     samples::has_speed,
-    verdict,
+    serial, verdict,
 };
 
 use crate::{
@@ -67,6 +68,21 @@ impl Judge<'_> {
             confidence_each: self.family.confidence_each,
             rows: rows?,
         })
+    }
+
+    /// By how much what pairs say in a block resembles what they said in the block before.
+    pub(crate) fn resemblance(&self, compared: &[Comparison]) -> Option<Resemblance> {
+        let pairs = compared.iter().flat_map(|comparison| &comparison.pairs);
+        let pairs = pairs.filter_map(|pair| {
+            let of = |cell| self.cells.entry(&pair.group, cell);
+            let both = [of(&pair.baseline)?, of(&pair.contender)?];
+            // What was disturbed tells of what disturbed it.
+            let is_sound = |entry: &Entry<'_>| entry.slot.outcome.kind == OutcomeKind::Measured;
+            let [one, other] = both.iter().all(is_sound).then_some(both)?;
+            let boundary = one.cell.cell.boundary;
+            Some(pair::shared(&one.slot.blocks, &other.slot.blocks, boundary))
+        });
+        serial::resemblance(&pairs.collect::<Vec<_>>())
     }
 
     fn row(&self, pair: &Pair) -> Result<ComparisonRow, AggregateError> {

@@ -98,6 +98,7 @@ fn table<'a>(
         comparisons,
         supervisor_share: median(groups, |group| &group.supervisor_shares),
         apart_s: median(groups, |group| &group.apart_s),
+        resemblance: judge.resemblance(compared),
     })
 }
 

@@ -93,6 +93,23 @@ pub struct JobTable {
     /// Seconds from the beginning of a block to that of the next one of its heat: the median over blocks.
     /// `None` where no heat has two.
     pub apart_s: Option<f64>,
+    /// Whether blocks are as independent as intervals take them to be; `None` where no pair has as many as a
+    /// verdict takes.
+    pub resemblance: Option<Resemblance>,
+}
+
+/// By how much what pairs say in a block resembles what they said in the block before.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resemblance {
+    /// Correlation of the logarithms of their ratios with those a block later, the mean over pairs.
+    pub correlation: f64,
+    /// What that is of independent blocks: below 0, since they are held against their own mean.
+    pub expected: f64,
+    /// Its standard deviation there, were pairs independent of each other.
+    pub deviation: f64,
+    /// How many pairs there are.
+    pub pairs: u32,
 }
 
 /// A family of verdicts.

@@ -6,6 +6,7 @@
 //! * Two cells are compared in the blocks that measured both ([`pair`]), by an interval of the centre
 //!   of their differences ([`interval`]), at a confidence that all verdicts of a job and all looks at
 //!   them share ([`family`]).
+//! * Whether blocks are as independent as that takes them to be is told of each job ([`serial`]).
 //! * Identical cells show what a difference means nothing below ([`noise`]).
 //! * A verdict holds an interval against a margin and that noise ([`verdict`]); at a look it is asked
 //!   whether more blocks would tell more ([`enough`]).
@@ -30,6 +31,7 @@ pub mod pair;
 pub mod payback;
 pub mod percentile;
 pub mod samples;
+pub mod serial;
 pub mod trace;
 pub mod trend;
 pub mod trials;

@@ -6,9 +6,10 @@ use schema::{
     OutcomeKind,
     plan::Quantity,
     printed,
-    tables::{CellRow, ClaimRow, JobTable},
+    tables::{CellRow, ClaimRow, JobTable, Resemblance},
 };
 use serde::Serialize;
+use statistics::serial;
 
 use super::{
     batches::Batches,
@@ -222,6 +223,10 @@ fn measure(job: &JobTable, rows: &[&CellRow]) -> Vec<Fact> {
             format!("{apart} from a block to the next of its group, the median"),
         )
     }));
+    facts.extend(
+        job.resemblance
+            .map(|found| fact("From block to block", resemblance(&found))),
+    );
     facts.push(fact("Not steady after warm-up", steady::count(rows)));
     facts.extend(job.supervisor_share.map(|share| {
         fact(
@@ -233,6 +238,23 @@ fn measure(job: &JobTable, rows: &[&CellRow]) -> Vec<Fact> {
         )
     }));
     facts
+}
+
+/// Whether blocks are independent, in words.
+fn resemblance(found: &Resemblance) -> String {
+    let number = |value: f64| units::fixed(value, 2).replace('-', "−");
+    let told = format!(
+        "ratios of {} pairs resemble those of the block before by a correlation of {} ± {}, where {} is that of \
+         independent blocks",
+        units::count(found.pairs.into()),
+        number(found.correlation),
+        number(found.deviation),
+        number(found.expected),
+    );
+    match serial::is_no_chance(found) {
+        true => format!("{told}: they are not, and intervals may be too narrow"),
+        false => told,
+    }
 }
 
 /// Why measuring ended, where that was open: each reason with the number of groups that it ended.

@@ -393,6 +393,25 @@ fn what_is_ready_later_says_when_it_has_paid() {
     assert_eq!(tables.jobs[0].comparisons[0].break_evens, []);
 }
 
+/// Whether blocks resemble those before them is told of each job; twins have no part in it.
+#[test]
+fn blocks_that_resemble_those_before_them_are_told_of() {
+    let resemblance = |contender: &[u64]| {
+        let run = race(&vec![1_000_000; contender.len()], contender);
+        tables(&run).jobs[0].resemblance
+    };
+    assert_eq!(resemblance(&[500_000; 6]), None);
+    assert_eq!(resemblance(&[520_000, 480_000, 520_000, 480_000]), None);
+    // Off their mean by −a, a, −a, …: five products of −a² by six squares.
+    let taking_turns = resemblance(&[520_000, 480_000, 520_000, 480_000, 520_000, 480_000]);
+    let found = taking_turns.unwrap();
+    assert_eq!((found.correlation, found.pairs), (-0.833_333, 1));
+    // Ten products of a² and one of −a², by twelve squares.
+    let moods = [vec![520_000; 6], vec![480_000; 6]].concat();
+    let found = resemblance(&moods).unwrap();
+    assert_eq!((found.correlation, found.expected), (0.75, -0.083_333_3));
+}
+
 /// Blocks that agree do not know what launches do: twins do.
 #[test]
 fn an_interval_is_no_narrower_than_launches_of_twins_make_it() {
