@@ -80,8 +80,8 @@ fn power_and_energy_are_judged_block_by_block() {
         unmetered,
     ];
     insta::assert_snapshot!(reasons.map(|row| told(&row)).join("\n"), @r#"
-    Confirmed: the power of onnxruntime/cpu over 1.4 times that of pytorch/eager is 0.8571 [0.8571, 0.8572] at batch=1, model=resnet18
-    Contradicted: the energy per sample of onnxruntime/cpu over 1.25 times that of pytorch/eager is 1.1200 [1.1199, 1.1201] at batch=1, model=resnet18
+    Confirmed: the power of onnxruntime/cpu over 1.4 times that of pytorch/eager is 0.857 [0.840, 0.875] at batch=1, model=resnet18
+    Contradicted: the energy per sample of onnxruntime/cpu over 1.25 times that of pytorch/eager is 1.12 [1.07, 1.17] at batch=1, model=resnet18
     NotMeasurableHere: batch=1, model=resnet18: a block took no more than idling does
     NotMeasurableHere: batch=1, model=resnet18: no energy was recorded
     "#);
