@@ -58,8 +58,8 @@ fn a_share_above_all_is_told_as_it_is_and_one_that_is_not_known_says_why() {
     let site = Site::of(&tables);
     let above = page(&site, judged(&tables)[0]);
     assert!(above.contains("162\u{a0}%"));
-    let of_memory = "more than memory can deliver";
-    let of_product = "faster than what PyTorch\u{2019}s product reached";
+    let of_memory = "more than memory delivered when its ceiling was measured";
+    let of_product = "faster than PyTorch\u{2019}s product was when the ceiling was measured";
     let told = |page: &str| page.contains(of_memory) || page.contains(of_product);
     assert!(told(&above));
     let below = page(&site, judged(&tables)[1]);

@@ -10,6 +10,7 @@ use std::{
 };
 
 use schema::{
+    Boundary,
     plan::Comparison,
     protocol::{Profile, ProfileEntry},
     record::Profiled,
@@ -20,7 +21,10 @@ use schema::{
 };
 use statistics::number::rounded;
 
-use crate::{group::Index, slot::Slot, speed};
+use crate::{
+    group::{Entry, Index},
+    speed,
+};
 
 /// What is said of a cell that was profiled.
 pub(crate) fn cell(profiled: &Profiled, speed: Option<&Speed>) -> CellProfile {
@@ -39,12 +43,14 @@ pub(crate) fn cell(profiled: &Profiled, speed: Option<&Speed>) -> CellProfile {
 pub(crate) fn kernels(profile: &Profile, step_ns: f64) -> [f64; 2] {
     let sums = Sums::of(profile);
     let of_step = |ns: f64| ns / sums.steps;
-    // A step that is no slower under the profiler stands for itself.
-    let step_ns = step_ns.min(of_step(sums.wall_ns)).max(1.0);
-    let costs_ns = of_step(sums.wall_ns) - step_ns;
+    // The profile is of the fastest of several runs: what a measured step takes longer may be kernels or not.
+    let profiled_ns = of_step(sums.wall_ns).max(1.0);
+    let (step_ns, shorter_ns) = (step_ns.max(1.0), step_ns.min(profiled_ns).max(1.0));
+    let costs_ns = profiled_ns - shorter_ns;
     let all_ns = sums.nodes_ns + sums.conversions_ns + sums.overhead_ns;
-    let ends = [of_step(sums.nodes_ns) - costs_ns, of_step(all_ns)];
-    ends.map(|ns| (ns / step_ns).clamp(0.0, 1.0))
+    let low = (of_step(sums.nodes_ns) - costs_ns) / step_ns;
+    let high = of_step(all_ns) / shorter_ns;
+    [low, high].map(|share| share.clamp(0.0, 1.0))
 }
 
 /// The pairs of comparisons of which both cells were profiled, and are of one model: nodes of two have
@@ -54,10 +60,12 @@ pub(crate) fn lineups(
     tables: &[ComparisonTable],
     cells: &Index<'_>,
 ) -> Vec<Lineup> {
-    fn told(slot: &Slot) -> Option<Side<'_>> {
+    fn told(entry: Entry<'_>) -> Option<Side<'_>> {
+        // A profile is of the step alone, by the host's clock.
+        let is_of_steps = entry.cell.cell.boundary == Boundary::Step;
         Some(Side {
-            profile: slot.profiled.as_ref()?.profile.as_ref()?,
-            step_ns: speed::step_ns(slot),
+            profile: entry.slot.profiled.as_ref()?.profile.as_ref()?,
+            step_ns: speed::step_ns(entry.slot).filter(|_| is_of_steps),
         })
     }
     let mut lineups = Vec::new();
@@ -71,7 +79,7 @@ pub(crate) fn lineups(
             if baseline.cell.cell.model != contender.cell.cell.model {
                 continue;
             }
-            if let (Some(baseline), Some(contender)) = (told(baseline.slot), told(contender.slot)) {
+            if let (Some(baseline), Some(contender)) = (told(baseline), told(contender)) {
                 let measured = Measured {
                     ratio: judged.ratio.map(|ratio| ratio.centre),
                     verdict: judged.verdict,
@@ -384,6 +392,17 @@ mod tests {
             kernels: 2 * entries.len() as u64,
             entries: entries.iter().map(entry).collect(),
         }
+    }
+
+    #[test]
+    fn kernels_have_a_share_of_the_measured_step() {
+        let of = |wall_us, nodes_us, step_us: f64| {
+            kernels(&profile(wall_us, &[("a", nodes_us)]), step_us * 1000.0)
+        };
+        // The profiler cost 20 of 120, which may have been kernels' or not.
+        assert_eq!(of(120, 90, 100.0), [0.7, 0.9]);
+        // The fastest of several runs was faster than what was measured.
+        assert_eq!(of(80, 70, 100.0), [0.7, 0.875]);
     }
 
     const PLACE: Place = Place {

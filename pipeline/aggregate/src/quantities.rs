@@ -14,7 +14,6 @@ use schema::{
 };
 use statistics::{
     family::{Family, Ratio},
-    interval,
     samples::has_speed,
 };
 
@@ -25,6 +24,7 @@ use crate::{
     group::{Entry, Group},
     profile, sensors,
     slot::Slot,
+    speed,
 };
 
 /// The noise of what is metered, of all jobs.
@@ -95,8 +95,10 @@ impl<'a> Yardstick<'a> {
         if let Some(reason) = obstacles(right, left, |kind| !has_speed(kind)) {
             return Judged::unmeasured(reason);
         }
-        if let Some(reason) = [right, left].into_iter().find_map(unmetered) {
-            return Judged::unmeasured(reason);
+        for (side, entry) in [("baseline", right), ("contender", left)] {
+            if let Some(reason) = unmetered(entry) {
+                return Judged::unmeasured(format!("{side}: {reason}"));
+            }
         }
         let samples = [right, left].map(|entry| entry.cell.cell.batch());
         let (floors, samples) = match quantity {
@@ -246,7 +248,7 @@ pub(crate) fn in_print(quantity: Quantity, low: f64, high: Option<f64>) -> Strin
     }
 }
 
-/// Why a cell has no energy, with its name.
+/// Why a cell has no energy.
 fn unmetered(entry: Entry<'_>) -> Option<String> {
     let energy = &entry.slot.energy;
     let is_measured = |energy: &Energy| matches!(energy, Energy::Measured(_));
@@ -286,12 +288,20 @@ fn batches(entry: Entry<'_>) -> Result<Range, String> {
     };
     let found = frontier::frontier(sought, entry.cell.cell.device);
     // What ended for another reason than memory says nothing of what fits.
-    let full = found
-        .end
-        .filter(|end| end.outcome.kind == OutcomeKind::OutOfMemory);
-    let most = full.map(|end| end.batch.saturating_sub(1) as f64);
+    let full = found.tries.iter();
+    let full = full.filter(|it| it.outcome.kind == OutcomeKind::OutOfMemory);
+    let full = full
+        .map(|it| it.batch)
+        .filter(|&batch| found.fits.is_none_or(|fits| batch > fits));
+    let most = full.min().map(|batch| batch.saturating_sub(1) as f64);
     match (found.fits, most) {
-        (None, None) => Err("no batch was tried".to_owned()),
+        (None, None) => Err(match found.end {
+            Some(end) => format!(
+                "batch {}: {}: {}",
+                end.batch, end.outcome.kind, end.outcome.reason
+            ),
+            None => "no batch was tried".to_owned(),
+        }),
         (fits, most) => Ok((fits.unwrap_or(0) as f64, most)),
     }
 }
@@ -301,9 +311,7 @@ const SLACK: f64 = 1e-6;
 
 /// Kernels' share of a step of a cell, to a tenth of a percent, rounded outward.
 fn kernels(entry: Entry<'_>) -> Result<Range, String> {
-    let Slot {
-        profiled, blocks, ..
-    } = entry.slot;
+    let profiled = &entry.slot.profiled;
     let outcome = &entry.slot.outcome;
     if !has_speed(outcome.kind) {
         return Err(format!("{}: {}", outcome.kind, outcome.reason));
@@ -317,9 +325,7 @@ fn kernels(entry: Entry<'_>) -> Result<Range, String> {
     };
     // A profile is of the step alone, by the host's clock.
     let is_of_steps = entry.cell.cell.boundary == Boundary::Step;
-    let logs: Vec<f64> = blocks.values().map(|&step| libm::log(step)).collect();
-    let step_ns = interval::centre(&logs).filter(|_| is_of_steps);
-    let Some(step_ns) = step_ns.map(libm::exp) else {
+    let Some(step_ns) = speed::step_ns(entry.slot).filter(|_| is_of_steps) else {
         return Err("no step time tells what the profiler costs".to_owned());
     };
     let [low, high] = profile::kernels(profile, step_ns);
@@ -334,16 +340,28 @@ fn certain(ratio: f64, (low, high): Range, margin: f64, floor: f64, what: &str) 
     let [faster, slower] = sides(margin.max(floor));
     let [least, greatest] = sides(margin);
     let is_within = low >= least && high.is_some_and(|high| high <= greatest);
+    let in_print = percent(margin);
     let (verdict, said) = if high.is_some_and(|high| high < faster) || low > slower {
         let verdict = match low > slower {
             true => Verdict::Slower,
             false => Verdict::Faster,
         };
-        (verdict, "it lies outside")
+        (verdict, format!("it lies outside the {in_print} margin"))
     } else if is_within && floor <= margin {
-        (Verdict::Same, "it lies inside")
+        (
+            Verdict::Same,
+            format!("it lies inside the {in_print} margin"),
+        )
+    } else if floor > margin {
+        (
+            Verdict::Unclear,
+            "it is not beyond what twins differ by".to_owned(),
+        )
     } else {
-        (Verdict::Unclear, "it is not wholly outside")
+        (
+            Verdict::Unclear,
+            format!("it is not wholly outside the {in_print} margin"),
+        )
     };
     Judged {
         ratio: Some(Ratio {
@@ -352,7 +370,7 @@ fn certain(ratio: f64, (low, high): Range, margin: f64, floor: f64, what: &str) 
         }),
         floor: Some(floor),
         verdict,
-        reason: format!("{said} the {} margin; {what}", percent(margin)),
+        reason: format!("{said}; {what}"),
     }
 }
 

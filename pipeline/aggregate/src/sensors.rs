@@ -64,11 +64,11 @@ pub(crate) fn shared(
         let both = figure(reference, of_baseline).zip(figure(other, of_contender));
         let (one, two) = both.ok_or("a block took no more than idling does")?;
         shared.logs.push(libm::log(two / one));
-        let blurred = [reference, other].map(|stretch| match of_samples {
-            Some(_) => resolution(&[stretch], EnergyStretch::joules),
-            None => resolution(&[stretch], drawn_joules),
-        });
-        shared.resolution = shared.resolution.max(blurred.iter().sum());
+        let blurred = [reference, other].map(|stretch| resolution(stretch, of_samples.is_some()));
+        let [Some(blurred), Some(more)] = blurred else {
+            return Err("a block took no more than its sensor can tell");
+        };
+        shared.resolution = shared.resolution.max(blurred + more);
     }
     Ok(shared)
 }
@@ -79,15 +79,12 @@ fn figures(stretches: &[&EnergyStretch], samples: u64, confidence: f64) -> Optio
     let joules = |stretch: &&EnergyStretch| Some(stretch.joules_of_step()? / samples);
     Some(EnergyFigures {
         sensor: first.sensor,
-        joules: centre(
-            stretches.iter().map(joules),
-            confidence,
-            resolution(stretches, EnergyStretch::joules),
-        ),
+        joules: coarsest(stretches, true)
+            .and_then(|blurred| centre(stretches.iter().map(joules), confidence, blurred)),
         watts: centre(
             stretches.iter().map(|stretch| stretch.watts()),
             confidence,
-            resolution(stretches, drawn_joules),
+            coarsest(stretches, false)?,
         )?,
         idle_watts: rounded(percentile::middle(
             stretches.iter().map(|stretch| stretch.idle_watts),
@@ -96,19 +93,22 @@ fn figures(stretches: &[&EnergyStretch], samples: u64, confidence: f64) -> Optio
     })
 }
 
-/// All that was drawn, what idling takes among it.
-fn drawn_joules(stretch: &EnergyStretch) -> f64 {
-    stretch.energy_uj as f64 / 1e6
+/// What the resolution of its sensor may have done to the logarithm of the energy of a stretch, what idling takes
+/// subtracted (`is_net`) or not; `None` where that may have been all of it.
+fn resolution(stretch: &EnergyStretch, is_net: bool) -> Option<f64> {
+    let (joules, blurred) = match is_net {
+        true => (stretch.joules(), stretch.blurred_net_joules()),
+        false => (stretch.energy_uj as f64 / 1e6, stretch.blurred_joules()),
+    };
+    let share = blurred / joules;
+    (joules > 0.0 && share < 1.0).then(|| -libm::log1p(-share))
 }
 
-/// What the resolution of their sensor may have done to the logarithm of any of these energies, in joules, which
-/// are those of the stretches or a part of them.
-fn resolution(stretches: &[&EnergyStretch], joules: impl Fn(&EnergyStretch) -> f64) -> f64 {
-    let blurred = stretches.iter().map(|stretch| {
-        let blurred = stretch.blurred_joules();
-        blurred / joules(stretch).max(blurred)
-    });
-    blurred.fold(0.0, f64::max)
+/// The same of the one of which it may have done most.
+fn coarsest(stretches: &[&EnergyStretch], is_net: bool) -> Option<f64> {
+    let all = stretches.iter();
+    all.map(|stretch| resolution(stretch, is_net))
+        .try_fold(0.0, |most, one| Some(one?.max(most)))
 }
 
 /// The centre of what blocks took, in logarithms as that of step times; `None` unless each took something.
@@ -237,13 +237,14 @@ mod tests {
             let width = |interval: &Interval| interval.high.unwrap() / interval.centre - 1.0;
             (width(&found.watts), width(&found.joules.unwrap()))
         };
-        // 100 ms of ten seconds, of which half is idling; 1 ms of them.
+        // 100 ms of ten seconds, and of two seconds at rest, when half as much is drawn: 30 of 3,000 J, and 105 of the
+        // 1,500 J that are left without idling. Then 1 ms of them.
         let (watts, joules) = of_sensor(EnergySensor::GpuCounter);
-        assert!((watts - 0.010_05).abs() < 1e-4, "{watts}");
-        assert!((joules - 0.020_20).abs() < 1e-4, "{joules}");
+        assert!((watts - 0.010_10).abs() < 1e-4, "{watts}");
+        assert!((joules - 0.075_27).abs() < 1e-4, "{joules}");
         let (watts, joules) = of_sensor(EnergySensor::Packages);
         assert!((watts - 1e-4).abs() < 2e-5, "{watts}");
-        assert!((joules - 2e-4).abs() < 2e-5, "{joules}");
+        assert!((joules - 7e-4).abs() < 2e-5, "{joules}");
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub fn run(
 /// last tens of seconds, and blocks that lie in one of them are not independent.
 const APART: Duration = Duration::from_mins(1);
 
-/// Most heats under way. Each keeps its networks, and on the disk what was written of them.
+/// Most heats under way that manifests ask for. Each keeps its networks, and on the disk what was written of them.
 const MOST_OPEN: usize = 16;
 
 /// What a run keeps in mind.
@@ -199,18 +199,13 @@ impl<'a> Sweep<'a> {
             .collect()
     }
 
-    /// Begins ceilings, and other heats until the others of those under way fill the time between two blocks of
+    /// Begins all ceilings, and other heats until the others of those under way fill the time between two blocks of
     /// each. One that waits for what its job's budget leaves lets others go first.
     fn fill(&mut self, context: &mut Context<'a>) -> Result<(), RunError> {
         let mut place = 0;
         while let Some(&(index, heat)) = self.ahead.get(place) {
-            if heat.job == Ceilings::JOB {
-                // More of them begin when others have ended.
-                if self.open.len() - self.asked().count() >= MOST_OPEN {
-                    place += 1;
-                    continue;
-                }
-            } else if self.between_blocks() >= APART || self.asked().count() >= MOST_OPEN {
+            let is_filled = self.between_blocks() >= APART || self.asked().count() >= MOST_OPEN;
+            if heat.job != Ceilings::JOB && is_filled {
                 break;
             }
             let turn = self.turn(context, index, heat)?;
@@ -440,12 +435,17 @@ impl<'a> Sweep<'a> {
         ahead.saturating_add(self.left_of(self.open.iter()))
     }
 
-    /// The same of what the manifests ask for.
+    /// The same of what the manifests ask for, as far as the budgets of their jobs go.
     fn left_of_asked(&self) -> Duration {
         let ahead = self.ahead_ns.iter();
         let ahead = ahead.filter(|(job, _)| **job != Ceilings::JOB);
-        let ahead_ns = ahead.fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
-        let ahead = self.estimate.corrected(ahead_ns);
+        let ahead = ahead.map(|(job, ns)| {
+            let budget = self.plan.job(job).map(|job| job.measure.budget_ns);
+            let budget = budget.map_or(Duration::MAX, Duration::from_nanos);
+            let unspent = budget.saturating_sub(self.spent(job));
+            self.estimate.corrected(*ns).min(unspent)
+        });
+        let ahead = ahead.fold(Duration::ZERO, Duration::saturating_add);
         ahead.saturating_add(self.left_of(self.asked()))
     }
 

@@ -250,7 +250,8 @@ pub struct TrendRow {
     /// Time of a sample at the largest batch ÷ that at the smallest, which the direction rests on; `None`
     /// with fewer than three batches or six blocks.
     pub ends: Option<Interval>,
-    /// Whether that is as wide as the scatter of two launches makes it, by twins, its own blocks scattering less.
+    /// Whether that, or an interval that the knee rests on, is as wide as the scatter of two launches makes it, by
+    /// twins, its own blocks scattering less.
     pub is_widened: bool,
     /// The noise floor that it is held against, with the job's margin; `None` where it is not known.
     pub floor: Option<f64>,

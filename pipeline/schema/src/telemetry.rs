@@ -195,6 +195,15 @@ impl EnergyStretch {
         self.watts().unwrap_or(0.0) * between + COUNTER_JOULES
     }
 
+    /// The same of what is left once idling is subtracted: power at rest comes from two windows of a tenth of the
+    /// stretch each, and an update of the sensor, or its delay, is so many times as much of them.
+    #[must_use]
+    pub fn blurred_net_joules(&self) -> f64 {
+        const WINDOWS: f64 = 2.0 / 10.0;
+        let between = self.sensor.updated_ns() as f64 / 1e9;
+        self.blurred_joules() + self.idle_watts * between / WINDOWS
+    }
+
     /// What it took in joules, what the device takes when it is idle subtracted: may be 0 or less.
     #[must_use]
     pub fn joules(&self) -> f64 {

@@ -61,8 +61,8 @@ pub struct Trend {
     pub knee: Knee,
     /// Time per sample at the largest size ÷ that at the smallest: what the direction rests on.
     pub ends: Interval,
-    /// Whether that is as wide as the scatter of launches makes it, and wider than what its own blocks scatter by
-    /// does.
+    /// Whether that, or an interval that the knee rests on, is as wide as the scatter of launches makes it, and wider
+    /// than what its own blocks scatter by does.
     pub is_widened: bool,
     /// Time per sample ÷ that at the smallest size, for every size but that: what the knee rests on.
     pub ratios: Vec<Interval>,
@@ -123,6 +123,7 @@ impl Line {
         // Where a direction is told and is wrong, the truth lies within the bounds or beyond their other side,
         // and so outside of this interval: its confidence alone bounds how often, and the test makes it rarer.
         let (ends, is_widened) = self.ratio(self.sizes.len() - 1, 0, of_test)?;
+        let (knee, is_wide) = self.knee(of_each, bounds.floor)?;
         let is_far = far.is_some_and(|far| {
             if falls {
                 ends.high.is_some_and(|high| high < 1.0 / far)
@@ -138,9 +139,9 @@ impl Line {
                 (true, true, false) => Direction::Rises,
             },
             p,
-            knee: self.knee(of_each, bounds.floor)?,
+            knee,
             ends,
-            is_widened,
+            is_widened: is_widened || is_wide,
             ratios,
             blocks: u32::try_from(self.blocks.len()).ok()?,
         })
@@ -156,17 +157,20 @@ impl Line {
         interval::at_least(&logs, confidence, self.resolution, self.launches)
     }
 
-    fn knee(&self, confidence: f64, floor: Option<f64>) -> Option<Knee> {
+    /// The knee, and whether launches widened an interval that it rests on.
+    fn knee(&self, confidence: f64, floor: Option<f64>) -> Option<(Knee, bool)> {
         let places = 0..self.sizes.len();
         let near = 1.0 + KNEE;
         // Without a floor nobody knows what a difference means.
         let noise = 1.0 + floor.unwrap_or(f64::INFINITY);
         // Whether each size is within of all others: perhaps, as far as is seen, and beyond doubt.
-        let mut within = Vec::new();
+        let (mut within, mut is_wide) = (Vec::new(), false);
         for size in places.clone() {
             let others = places.clone().filter(|other| *other != size);
-            let ratios = others.map(|other| Some(self.ratio(size, other, confidence)?.0));
-            let ratios: Vec<Interval> = ratios.collect::<Option<_>>()?;
+            let ratios = others.map(|other| self.ratio(size, other, confidence));
+            let ratios: Vec<(Interval, bool)> = ratios.collect::<Option<_>>()?;
+            is_wide |= ratios.iter().any(|(_, is_wide)| *is_wide);
+            let ratios: Vec<Interval> = ratios.into_iter().map(|(ratio, _)| ratio).collect();
             let all = |holds: &dyn Fn(&Interval) -> bool| ratios.iter().all(holds);
             within.push([
                 all(&|ratio| ratio.low.is_none_or(|low| low / noise <= near)),
@@ -183,11 +187,12 @@ impl Line {
         let low = first(|[perhaps, _, _]| *perhaps).or(self.sizes.first().copied())?;
         let high = first(|[_, _, surely]| *surely).or(self.sizes.last().copied())?;
         let seen = first(|[_, seen, _]| *seen).unwrap_or(low);
-        Some(Knee {
+        let knee = Knee {
             low,
             centre: seen.clamp(low, high.max(low)),
             high: high.max(low),
-        })
+        };
+        Some((knee, is_wide))
     }
 
     /// Page's test: its p-value on both sides, and whether times fall.

@@ -329,6 +329,9 @@ fn unequal(lineup: &Lineup, names: [&str; 2]) -> String {
     let costs = names.into_iter().zip(lineup.slowdowns);
     let costs = costs.filter_map(|(name, cost)| Some((name, cost?)));
     // Half a step is as much off as two.
+    if lineup.slowdowns.iter().all(Option::is_none) {
+        return "what was measured is not the step that profilers look at".to_owned();
+    }
     let costliest =
         costs.max_by(|(_, one), (_, other)| one.ln().abs().total_cmp(&other.ln().abs()));
     let of_one = costliest.map_or_else(String::new, |(name, cost)| {

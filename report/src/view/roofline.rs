@@ -257,9 +257,11 @@ fn told(share: &ShareOfCeiling) -> String {
 fn bound_by(share: &Share) -> &'static str {
     match share.bound {
         Bound::Memory if share.is_above() => {
-            "more than memory can deliver: its traffic stays in caches"
+            "faster than memory was: traffic may stay in caches, or the ceiling was measured in a slower moment"
         }
-        Bound::Compute if share.is_above() => "faster than what PyTorch\u{2019}s product reached",
+        Bound::Compute if share.is_above() => {
+            "faster than PyTorch\u{2019}s product was when the ceiling was measured"
+        }
         of => bound(of),
     }
 }
@@ -315,14 +317,14 @@ pub(crate) struct CeilingView {
 }
 
 /// Said where a cell is above the ceiling of memory.
-const ABOVE: &str = "That is more than memory can deliver, so memory does not bound it: its traffic, which is \
-    counted as if every operator read its inputs from memory and wrote its output there, stays in caches, or \
-    is never written since operators are fused.";
+const ABOVE: &str = "That is more than memory delivered when its ceiling was measured, so it is not said to bound \
+    the cell: traffic is counted as if every operator read its inputs from memory and wrote its output there, and \
+    may stay in caches, or never be written since operators are fused; or the machine was slower then.";
 
 /// Said where a cell is above that of arithmetic.
-const ABOVE_PRODUCT: &str = "That is faster than what PyTorch\u{2019}s product reached, so that product does not \
-    bound it: operations are counted by the textbook, and an engine may need fewer, or multiply faster than \
-    PyTorch does in this precision.";
+const ABOVE_PRODUCT: &str = "That is faster than PyTorch\u{2019}s product was when the ceiling was measured, so it is \
+    not said to bound the cell: operations are counted by the textbook, and an engine may need fewer, or multiply \
+    faster than PyTorch does in this precision; or the machine was slower then.";
 
 /// A cell's share of its ceiling; `None` where its costs are not known, it has no speed, or the run measured
 /// no ceiling at all.
