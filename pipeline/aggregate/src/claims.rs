@@ -35,7 +35,16 @@ struct Found {
 pub(crate) fn judge(claim: &Claim, groups: &[&Group<'_>], yardstick: &Yardstick<'_>) -> ClaimRow {
     let found = found(claim, groups, yardstick);
     let margin = yardstick.judge.job.measure.margin;
-    let (judgement, reason) = Assertion { claim, margin }.weigh(&found);
+    let (judgement, mut reason) = Assertion { claim, margin }.weigh(&found);
+    let measured = found
+        .iter()
+        .filter(|found| found.judged.verdict != Verdict::NotMeasured);
+    let otherwise = measured.map(|found| in_words(&claim.expect, &found.judged.otherwise));
+    for otherwise in otherwise.collect::<BTreeSet<_>>() {
+        if !reason.contains(&otherwise) {
+            reason += &otherwise;
+        }
+    }
     ClaimRow {
         id: claim.id.clone(),
         source: claim.source.clone(),
@@ -304,7 +313,9 @@ fn in_words(expect: &Expectation, reason: &str) -> String {
             let swap = |side: &str, name: &str| {
                 part.strip_prefix(side).map(|rest| format!("{name}{rest}"))
             };
-            swap("baseline: ", &format!("{}: ", expect.right))
+            swap("the baseline is ", &format!("{} is ", expect.right))
+                .or_else(|| swap("the contender is ", &format!("{} is ", expect.left)))
+                .or_else(|| swap("baseline: ", &format!("{}: ", expect.right)))
                 .or_else(|| swap("contender: ", &format!("{}: ", expect.left)))
                 .unwrap_or_else(|| part.to_owned())
         })

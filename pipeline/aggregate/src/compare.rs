@@ -34,6 +34,8 @@ pub(crate) struct Judged {
     pub(crate) floor: Option<f64>,
     pub(crate) verdict: Verdict,
     pub(crate) reason: String,
+    /// Says of which side nothing is computed in its precision, as `reason` does; empty where none is.
+    pub(crate) otherwise: String,
 }
 
 impl Judged {
@@ -44,6 +46,7 @@ impl Judged {
             floor: None,
             verdict: Verdict::NotMeasured,
             reason,
+            otherwise: String::new(),
         }
     }
 }
@@ -260,12 +263,14 @@ impl Judge<'_> {
             Some(launches) if ratio.is_widened => widened(reason, launches),
             _ => reason,
         };
-        let reason = reason + &computed_otherwise(baseline, contender);
+        let otherwise = computed_otherwise(baseline, contender);
+        let reason = reason + &otherwise;
         Judged {
             ratio: Some(ratio),
             floor,
             verdict,
             reason,
+            otherwise,
         }
     }
 }

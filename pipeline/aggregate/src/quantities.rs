@@ -232,6 +232,7 @@ pub(crate) fn cell(
         floor: None,
         verdict,
         reason: "the number lies between the ends".to_owned(),
+        otherwise: String::new(),
     }
 }
 
@@ -371,6 +372,7 @@ fn certain(ratio: f64, (low, high): Range, margin: f64, floor: f64, what: &str) 
         floor: Some(floor),
         verdict,
         reason: format!("{said}; {what}"),
+        otherwise: String::new(),
     }
 }
 

@@ -366,6 +366,9 @@ fn a_side_that_is_computed_otherwise_is_named() {
                 .insert("arithmetic".to_owned(), told.to_owned());
         }
         assert_eq!(reason(&run), format!("{plain}{said}"));
+        let claim = tables(&run).jobs[0].claims[0].reason.clone();
+        let said = said.replace("the contender", "onnxruntime/cpu");
+        assert!(claim.ends_with(&said), "{claim}");
     }
 }
 
