@@ -15,8 +15,8 @@ ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 OPTION = "auto_mixed_precision_onednn_bfloat16"
 
 ARITHMETIC = (
-    f"bf16 in the operators that Grappler thinks safe for it ({OPTION}), fp32 elsewhere; weights in "
-    "fp32"
+    f"bf16 in the operators that Grappler thinks safe for it ({OPTION}), fp32 elsewhere; "
+    "weights in fp32"
 )
 """What is computed in where precision is mixed."""
 
