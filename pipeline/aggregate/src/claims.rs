@@ -61,10 +61,7 @@ pub(crate) fn judge(claim: &Claim, groups: &[&Group<'_>], yardstick: &Yardstick<
 fn found(claim: &Claim, groups: &[&Group<'_>], yardstick: &Yardstick<'_>) -> Vec<Found> {
     let (expect, quantity) = (&claim.expect, claim.quantity);
     let entry = |(cell, slot)| Entry { cell, slot };
-    // A cell that stands in two groups is one.
-    let mut seen = BTreeSet::new();
     let all = groups.iter().flat_map(|group| group.originals());
-    let all: Vec<_> = all.filter(|(cell, _)| seen.insert(&cell.id)).collect();
     if let Some(number) = expect.number {
         let cells = expect.cells(all).into_iter().map(entry);
         return cells

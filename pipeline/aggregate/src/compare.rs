@@ -277,14 +277,9 @@ impl Judge<'_> {
 
 /// Says of which side nothing is computed in the precision that it is said to be of.
 fn computed_otherwise(baseline: Entry<'_>, contender: Entry<'_>) -> String {
-    let told = |entry: Entry<'_>| {
-        entry
-            .slot
-            .loaded
-            .as_ref()?
-            .computed_otherwise()
-            .map(str::to_owned)
-    };
+    fn told(entry: Entry<'_>) -> Option<&str> {
+        entry.slot.loaded.as_ref()?.computed_otherwise()
+    }
     match (told(baseline), told(contender)) {
         (None, None) => String::new(),
         (Some(both), Some(other)) if both == other => format!("; both are {both}"),

@@ -53,9 +53,14 @@ impl Slot {
     /// What getting ready took in its first launch, as [`Slot::ready`] counts it, in nanoseconds.
     pub(crate) fn first_ready(&self) -> Option<f64> {
         let first = self.first.as_ref()?;
-        let steps = self.blocks.values().map(|&time| libm::log(time));
-        let step_ns = libm::exp(interval::mean(&steps.collect::<Vec<_>>())?);
+        let step_ns = libm::exp(interval::mean(&self.logs())?);
         Some(ready_ns(first.start_ns, &first.loaded, step_ns))
+    }
+
+    /// Logarithms of [`Slot::blocks`], in their order.
+    pub(crate) fn logs(&self) -> Vec<f64> {
+        let times = self.blocks.values();
+        times.map(|&time| libm::log(time)).collect()
     }
 
     /// A cell of which there is nothing but the reason.

@@ -22,9 +22,9 @@ pub(crate) fn speed(planned: &PlannedCell, slot: &Slot, confidence: f64) -> Opti
     }
     let mut sorted: Vec<u64> = rounds(slot).flatten().copied().collect();
     sorted.sort_unstable();
-    let step_ns = centre(&slot.blocks, planned.cell.boundary, confidence)?;
+    let step_ns = centre(slot, planned.cell.boundary, confidence)?;
     let per_second = |count: f64| rounded(count / step_ns.centre * 1e9);
-    let logs: Vec<f64> = slot.blocks.values().map(|&time| libm::log(time)).collect();
+    let logs = slot.logs();
     Some(Speed {
         step_ns,
         items_per_second: per_second(planned.cell.batch() as f64),
@@ -44,8 +44,7 @@ pub(crate) fn step_ns(slot: &Slot) -> Option<f64> {
     if !has_speed(slot.outcome.kind) {
         return None;
     }
-    let logs: Vec<f64> = slot.blocks.values().map(|&time| libm::log(time)).collect();
-    let step_ns = rounded(libm::exp(interval::centre(&logs)?));
+    let step_ns = rounded(libm::exp(interval::centre(&slot.logs())?));
     (step_ns > 0.0).then_some(step_ns)
 }
 
@@ -84,11 +83,10 @@ fn between_rounds(slot: &Slot) -> Option<f64> {
 /// The centre of block medians, in logarithms like that of ratios: where both cells were measured in the same
 /// blocks, fewer than twenty, the ratio of their centres is the centre of their ratio. From twenty on centres
 /// are medians, and the median of differences need not be the difference of the medians.
-fn centre(blocks: &BTreeMap<u32, f64>, boundary: Boundary, confidence: f64) -> Option<Interval> {
-    let shortest = blocks.values().copied().reduce(f64::min)?;
-    let logs: Vec<f64> = blocks.values().map(|&time| libm::log(time)).collect();
+fn centre(slot: &Slot, boundary: Boundary, confidence: f64) -> Option<Interval> {
+    let shortest = slot.blocks.values().copied().reduce(f64::min)?;
     let resolution = interval::resolution(shortest, boundary);
-    interval::of_logs(&logs, confidence, resolution)
+    interval::of_logs(&slot.logs(), confidence, resolution)
 }
 
 fn percentiles(sorted: &[u64]) -> BTreeMap<String, u64> {

@@ -1,7 +1,7 @@
 //! Bytes that no exporter wrote: read, or refused with a reason, in bounded memory. Beyond the limit an allocation
 //! fails, and ends the test.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![expect(clippy::unwrap_used, reason = "a test may")]
 
 mod support;
 
@@ -9,24 +9,17 @@ use std::{collections::BTreeMap, sync::Once};
 
 use photofinish_models::{
     builder::GraphBuilder,
-    onnx::{self, File, ReadError, WriteOptions},
+    onnx::{File, ReadError},
 };
 use proptest::prelude::*;
 use schema::{
-    Graph, Precision,
+    Graph,
     graph::{ElementType, Fill, Op},
 };
-use support::{hostile, limits, networks::small};
-
-fn written(graph: &Graph, opset: u32) -> Vec<u8> {
-    let options = WriteOptions {
-        opset,
-        precision: Precision::Fp32,
-        external: None,
-        threshold: 0,
-    };
-    onnx::write(graph, &options).unwrap().model
-}
+use support::{
+    hostile, limits,
+    networks::{small, written},
+};
 
 /// Reads bytes as far as they go. Of what no graph can say there is an outline, or a clear error.
 fn read(bytes: &[u8]) -> Result<Graph, ReadError> {

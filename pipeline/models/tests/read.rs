@@ -18,7 +18,7 @@ use schema::{
     Graph, Mode, Precision,
     graph::{ElementType, Fill, Op, Role},
 };
-use support::networks::small;
+use support::networks::{small, written};
 
 const UNIFORM: Fill = Fill::Uniform {
     low: -1.0,
@@ -30,16 +30,6 @@ fn dims(sizes: &[(&str, u64)]) -> BTreeMap<String, u64> {
         .iter()
         .map(|&(name, size)| (name.to_owned(), size))
         .collect()
-}
-
-fn written(graph: &Graph, opset: u32) -> Vec<u8> {
-    let options = WriteOptions {
-        opset,
-        precision: Precision::Fp32,
-        external: None,
-        threshold: 0,
-    };
-    onnx::write(graph, &options).unwrap().model
 }
 
 fn types_of<'a>(graph: &Graph, names: impl Iterator<Item = &'a String>) -> Vec<ValueType> {

@@ -8,17 +8,15 @@ use std::{
 
 use schema::{
     Device,
-    telemetry::{Energy, EnergyStretch},
+    telemetry::{Energy, EnergyStretch, IDLE_WINDOWS},
 };
 use telemetry::{Begun, EnergyMeter};
 use worker::nanoseconds;
 
 use crate::{context::Context, error::Stop};
 
-/// Idle power is measured in windows of this part of a stretch, and in as many of them at most.
-const WINDOWS: u32 = 10;
-/// It has settled where two windows that follow each other are within this share of the larger: what ran before
-/// leaves clocks and fans up for seconds, and a counter that is written ten times in a window is no finer.
+/// Idle power is looked at in no more than [`IDLE_WINDOWS`] windows. It has settled where two that follow each other
+/// are within this share of the larger: what ran before leaves clocks and fans up for seconds, and a counter that is written ten times in a window is no finer.
 const SETTLED: f64 = 0.1;
 /// How often it is asked meanwhile whether to go on.
 const TICK: Duration = Duration::from_millis(100);
@@ -60,7 +58,7 @@ impl Meters {
         let window = || -> Result<Vec<Result<f64, String>>, Stop> {
             let begun: Vec<_> = meters.iter().map(|(_, meter)| begin(meter)).collect();
             if begun.iter().any(Result::is_ok) {
-                wait(context, length / WINDOWS)?;
+                wait(context, length / IDLE_WINDOWS)?;
             }
             Ok(begun.into_iter().map(end).collect())
         };
@@ -123,7 +121,7 @@ fn settled<E>(
     mut window: impl FnMut() -> Result<Vec<Result<f64, String>>, E>,
 ) -> Result<Vec<Result<f64, String>>, E> {
     let mut before = window()?;
-    for left in (0..WINDOWS - 1).rev() {
+    for left in (0..IDLE_WINDOWS - 1).rev() {
         let now = window()?;
         let mut pairs = before.iter().zip(&now);
         let agree = pairs.all(|(before, now)| match (before, now) {
@@ -209,6 +207,6 @@ mod tests {
         assert_eq!(of(&back), (vec![Ok(60.0)], 4));
         // Nor for ever.
         let windows: Vec<Told> = (0..20).map(|at| vec![Ok([60.0, 90.0][at % 2])]).collect();
-        assert_eq!(of(&windows), (vec![Ok(75.0)], WINDOWS as usize));
+        assert_eq!(of(&windows), (vec![Ok(75.0)], IDLE_WINDOWS as usize));
     }
 }

@@ -466,16 +466,25 @@ fn blocks_of_a_lone_heat_lie_apart() {
 }
 
 /// A plan whose last group is a ceiling, measured in so many blocks that lie so far apart.
-fn with_ceiling(mut plan: schema::Plan, blocks: u32, apart: Duration) -> schema::Plan {
-    let mut heat = plan.heats.pop().unwrap();
+fn with_ceiling(plan: schema::Plan, blocks: u32, apart: Duration) -> schema::Plan {
+    with_ceilings(plan, 1, blocks, apart)
+}
+
+/// The same of so many last groups.
+fn with_ceilings(
+    mut plan: schema::Plan,
+    count: usize,
+    blocks: u32,
+    apart: Duration,
+) -> schema::Plan {
+    let mut heats = plan.heats.split_off(plan.heats.len() - count);
     let mut job = plan.jobs[0].clone();
-    heat.job = Ceilings::JOB.to_owned();
+    for heat in &mut heats {
+        heat.job = Ceilings::JOB.to_owned();
+    }
     job.id = Ceilings::JOB.to_owned();
     (job.measure.blocks, job.measure.apart_ns) = (blocks, apart.as_nanos() as u64);
-    plan.ceilings = Some(Ceilings {
-        job,
-        heats: vec![heat],
-    });
+    plan.ceilings = Some(Ceilings { job, heats });
     plan
 }
 
@@ -508,6 +517,38 @@ fn ceilings_begin_first_and_end_with_the_run() {
     let told = record.heats.iter().map(|heat| heat.group.as_str());
     assert_eq!(told.collect::<Vec<_>>(), ["a", "b", "c"]);
     assert_eq!(track.heat(&record, 2).blocks.len(), 3);
+}
+
+/// However many they are, none is left for the end, where they would lie in one mood.
+#[test]
+fn all_ceilings_are_begun_before_what_was_asked_for_ends() {
+    let (track, mut measure) = (Track::new(), measure());
+    measure.blocks = 6;
+    let ceilings: Vec<String> = (0..20).map(|at| format!("c{at:02}-")).collect();
+    let groups = ceilings.iter().map(String::as_str);
+    let groups = std::iter::once("a").chain(groups);
+    let groups = groups.map(|group| (group, cells(&["noop"])));
+    let plan = with_ceilings(plan(measure, groups.collect()), 20, 2, Duration::ZERO);
+    let (_, diary) = track.run(&plan);
+    let begun = begun(&diary);
+    let last = begun.iter().position(|block| block == "a5").unwrap();
+    let early = begun[..last].iter().filter(|block| block.ends_with("-0"));
+    assert_eq!(early.count(), 20, "{begun:?}");
+}
+
+/// What no budget is left for is no part of the run that they are spread over.
+#[test]
+fn ceilings_do_not_wait_for_heats_that_no_budget_is_left_for() {
+    let (track, mut measure) = (Track::new(), measure());
+    (measure.blocks, measure.budget_ns, measure.round_ns) = (6, 1, 50_000_000);
+    let groups = ["a", "b", "c"].map(|group| (group, cells(&["noop"])));
+    let mut plan = with_ceiling(plan(measure, groups.into()), 3, Duration::ZERO);
+    plan.heats[1].predicted_ns = 3_600_000_000_000;
+    let (record, diary) = track.run(&plan);
+    assert!(matches!(record.heats[1].heat, HeatResult::NotReached(_)));
+    let begun = begun(&diary);
+    let place = |block: &str| begun.iter().position(|it| it == block).unwrap();
+    assert!(place("c1") < place("a5"), "{begun:?}");
 }
 
 #[test]

@@ -170,6 +170,9 @@ pub const PROCESSOR_TIME: &str = "processor time";
 /// That of the power that processors take, likewise.
 pub const PROCESSOR_POWER: &str = "power of processors";
 
+/// Power at rest is measured in windows of this part of a stretch, two of which have to agree.
+pub const IDLE_WINDOWS: u32 = 10;
+
 /// What counters count in, in joules: NVML's tells thousandths, and RAPL's less.
 const COUNTER_JOULES: f64 = 1e-3;
 
@@ -199,9 +202,9 @@ impl EnergyStretch {
     /// stretch each, and an update of the sensor, or its delay, is so many times as much of them.
     #[must_use]
     pub fn blurred_net_joules(&self) -> f64 {
-        const WINDOWS: f64 = 2.0 / 10.0;
+        let windows = 2.0 / f64::from(IDLE_WINDOWS);
         let between = self.sensor.updated_ns() as f64 / 1e9;
-        self.blurred_joules() + self.idle_watts * between / WINDOWS
+        self.blurred_joules() + self.idle_watts * between / windows
     }
 
     /// What it took in joules, what the device takes when it is idle subtracted: may be 0 or less.

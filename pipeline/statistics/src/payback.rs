@@ -16,7 +16,10 @@
 //! Student's however many the blocks are: a centre that went over to the median at twenty would have a wider interval
 //! there than at nineteen. How often it holds, and how often there is a number, a simulation below tells.
 
-use schema::tables::{FirstSteps, Interval, Payback, Verdict};
+use schema::{
+    Boundary,
+    tables::{FirstSteps, Interval, Payback, Verdict},
+};
 
 use crate::{
     interval::{self, in_order, student},
@@ -24,7 +27,7 @@ use crate::{
 };
 
 /// The resolution of the host's clock in nanoseconds: by another one nothing here is timed.
-const CLOCK_NS: f64 = 1.0;
+const CLOCK_NS: f64 = interval::clock_ns(Boundary::Step);
 
 /// Readings of the clock in a difference of two step times, and of two readinesses, which add up five times each.
 const STEP_READINGS: f64 = 2.0;

@@ -7,9 +7,7 @@ use schema::{
     tables::{ClaimRow, Judgement},
 };
 
-use crate::race::{heat, race, run, set_times, tables};
-
-const EVEN: [u64; 6] = [1_000_000; 6];
+use crate::race::{EVEN, heat, race, run, set_times, tables};
 
 fn claim(run: &Synthetic) -> ClaimRow {
     tables(run).jobs.swap_remove(0).claims.swap_remove(0)

@@ -10,6 +10,7 @@ mod failures;
 mod hostile;
 mod outcomes;
 mod pandas;
+mod paybacks;
 mod properties;
 mod quantities;
 mod race;

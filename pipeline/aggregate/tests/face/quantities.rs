@@ -12,9 +12,7 @@ use schema::{
     telemetry::{Energy, EnergySensor, EnergyStretch},
 };
 
-use crate::race::{heat, launch, race, run, tables};
-
-const EVEN: [u64; 6] = [1_000_000; 6];
+use crate::race::{EVEN, heat, launch, race, run, tables};
 
 fn claim(run: &Synthetic) -> ClaimRow {
     tables(run).jobs.swap_remove(0).claims.swap_remove(0)

@@ -20,6 +20,9 @@ pub(crate) fn run(groups: u32, blocks: u32) -> Synthetic {
     })
 }
 
+/// Times of six blocks that agree.
+pub(crate) const EVEN: [u64; 6] = [1_000_000; 6];
+
 /// One group: the original and its twin take these times in their blocks, to the nanosecond.
 pub(crate) fn race(baseline: &[u64], contender: &[u64]) -> Synthetic {
     assert_eq!(baseline.len(), contender.len());

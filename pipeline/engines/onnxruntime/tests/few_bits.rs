@@ -1,6 +1,6 @@
 //! Weights of few bits in a user's file: what they are multiplied by stays in floats.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![expect(clippy::unwrap_used, reason = "a test may")]
 
 #[path = "../../../models/tests/support/by_hand.rs"]
 #[expect(dead_code, reason = "these tests use a part of it")]

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use photofinish_models::zoo;
+use photofinish_models::{
+    onnx::{self, WriteOptions},
+    zoo,
+};
 use schema::{
-    Graph,
+    Graph, Precision,
     graph::{ElementType, Fill, Input, Node, Op},
 };
 
@@ -23,6 +26,18 @@ pub(crate) fn small(name: &str, batch: u64) -> Graph {
     let sizes = sizes.iter().copied().chain([("batch", batch)]);
     let dims: BTreeMap<_, _> = sizes.map(|(name, size)| (name.to_owned(), size)).collect();
     zoo::build(name, &dims).expect("a model of the zoo")
+}
+
+/// A graph as a file of one piece.
+pub(crate) fn written(graph: &Graph, opset: u32) -> Vec<u8> {
+    let options = WriteOptions {
+        opset,
+        precision: Precision::Fp32,
+        external: None,
+        threshold: 0,
+    };
+    let written = onnx::write(graph, &options).expect("a graph that ONNX has words for");
+    written.model
 }
 
 /// A graph of one node over inputs in `-1..1`.
