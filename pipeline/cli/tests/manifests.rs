@@ -126,6 +126,47 @@ fn every_seed_for_a_gpu_has_a_twin_for_a_cpu() {
     }
 }
 
+/// What a line of the recorded runs' README that starts so names.
+fn listed<'a>(readme: &'a str, start: &str) -> BTreeSet<&'a str> {
+    let line = readme.lines().find_map(|line| line.strip_prefix(start));
+    // Every other part is between two marks of code.
+    let parts = line.into_iter().flat_map(|line| line.split('`'));
+    parts.skip(1).step_by(2).collect()
+}
+
+/// A run answers the manifest of its name as it is today, or the README says that it does not.
+#[test]
+fn recorded_runs_are_of_their_manifests_or_listed() {
+    let readme = fs::read_to_string(jobs().join("recorded/README.md")).unwrap();
+    let (own, seeds) = (jobs(), jobs().join("seeds"));
+    let mut other = BTreeSet::new();
+    for bundle in files(&jobs().join("recorded"), "zst") {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("store");
+        let [bundled, open, store] = ["bundle", "open", "--store"].map(OsStr::new);
+        printed(
+            folder.path(),
+            &[bundled, open, bundle.as_ref(), store, place.as_ref()],
+        );
+        let store = store::Store::open(&place).unwrap();
+        let (_, run) = store.latest_run().unwrap().unwrap();
+        let file = format!("{}.yaml", name(&bundle));
+        let folders = [&own, &seeds];
+        let text = folders
+            .into_iter()
+            .find_map(|folder| fs::read_to_string(folder.join(&file)).ok());
+        let texts = run.plan.manifests.iter().map(|it| Some(it.text.as_str()));
+        if !texts.eq([text.as_deref()]) {
+            other.insert(name(&bundle));
+        }
+    }
+    let other: BTreeSet<&str> = other.iter().map(String::as_str).collect();
+    assert_eq!(
+        other,
+        listed(&readme, "Of another manifest than the one of today: ")
+    );
+}
+
 /// What was recorded somewhere gives its site here, and no cell of it failed.
 #[test]
 fn every_recorded_run_gives_its_site() {
@@ -135,10 +176,7 @@ fn every_recorded_run_gives_its_site() {
     let seeds = files(&jobs().join("seeds"), "yaml");
     // What is still to be measured on a quiet machine is said where the others are listed.
     let readme = fs::read_to_string(jobs().join("recorded/README.md")).unwrap();
-    let owed = readme
-        .lines()
-        .find_map(|line| line.strip_prefix("Not recorded yet: "));
-    let owed: BTreeSet<&str> = owed.into_iter().flat_map(|line| line.split('`')).collect();
+    let owed = listed(&readme, "Not recorded yet: ");
     for seed in seeds.iter().map(|path| name(path)) {
         let is_due = seed.ends_with("-cpu");
         let is_owed = owed.contains(seed.as_str());

@@ -7,6 +7,8 @@ use schema::tables::Verdict;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Beta, ContinuousCDF as _};
 
+use crate::results;
+
 /// What a trial said of one comparison: a line of results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
@@ -55,9 +57,7 @@ pub struct Share {
 /// # Errors
 /// Names the first line that is none of a trial's.
 pub fn read(text: &str) -> Result<Vec<Trial>, String> {
-    let mut rows = csv::Reader::from_reader(text.as_bytes());
-    let trials: Result<_, _> = rows.deserialize().collect();
-    trials.map_err(|error| format!("no line of results: {error}"))
+    results::read(text)
 }
 
 /// Lines of results, as [`read`] takes them.
@@ -65,11 +65,7 @@ pub fn read(text: &str) -> Result<Vec<Trial>, String> {
 /// # Errors
 /// When a trial cannot be written as a line.
 pub fn write(trials: &[Trial]) -> Result<String, String> {
-    let mut rows = csv::Writer::from_writer(Vec::new());
-    let written: Result<(), _> = trials.iter().try_for_each(|trial| rows.serialize(trial));
-    written.map_err(|error| error.to_string())?;
-    let bytes = rows.into_inner().map_err(|error| error.to_string())?;
-    String::from_utf8(bytes).map_err(|error| error.to_string())
+    results::write(trials)
 }
 
 /// How many were said to be one of these.

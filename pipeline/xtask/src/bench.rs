@@ -267,12 +267,7 @@ fn racing_python(folder: &Path) -> Result<PathBuf, String> {
         None => bench_python(folder)?,
     };
     run(program(photofinish()).args(["engines", "install"]))?;
-    build(&[
-        "--package",
-        "photofinish-worker-tensorflow",
-        "--example",
-        "graph_def",
-    ])?;
+    build(&["--workspace", "--example", "graph_def"])?;
     build(&["--workspace", "--bin", ENGINE_BENCH])?;
     Ok(python)
 }

@@ -53,7 +53,7 @@ enum Chore {
         /// What is tried
         #[arg(value_enum)]
         which: experiment::Experiment,
-        /// How often, earlier trials included; of no use to `drift`
+        /// How often, earlier trials included; of no use to `drift` and `length`
         #[arg(long)]
         trials: Option<u32>,
     },

@@ -15,7 +15,9 @@ use super::{
     cells,
     chrome::{self, Chrome, link},
     comparison::{self, Contender},
-    configuration, downloads, job, machines,
+    configuration, downloads, job,
+    log::readable,
+    machines,
     profile::Profile,
     roofline::{self, CeilingView},
     sensors::{self, EnergyView},
@@ -329,17 +331,17 @@ fn logs(row: &CellRow) -> Vec<Log> {
     let parity = row.parity_log.iter().map(|log| Log {
         launch: "Parity".to_owned(),
         badge: None,
-        text: log.clone(),
+        text: readable(log),
     });
     let blocks = row.launches.iter().map(|launch| Log {
         launch: format!("Block {}", u64::from(launch.block) + 1),
         badge: Some(words::outcome(launch.outcome.kind)),
-        text: launch.log.clone(),
+        text: readable(&launch.log),
     });
     let profile = row.profile.iter().map(|profile| Log {
         launch: "Profile".to_owned(),
         badge: Some(words::outcome(profile.outcome.kind)),
-        text: profile.log.clone(),
+        text: readable(&profile.log),
     });
     let written = |log: &Log| !log.text.trim().is_empty();
     let all = parity.chain(blocks).chain(profile);

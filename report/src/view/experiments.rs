@@ -1,11 +1,12 @@
 //! What experiments on photofinish itself found, as they lie in `jobs/experiments`.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use schema::tables::Verdict;
 use serde::Serialize;
 use statistics::{
     coverage::{self, GAINED},
+    lengths::{self, Length, Sum},
     trace::Trace,
     trials::{self, Share, Trial},
 };
@@ -23,6 +24,7 @@ pub(crate) struct Experiments {
     repeated: Option<Repeated>,
     gains: Vec<Gains>,
     gained: Vec<Gained>,
+    lengths: Option<Lengths>,
 }
 
 /// How often the interval of a gain held it in simulations.
@@ -82,6 +84,27 @@ struct GainRow {
     gain: Option<Estimate>,
 }
 
+/// How long a target takes, beside a design that is fixed beforehand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Lengths {
+    rows: Vec<LengthRow>,
+    ours: String,
+    our_run: String,
+    fixed: String,
+    places: String,
+}
+
+/// One comparison by both designs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct LengthRow {
+    of: String,
+    half_width: String,
+    blocks: String,
+    ours: String,
+    repetitions: String,
+    fixed: String,
+}
+
 impl Experiments {
     /// Those that the program carries.
     ///
@@ -123,7 +146,9 @@ impl Experiments {
             let trace = Trace::parse(file(name)?);
             Some(trace.map(|trace| Gains::of(of, trace)).map_err(named(name)))
         });
+        let lengths = file("length").map_or(Ok(Vec::new()), lengths::read);
         Ok(Self {
+            lengths: Lengths::of(&lengths.map_err(named("length"))?),
             known: known.into_iter().flatten().collect(),
             repeated: Repeated::of(&tried("quickstart")?),
             gains: gains.collect::<Result<_, _>>()?,
@@ -161,7 +186,7 @@ impl Known {
             open: said(&[Verdict::Unclear]),
             absent: said(&[Verdict::NotMeasured]),
             astray: Part::of(trials::astray(tried, truth), tried.len()),
-            places: places(tried),
+            places: trial_places(tried),
         })
     }
 }
@@ -176,7 +201,7 @@ impl Repeated {
             comparisons: units::count(comparisons.len() as u64),
             turned: units::count(turned as u64),
             open: Part::told(trials::said(tried, &[Verdict::Unclear])),
-            places: places(tried),
+            places: trial_places(tried),
         })
     }
 }
@@ -221,12 +246,43 @@ impl Gains {
     }
 }
 
-/// The machines that trials ran on, each with how many rows are its own.
-fn places(tried: &[Trial]) -> String {
-    let machines: BTreeSet<&str> = tried.iter().map(|it| it.machine.as_str()).collect();
+impl Lengths {
+    /// `None` without a comparison.
+    fn of(lengths: &[Length]) -> Option<Self> {
+        let seconds = |seconds: f64| {
+            let span = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+            units::span(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+        };
+        let row = |it: &Length| LengthRow {
+            of: format!("{}: {}", it.job, it.setting),
+            half_width: format!("{} %", units::fixed(100.0 * it.our_half_width, 2)),
+            blocks: units::count(it.our_blocks.into()),
+            ours: seconds(it.our_seconds),
+            repetitions: units::count(it.fixed_repetitions.into()),
+            fixed: seconds(it.fixed_seconds),
+        };
+        let sum = Sum::of(lengths);
+        let places = lengths.iter().map(|it| (&*it.machine, &*it.revision));
+        (!lengths.is_empty()).then(|| Self {
+            rows: lengths.iter().map(row).collect(),
+            ours: seconds(sum.ours),
+            our_run: seconds(sum.our_run),
+            fixed: seconds(sum.fixed),
+            places: told_places(places),
+        })
+    }
+}
+
+fn trial_places(tried: &[Trial]) -> String {
+    told_places(tried.iter().map(|it| (&*it.machine, &*it.revision)))
+}
+
+/// The machines that rows of results are of, given each with its revision, and how many rows are their own.
+fn told_places<'a>(rows: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
+    let machines: BTreeSet<&str> = rows.clone().map(|(machine, _)| machine).collect();
     let told = machines.into_iter().map(|machine| {
-        let its = tried.iter().filter(|it| it.machine == machine);
-        let revisions: BTreeSet<&str> = its.clone().map(|it| it.revision.as_str()).collect();
+        let its = rows.clone().filter(|(its, _)| *its == machine);
+        let revisions: BTreeSet<&str> = its.clone().map(|(_, revision)| revision).collect();
         let revisions: Vec<&str> = revisions.into_iter().collect();
         format!(
             "{machine} ({}, revision {})",
@@ -250,11 +306,18 @@ trial,machine,revision,setting,contender,verdict,ratio,ratio_low,ratio_high,bloc
 4,Other,def,batch 1,two/works,slower,1.05,1.03,1.07,12,outside
 ";
 
+    const LENGTHS: &str = "\
+machine,revision,job,setting,our_blocks,our_half_width,our_seconds,our_run_seconds,fixed_spread,fixed_repetitions,fixed_seconds
+One,abc,inference,\"batch 1, model bert_tiny\",6,0.0099,60.0,400.5,0.02,16,90.0
+One,abc,training,\"batch 8, model resnet18\",12,0.0101,120.0,400.5,0.03,40,400.0
+";
+
     /// As if these had been made.
     pub(crate) fn made() -> Experiments {
         let file = |name: &str| match name {
             "aa" | "planted" | "quickstart" => Some(TRIALS),
             "drift-bert" => Some("# One, revision abc\nblock,turn,a/b,c/d\n0,0,1,2\n0,1,2,4\n"),
+            "length" => Some(LENGTHS),
             _ => None,
         };
         Experiments::of(&file).unwrap()
@@ -266,6 +329,7 @@ trial,machine,revision,setting,contender,verdict,ratio,ratio_low,ratio_high,bloc
             known,
             repeated,
             gains,
+            lengths,
             ..
         } = made();
         let counts = |row: &Known| {
@@ -292,11 +356,18 @@ trial,machine,revision,setting,contender,verdict,ratio,ratio_low,ratio_high,bloc
             (1, "BERT-tiny, inference", 2)
         );
         assert_eq!(gains[0].rows[0].gain, None);
+        let lengths = lengths.unwrap();
+        let row = &lengths.rows[1];
+        assert_eq!(
+            [&row.of, &row.half_width, &row.blocks, &row.repetitions],
+            ["training: batch 8, model resnet18", "1.01 %", "12", "40"]
+        );
+        assert_eq!(lengths.places, "One (2, revision abc)");
     }
 
     #[test]
     fn a_file_that_is_none_is_named() {
-        for name in ["aa", "drift-training"] {
+        for name in ["aa", "drift-training", "length"] {
             let file = |asked: &str| (asked == name).then_some("nonsense\n1\n");
             let error = Experiments::of(&file).unwrap_err();
             assert!(error.starts_with(name), "{error}");
@@ -310,6 +381,10 @@ trial,machine,revision,setting,contender,verdict,ratio,ratio_low,ratio_high,bloc
         let are_there = ["aa", "planted"].map(|name| embed::experiment(name).is_some());
         let expected = are_there.iter().filter(|is_there| **is_there).count();
         assert_eq!(found.known.len(), expected);
+        assert_eq!(
+            found.lengths.is_some(),
+            embed::experiment("length").is_some()
+        );
         assert_eq!(found.gains.len(), 3);
         assert!(found.gains.iter().all(|trace| trace.rows.len() == 6));
     }

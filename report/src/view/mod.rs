@@ -13,6 +13,7 @@ pub(crate) mod experiments;
 pub(crate) mod forest;
 pub(crate) mod frontier;
 pub(crate) mod job;
+pub(crate) mod log;
 pub(crate) mod machines;
 pub(crate) mod method;
 pub(crate) mod overview;

@@ -3,18 +3,24 @@
 //!
 //! Both are measured on the same cells. Of the fixed design that gives the time of a repetition and how
 //! ratios scatter from one to the next; how many repetitions it takes until Student's interval is as narrow
-//! as ours follows from that. Time is that of launches, from their start to the end of their rounds: parity
-//! and canaries, which both have, are left out, and so are the pauses between blocks that ours has where
-//! nothing else is left to measure. Twins count as time of ours; the fixed design has none,
-//! and is looked at once.
+//! as ours follows from that. Time is that of launches, from their start to the end of their rounds, without
+//! parity and canaries, which both have; of ours it is told besides how long the whole run took, the pauses
+//! between blocks among it where nothing else is left to measure. Twins count as time of ours; the fixed
+//! design has none, and is looked at once.
 
-use std::{fmt::Write as _, path::Path};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use schema::{
     CellId, Tables,
     tables::{CellRow, ComparisonRow, ComparisonTable, Interval, LaunchRow},
 };
-use statistics::interval;
+use statistics::{
+    interval,
+    lengths::{self, Length, Sum},
+};
 
 use super::{folder, place, results};
 use crate::command::{photofinish, program, read, run, write};
@@ -36,58 +42,24 @@ const OURS: &str = "target: 1%, margin: 2%, budget: 2h, disturbed: keep";
 /// Repetitions of 100 steps, each in a launch of its own: as many as may be without twins.
 const FIXED: &str = "blocks: 5, rounds: 1, round: 1ms, round_steps: 100, budget: 2h";
 
-const COLUMNS: &str = "machine,revision,job,setting,our_blocks,our_half_width,our_seconds,\
-                       fixed_spread,fixed_repetitions,fixed_seconds\n";
-
-/// A comparison by both designs.
-#[derive(Debug, Clone, PartialEq)]
-struct Length {
-    what: String,
-    /// Blocks, half-width and seconds of ours.
-    ours: (u32, f64, f64),
-    /// How ratios of the fixed design scatter: standard deviation of their logarithm.
-    spread: f64,
-    /// Repetitions that it takes.
-    repetitions: u32,
-    /// Seconds of one.
-    repetition_s: f64,
-}
-
-impl Length {
-    fn fixed_s(&self) -> f64 {
-        f64::from(self.repetitions) * self.repetition_s
-    }
-}
-
 /// Measures both and writes down what comparisons took.
 pub(super) fn measure() -> Result<(), String> {
     let folder = folder("length")?;
     run(program(photofinish()).args(["engines", "install"]))?;
-    let [ours, fixed] = [("ours", OURS), ("fixed", FIXED)];
-    let (ours, fixed) = (tables(&folder, ours)?, tables(&folder, fixed)?);
-    let lengths = lengths(&ours, &fixed)?;
-    let (machine, revision) = place()?;
-    let machine = machine.replace(',', ";");
-    let mut text = COLUMNS.to_owned();
-    for it in &lengths {
-        let (blocks, half, seconds) = it.ours;
-        let _ = writeln!(
-            text,
-            "{machine},{revision},{},{blocks},{half:.4},{seconds:.1},{:.4},{},{:.1}",
-            it.what,
-            it.spread,
-            it.repetitions,
-            it.fixed_s()
-        );
-    }
+    let place = place()?;
+    let (ours, took) = tables(&folder, ("ours", OURS))?;
+    let (fixed, _) = tables(&folder, ("fixed", FIXED))?;
+    let found = found(&place, (&ours, took), &fixed)?;
     let file = results()?.join("length.csv");
+    let text = lengths::write(&found)?;
     write(&file, &text)?;
     print!("{text}");
-    println!("{}", sum(&lengths));
+    println!("{}", told(Sum::of(&found)));
     Ok(())
 }
 
-fn tables(folder: &Path, (name, measure): (&str, &str)) -> Result<Tables, String> {
+/// What a design comes to, and how long its run took.
+fn tables(folder: &Path, (name, measure): (&str, &str)) -> Result<(Tables, Duration), String> {
     let manifest = folder.join(format!("{name}.yaml"));
     let head = format!("version: 1\ntitle: {name}\nmeasure: {{ {measure}, ceilings: false }}\n");
     write(&manifest, &format!("{head}{JOBS}"))?;
@@ -95,9 +67,12 @@ fn tables(folder: &Path, (name, measure): (&str, &str)) -> Result<Tables, String
     let mut bench = program(photofinish());
     bench.args(["bench", "--fresh"]).arg(&manifest);
     bench.arg("--store").arg(folder.join("store"));
+    let begun = Instant::now();
     run(bench.arg("--out").arg(&site))?;
+    let took = begun.elapsed();
     let told = read(&site.join("data/tables.json"))?;
-    serde_json::from_str(&told).map_err(|error| format!("tables.json: {error}"))
+    let tables = serde_json::from_str(&told).map_err(|error| format!("tables.json: {error}"))?;
+    Ok((tables, took))
 }
 
 /// The pairs of all jobs, each with its job and the comparison that it is of.
@@ -109,14 +84,18 @@ fn comparisons(tables: &Tables) -> impl Iterator<Item = (&str, &ComparisonTable,
     })
 }
 
-fn lengths(ours: &Tables, fixed: &Tables) -> Result<Vec<Length>, String> {
+fn found(
+    (machine, revision): &(String, String),
+    (ours, run): (&Tables, Duration),
+    fixed: &Tables,
+) -> Result<Vec<Length>, String> {
     let lengths = comparisons(ours).map(|(job, _, row)| {
-        let what = row
+        let setting = row
             .coordinates
             .iter()
             .map(|(axis, value)| format!("{axis} {value}"));
-        let what = format!("{job},{}", what.collect::<Vec<_>>().join("; "));
-        let lacks = |whose: &str| format!("{what}: {whose} has no ratio");
+        let setting = setting.collect::<Vec<_>>().join(", ");
+        let lacks = |whose: &str| format!("{job}, {setting}: {whose} has no ratio");
         let ratio = row.ratio.as_ref().ok_or_else(|| lacks("ours"))?;
         let half = half_width(ratio).ok_or_else(|| lacks("ours"))?;
         let same = |(id, _, other): &(&str, _, &ComparisonRow)| {
@@ -126,18 +105,49 @@ fn lengths(ours: &Tables, fixed: &Tables) -> Result<Vec<Length>, String> {
             .find(same)
             .ok_or_else(|| lacks("the fixed design"))?;
         let logs = logs(fixed, job, other);
-        let spread = interval::standard_deviation(&logs);
-        let repetitions = interval::blocks_for(spread, libm::log1p(half), table.confidence_each);
-        let repetitions = repetitions.filter(|_| logs.len() > 1);
+        let took = seconds(fixed, job, other);
+        let again = again(&logs, took, half, table.confidence_each);
+        let again = again.ok_or_else(|| lacks("the fixed design"))?;
         Ok(Length {
-            ours: (ratio.blocks, half, seconds(ours, job, row)),
-            spread,
-            repetitions: repetitions.ok_or_else(|| lacks("the fixed design"))?,
-            repetition_s: seconds(fixed, job, other) / logs.len() as f64,
-            what,
+            machine: machine.clone(),
+            revision: revision.clone(),
+            job: job.to_owned(),
+            our_blocks: ratio.blocks,
+            our_half_width: rounded(half, 4),
+            our_seconds: rounded(seconds(ours, job, row), 1),
+            our_run_seconds: rounded(run.as_secs_f64(), 1),
+            fixed_spread: rounded(again.spread, 4),
+            fixed_repetitions: again.repetitions,
+            fixed_seconds: rounded(again.seconds, 1),
+            setting,
         })
     });
     lengths.collect()
+}
+
+/// What the fixed design takes.
+#[derive(Debug)]
+struct Again {
+    spread: f64,
+    repetitions: u32,
+    seconds: f64,
+}
+
+/// How often repetitions that came to these logarithms of ratios, in `seconds` together, are to be made until
+/// Student's interval is so narrow; `None` where one alone was made, or no number of them is enough.
+fn again(logs: &[f64], seconds: f64, half: f64, confidence: f64) -> Option<Again> {
+    let spread = interval::standard_deviation(logs);
+    let repetitions = interval::blocks_for(spread, libm::log1p(half), confidence)?;
+    (logs.len() > 1).then(|| Again {
+        spread,
+        repetitions,
+        seconds: f64::from(repetitions) * seconds / logs.len() as f64,
+    })
+}
+
+fn rounded(value: f64, decimals: u32) -> f64 {
+    let tens = f64::from(10_u32.pow(decimals));
+    (value * tens).round() / tens
 }
 
 fn half_width(ratio: &Interval) -> Option<f64> {
@@ -191,16 +201,12 @@ fn seconds(tables: &Tables, job: &str, row: &ComparisonRow) -> f64 {
     (of(&row.baseline) + of(&row.contender)) as f64 / 1e9
 }
 
-/// What all comparisons come to together. A design that is fixed beforehand would repeat all of them alike, as
-/// often as the worst takes, which is more; how much more, five repetitions do not tell.
-fn sum(lengths: &[Length]) -> String {
-    let minutes = |seconds: f64| seconds / 60.0;
-    let ours: f64 = lengths.iter().map(|it| it.ours.2).sum();
-    let fixed: f64 = lengths.iter().map(Length::fixed_s).sum();
+/// What all comparisons come to together, in a sentence.
+fn told(sum: Sum) -> String {
+    let [ours, run, fixed] = [sum.ours, sum.our_run, sum.fixed].map(|seconds| seconds / 60.0);
     format!(
-        "ours {:.1} min; 100 steps, again as often as each comparison needs: {:.1} min",
-        minutes(ours),
-        minutes(fixed)
+        "launches of ours {ours:.1} min, its whole run {run:.1} min; 100 steps, again as often as each \
+         comparison needs: {fixed:.1} min"
     )
 }
 
@@ -209,17 +215,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fixed_design_repeats_each_as_often_as_it_takes() {
-        let length = |repetitions, repetition_s| Length {
-            what: "job,batch 1".to_owned(),
-            ours: (6, 0.01, 60.0),
-            spread: 0.01,
-            repetitions,
-            repetition_s,
+    fn what_both_designs_take_is_said() {
+        let sum = Sum {
+            ours: 120.0,
+            our_run: 300.0,
+            fixed: 270.0,
         };
-        let said = sum(&[length(3, 10.0), length(12, 20.0)]);
-        let expected = "ours 2.0 min; 100 steps, again as often as each comparison needs: 4.5 min";
-        assert_eq!(said, expected);
+        let expected = "launches of ours 2.0 min, its whole run 5.0 min; 100 steps, again as often as each \
+                        comparison needs: 4.5 min";
+        assert_eq!(told(sum), expected);
+        assert_eq!(rounded(0.123_46, 4), 0.1235);
+    }
+
+    /// Student's quantile for 18 is 2.110, and 2.110 · 0.02 / √18 = 0.009946, below log 1.01 = 0.009950; for 17
+    /// it is 2.120, which makes 0.0103.
+    #[test]
+    fn a_fixed_design_is_repeated_as_often_as_it_takes() {
+        let logs = [0.02, -0.02, 0.02, -0.02, 0.0];
+        let told = again(&logs, 50.0, 0.01, 0.95).unwrap();
+        assert!((told.spread - 0.02).abs() < 1e-12, "{told:?}");
+        assert_eq!(told.repetitions, 18);
+        assert!((told.seconds - 180.0).abs() < 1e-9, "{told:?}");
+        assert!(again(&logs[..1], 50.0, 0.01, 0.95).is_none());
     }
 
     #[test]
