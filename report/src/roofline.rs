@@ -122,6 +122,13 @@ pub(crate) fn draw(scene: &Scene) -> Option<Roofline> {
         rates.chain([product, reading * across.low]),
         [HEIGHT - BOTTOM, TOP],
     )?;
+    let point = |spot: &&Spot| Point {
+        x: across.place(spot.intensity),
+        y: up.place(spot.flops_per_second),
+        mark: spot.mark,
+        label: spot.label.clone(),
+    };
+    let points: Vec<Point> = spots.iter().map(point).collect();
     Some(Roofline {
         width: WIDTH,
         height: HEIGHT,
@@ -129,16 +136,8 @@ pub(crate) fn draw(scene: &Scene) -> Option<Roofline> {
         right: WIDTH - RIGHT,
         top: TOP,
         bottom: HEIGHT - BOTTOM,
-        roofs: roofs(reading, &scene.product, &across, &up),
-        points: spots
-            .iter()
-            .map(|spot| Point {
-                x: across.place(spot.intensity),
-                y: up.place(spot.flops_per_second),
-                mark: spot.mark,
-                label: spot.label.clone(),
-            })
-            .collect(),
+        roofs: roofs(reading, &scene.product, &across, &up, &points),
+        points,
         across: across.ticks(units::plain),
         up: up.ticks(|rate| {
             let (scale, prefix) = units::prefix(rate);
@@ -153,7 +152,27 @@ pub(crate) fn draw(scene: &Scene) -> Option<Roofline> {
     })
 }
 
-fn roofs(reading: f64, (name, product): &(String, f64), across: &Axis, up: &Axis) -> [Roof; 2] {
+/// Room that a name takes: pixels of a character, of a line, and of half a mark.
+const CHARACTER: f64 = 7.5;
+const LINE: f64 = 20.0;
+const HALF_A_MARK: f64 = 6.0;
+
+/// Whether marks lie where a name would stand that is written over a level line, from `left` to `right`.
+fn is_covered(points: &[Point], [left, right]: [f64; 2], level: f64) -> bool {
+    let is_beside = |x: f64| x > left - HALF_A_MARK && x < right + HALF_A_MARK;
+    let is_above = |y: f64| y > level - LINE - HALF_A_MARK && y < level + HALF_A_MARK;
+    points
+        .iter()
+        .any(|point| is_beside(point.x) && is_above(point.y))
+}
+
+fn roofs(
+    reading: f64,
+    (name, product): &(String, f64),
+    across: &Axis,
+    up: &Axis,
+    points: &[Point],
+) -> [Roof; 2] {
     let intensities = [across.low, product / reading];
     let [x1, x2] = intensities.map(|intensity| across.place(intensity));
     let [y1, y2] = intensities.map(|intensity| up.place(reading * intensity));
@@ -168,13 +187,18 @@ fn roofs(reading: f64, (name, product): &(String, f64), across: &Axis, up: &Axis
         turn: tenth((y2 - y1).atan2(x2 - x1).to_degrees()),
         begins: true,
     };
+    let label = format!("{name}: {}", units::quantity(*product, "FLOP/s"));
+    let long = CHARACTER * label.chars().count() as f64;
+    // At the end of its line, unless cells are drawn there and its beginning is free.
+    let is_free = |from: f64| !is_covered(points, [from, from + long], y2);
+    let begins = !is_free(right - long) && x2 + long <= right && is_free(x2);
     let arithmetic = Roof {
         path: format!("M{x2} {y2}H{right}"),
-        label: format!("{name}: {}", units::quantity(*product, "FLOP/s")),
-        x: right,
+        label,
+        x: if begins { x2 } else { right },
         y: y2,
         turn: 0.0,
-        begins: false,
+        begins,
     };
     [memory, arithmetic]
 }
@@ -266,6 +290,20 @@ mod tests {
         let wanted = y1 + (y2 - y1) * share;
         assert!((wanted - bound_by_memory.y).abs() < 0.5, "{drawn:?}");
         assert!(memory.turn < 0.0);
+    }
+
+    #[test]
+    fn the_name_of_a_ceiling_stands_where_no_cell_does() {
+        let name = |cells: &[f64]| {
+            let cells = cells.iter().map(|it| spot(*it, 100e9)).collect();
+            let drawn = draw(&scene(cells)).unwrap();
+            let [_, roof] = &drawn.roofs;
+            (roof.begins, roof.x < drawn.right)
+        };
+        assert_eq!(name(&[0.1]), (false, false));
+        assert_eq!(name(&[2000.0]), (true, true));
+        // Where there are cells at both ends, it stays.
+        assert_eq!(name(&[10.0, 2000.0]), (false, false));
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) struct Overview {
     verdicts: Vec<Count>,
     jobs: Vec<Section>,
     outcomes: Vec<Count>,
+    /// Whether some job timed steps.
+    timed: bool,
     machines: Vec<String>,
     cells: String,
     /// Warnings that belong to no job of the tables.
@@ -43,9 +45,31 @@ struct Section {
     cells_root: String,
     families: Vec<Family>,
     answer: Option<job::Answer>,
+    /// What was done instead of timing; `None` where steps were timed.
+    instead: Option<Instead>,
     /// How its cells ended.
     outcomes: Vec<Count>,
     claims: Vec<Count>,
+}
+
+/// What a job does that times nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Instead {
+    /// It seeks the largest batch that fits into memory.
+    Frontier,
+    /// It holds outputs against the reference.
+    Parity,
+}
+
+impl Instead {
+    fn of(job: &JobTable) -> Option<Self> {
+        match (job.measure.frontier, job.measure.blocks) {
+            (Some(_), _) => Some(Self::Frontier),
+            (None, 0) => Some(Self::Parity),
+            (None, _) => None,
+        }
+    }
 }
 
 impl Overview {
@@ -65,6 +89,7 @@ impl Overview {
             verdicts: verdicts(tables),
             jobs,
             outcomes: job::tally(tables.cells.iter().map(|row| row.outcome.kind)),
+            timed: tables.jobs.iter().any(|job| Instead::of(job).is_none()),
             machines: machines::hardware(tables),
             cells: format!(
                 "{} {}",
@@ -91,6 +116,7 @@ fn section(index: &Index<'_>, job: &JobTable, families: Vec<Family>) -> Section 
         cells_root: format!("cells/{}/", job.id),
         families,
         answer: job::Answer::new(job, index.cells_of(&job.id)),
+        instead: Instead::of(job),
         outcomes: job::tally(index.cells_of(&job.id).iter().map(|row| row.outcome.kind)),
         claims: claims(job),
     }
@@ -145,4 +171,45 @@ fn claims(job: &JobTable) -> Vec<Count> {
             count: units::count(count),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use aggregate::synthetic::{self, Size};
+
+    use super::*;
+    use crate::template::Templates;
+
+    #[test]
+    fn jobs_that_time_nothing_say_what_they_do() {
+        let run = synthetic::run(Size {
+            cells: 2,
+            blocks: 6,
+            rounds: 1,
+            samples: 3,
+        });
+        let tables = aggregate::aggregate(&run.record, &|key, heat| run.heat(key, heat)).unwrap();
+        let page = |frontier, blocks| {
+            let mut tables = tables.clone();
+            for job in &mut tables.jobs {
+                (job.measure.frontier, job.measure.blocks) = (frontier, blocks);
+                job.comparisons.clear();
+            }
+            let index = Index::new(&tables).unwrap();
+            let families = tables.jobs.iter().map(|_| Vec::new()).collect();
+            let templates = Templates::new().unwrap();
+            let page = Overview::new(&index, families);
+            templates.render("overview.html", &page).unwrap()
+        };
+        let timed = page(None, 6);
+        assert!(timed.contains("No comparison was asked for.") && timed.contains("Who wins"));
+        for (frontier, blocks, told) in [
+            (None, 0, "held against the reference"),
+            (Some(8), 6, "was sought"),
+        ] {
+            let html = page(frontier, blocks);
+            assert!(html.contains("Nothing was timed") && html.contains(told));
+            assert!(!html.contains("No comparison was asked for.") && !html.contains("Who wins"));
+        }
+    }
 }
