@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Write as _};
 use schema::characters::is_unfit_for_prose;
 
 /// Makes characters visible that would otherwise act on their surroundings: control characters
-/// (a terminal's colours in a log) and those that are not seen but turn or hide text.
+/// (what clears a terminal, in a log) and those that are not seen but turn or hide text.
 /// Line feeds and tabs stay.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_acting) {

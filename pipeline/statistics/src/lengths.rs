@@ -3,8 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::results;
-
 /// A comparison by both designs: a line of results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Length {
@@ -31,22 +29,6 @@ pub struct Length {
     pub fixed_repetitions: u32,
     /// Seconds of all these, of launches alone.
     pub fixed_seconds: f64,
-}
-
-/// Reads lines of results, the first of which names the columns.
-///
-/// # Errors
-/// Names the first line that is none of a comparison's.
-pub fn read(text: &str) -> Result<Vec<Length>, String> {
-    results::read(text)
-}
-
-/// Lines of results, as [`read`] takes them.
-///
-/// # Errors
-/// When a comparison cannot be written as a line.
-pub fn write(lengths: &[Length]) -> Result<String, String> {
-    results::write(lengths)
 }
 
 /// What all comparisons take together, in seconds. A design that is fixed beforehand would repeat all of them
@@ -77,6 +59,7 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::{read, write};
 
     fn length(fixed_repetitions: u32, fixed_seconds: f64) -> Length {
         Length {
@@ -98,8 +81,8 @@ mod tests {
     fn lines_come_back_and_add_up() {
         let lengths = [length(3, 30.0), length(12, 240.0)];
         let text = write(&lengths).unwrap();
-        assert_eq!(read(&text).unwrap(), lengths);
-        assert!(read("nonsense\n1\n").is_err());
+        assert_eq!(read::<Length>(&text).unwrap(), lengths);
+        assert!(read::<Length>("nonsense\n1\n").is_err());
         let sum = Sum {
             ours: 120.0,
             our_run: 300.0,

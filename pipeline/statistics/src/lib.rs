@@ -31,7 +31,7 @@ pub mod number;
 pub mod pair;
 pub mod payback;
 pub mod percentile;
-mod results;
+pub mod results;
 pub mod samples;
 pub mod serial;
 pub mod trace;

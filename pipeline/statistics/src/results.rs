@@ -6,7 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 ///
 /// # Errors
 /// Names the first line that is none.
-pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, String> {
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, String> {
     let mut rows = csv::Reader::from_reader(text.as_bytes());
     let read: Result<_, _> = rows.deserialize().collect();
     read.map_err(|error| format!("no line of results: {error}"))
@@ -16,7 +16,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, String> {
 ///
 /// # Errors
 /// When a row cannot be written as a line.
-pub(crate) fn write<T: Serialize>(results: &[T]) -> Result<String, String> {
+pub fn write<T: Serialize>(results: &[T]) -> Result<String, String> {
     let mut rows = csv::Writer::from_writer(Vec::new());
     let written: Result<(), _> = results.iter().try_for_each(|row| rows.serialize(row));
     written.map_err(|error| error.to_string())?;

@@ -7,8 +7,6 @@ use schema::tables::Verdict;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Beta, ContinuousCDF as _};
 
-use crate::results;
-
 /// What a trial said of one comparison: a line of results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
@@ -50,22 +48,6 @@ pub struct Share {
     pub low: f64,
     /// Upper end of it.
     pub high: f64,
-}
-
-/// Reads lines of results, the first of which names the columns.
-///
-/// # Errors
-/// Names the first line that is none of a trial's.
-pub fn read(text: &str) -> Result<Vec<Trial>, String> {
-    results::read(text)
-}
-
-/// Lines of results, as [`read`] takes them.
-///
-/// # Errors
-/// When a trial cannot be written as a line.
-pub fn write(trials: &[Trial]) -> Result<String, String> {
-    results::write(trials)
 }
 
 /// How many were said to be one of these.
@@ -129,6 +111,7 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::{read, write};
 
     fn trial(number: u32, verdict: Verdict, ends: Option<(f64, f64)>) -> Trial {
         Trial {
@@ -159,10 +142,10 @@ mod tests {
                 "trial,machine,revision,setting,contender,verdict,ratio,ratio_low,ratio_high,blocks,reason"
             )
         );
-        assert_eq!(read(&text).unwrap(), trials);
-        assert_eq!(write(&[]).unwrap(), "");
-        assert_eq!(read("").unwrap(), []);
-        let error = read(&format!("{text}3,one\n")).unwrap_err();
+        assert_eq!(read::<Trial>(&text).unwrap(), trials);
+        assert_eq!(write::<Trial>(&[]).unwrap(), "");
+        assert_eq!(read::<Trial>("").unwrap(), []);
+        let error = read::<Trial>(&format!("{text}3,one\n")).unwrap_err();
         assert!(error.contains("line: 4"), "{error}");
     }
 

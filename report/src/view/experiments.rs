@@ -6,7 +6,8 @@ use schema::tables::Verdict;
 use serde::Serialize;
 use statistics::{
     coverage::{self, GAINED},
-    lengths::{self, Length, Sum},
+    lengths::{Length, Sum},
+    results,
     trace::Trace,
     trials::{self, Share, Trial},
 };
@@ -118,7 +119,7 @@ impl Experiments {
     fn of<'a>(file: &impl Fn(&str) -> Option<&'a str>) -> Result<Self, String> {
         let named = |name: &'static str| move |error: String| format!("{name}.csv: {error}");
         let tried = |name: &'static str| match file(name) {
-            Some(text) => trials::read(text).map_err(named(name)),
+            Some(text) => results::read(text).map_err(named(name)),
             None => Ok(Vec::new()),
         };
         let known = [
@@ -146,7 +147,7 @@ impl Experiments {
             let trace = Trace::parse(file(name)?);
             Some(trace.map(|trace| Gains::of(of, trace)).map_err(named(name)))
         });
-        let lengths = file("length").map_or(Ok(Vec::new()), lengths::read);
+        let lengths = file("length").map_or(Ok(Vec::new()), results::read);
         Ok(Self {
             lengths: Lengths::of(&lengths.map_err(named("length"))?),
             known: known.into_iter().flatten().collect(),

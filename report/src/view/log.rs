@@ -10,19 +10,14 @@ pub(crate) fn readable(log: &str) -> String {
     let lines: Vec<&str> = plain.lines().collect();
     let mut shown = String::with_capacity(plain.len());
     for alike in lines.chunk_by(|one, next| is_like(one, next)) {
-        let [first, between @ .., last] = alike else {
-            push(&mut shown, alike);
-            continue;
-        };
-        if alike.len() < LIKE {
-            push(&mut shown, alike);
-            continue;
+        match alike {
+            [first, between @ .., last] if alike.len() >= LIKE => {
+                let count = between.len();
+                let told = format!("… {count} more lines that differ in digits at most");
+                push(&mut shown, &[first, told.as_str(), last]);
+            }
+            _ => push(&mut shown, alike),
         }
-        let told = format!(
-            "… {} more lines that differ in digits at most",
-            between.len()
-        );
-        push(&mut shown, &[first, told.as_str(), last]);
     }
     shown
 }

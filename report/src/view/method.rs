@@ -212,20 +212,15 @@ impl MethodPage {
 
 #[cfg(test)]
 mod tests {
-    use aggregate::synthetic::{self, Size};
-
     use super::*;
-    use crate::{template::Templates, view::experiments};
+    use crate::{
+        template::Templates,
+        view::{experiments, invented_tables},
+    };
 
     #[test]
     fn experiments_are_told_where_some_were_made() {
-        let run = synthetic::run(Size {
-            cells: 2,
-            blocks: 6,
-            rounds: 1,
-            samples: 3,
-        });
-        let tables = aggregate::aggregate(&run.record, &|key, heat| run.heat(key, heat)).unwrap();
+        let tables = invented_tables();
         let mut page = MethodPage::new(&tables).unwrap();
         page.experiments = experiments::tests::made();
         let html = Templates::new()

@@ -23,3 +23,15 @@ pub(crate) mod roofline;
 pub(crate) mod sensors;
 pub(crate) mod setting;
 pub(crate) mod times;
+
+/// The tables of a run that nobody made: one comparison, over six blocks.
+#[cfg(test)]
+pub(crate) fn invented_tables() -> schema::Tables {
+    let run = aggregate::synthetic::run(aggregate::synthetic::Size {
+        cells: 2,
+        blocks: 6,
+        rounds: 1,
+        samples: 3,
+    });
+    aggregate::aggregate(&run.record, &|key, heat| run.heat(key, heat)).expect("they are sound")
+}

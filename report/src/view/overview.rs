@@ -175,20 +175,12 @@ fn claims(job: &JobTable) -> Vec<Count> {
 
 #[cfg(test)]
 mod tests {
-    use aggregate::synthetic::{self, Size};
-
     use super::*;
-    use crate::template::Templates;
+    use crate::{template::Templates, view::invented_tables};
 
     #[test]
     fn jobs_that_time_nothing_say_what_they_do() {
-        let run = synthetic::run(Size {
-            cells: 2,
-            blocks: 6,
-            rounds: 1,
-            samples: 3,
-        });
-        let tables = aggregate::aggregate(&run.record, &|key, heat| run.heat(key, heat)).unwrap();
+        let tables = invented_tables();
         let page = |frontier, blocks| {
             let mut tables = tables.clone();
             for job in &mut tables.jobs {

@@ -19,7 +19,7 @@ use schema::{
 };
 use statistics::{
     interval,
-    lengths::{self, Length, Sum},
+    lengths::{Length, Sum},
 };
 
 use super::{folder, place, results};
@@ -51,7 +51,7 @@ pub(super) fn measure() -> Result<(), String> {
     let (fixed, _) = tables(&folder, ("fixed", FIXED))?;
     let found = found(&place, (&ours, took), &fixed)?;
     let file = results()?.join("length.csv");
-    let text = lengths::write(&found)?;
+    let text = statistics::results::write(&found)?;
     write(&file, &text)?;
     print!("{text}");
     println!("{}", told(Sum::of(&found)));

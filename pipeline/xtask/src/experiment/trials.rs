@@ -85,7 +85,7 @@ pub(super) fn repeat(which: Trial, times: Option<u32>) -> Result<(), String> {
     let folder = folder(which.name())?;
     let results = results()?.join(format!("{}.csv", which.name()));
     let mut tried = if results.exists() {
-        trials::read(&read(&results)?)?
+        statistics::results::read::<trials::Trial>(&read(&results)?)?
     } else {
         Vec::new()
     };
@@ -97,7 +97,7 @@ pub(super) fn repeat(which: Trial, times: Option<u32>) -> Result<(), String> {
         tried.extend(try_once(&folder, &manifest, trial)?);
         // Whole trials or none: an interruption leaves the earlier file.
         let new = results.with_extension("new");
-        write(&new, &trials::write(&tried)?)?;
+        write(&new, &statistics::results::write(&tried)?)?;
         fs::rename(&new, &results).map_err(|error| format!("{}: {error}", results.display()))?;
     }
     println!("{}", told(which, &tried));
