@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from photofinish_pytorch import arithmetic, compilation, device, process, recurrent
+from photofinish_pytorch import arithmetic, attention, compilation, device, process, recurrent
 from photofinish_pytorch.configuration import ENGINE, VARIANTS, Configuration, understand
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.inference import Inference
@@ -48,7 +48,8 @@ class Torch:
         start = time.perf_counter_ns()
         weights = load.files.weights if load.files else None
         maker = Maker(place.device, configuration.element, configuration.channels_last, weights)
-        session, lowered = _build(load.graph, configuration, maker, place)
+        session, lowered, departures = _build(load.graph, configuration, maker, place)
+        settings |= departures
         place.synchronize()
         built = time.perf_counter_ns()
         # Compiling ends with a reset, which makes the weights once more.
@@ -76,20 +77,24 @@ class Torch:
 
 def _build(
     graph: Graph, configuration: Configuration, maker: Maker, place: Place
-) -> tuple[Session, Lowered]:
+) -> tuple[Session, Lowered, dict[str, str]]:
+    """The session, its network, and what of that is not as the cell has it."""
     tensors = {parameter.name: maker.parameter(parameter) for parameter in distinct(graph)}
     lowered = lower(graph, configuration.mode, tensors)
     forward: compilation.Forward = lowered.module
+    departures: dict[str, str] = {}
     if configuration.compile_mode is None:
         recurrent.flatten(graph, lowered.held, place)
     else:
+        departures = attention.spell_out(lowered)
         forward = compilation.wrap(lowered.module, configuration.compile_mode)
     optimizer, boundary = configuration.optimizer, configuration.boundary
     if optimizer is None:
-        return Inference(graph, lowered, forward, maker, place, boundary), lowered
+        session: Session = Inference(graph, lowered, forward, maker, place, boundary)
+        return session, lowered, departures
     foreach = configuration.foreach
-    training = Training(graph, optimizer, lowered, forward, maker, place, boundary, foreach)
-    return training, lowered
+    session = Training(graph, optimizer, lowered, forward, maker, place, boundary, foreach)
+    return session, lowered, departures
 
 
 def distinct(graph: Graph) -> tuple[Parameter, ...]:

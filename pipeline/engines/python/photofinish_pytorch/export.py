@@ -9,7 +9,6 @@ numbers, which no optimiser could move. Running statistics are overwritten in pl
 """
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +16,8 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram, export
 from torch.func import functional_call
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
 
+from photofinish_pytorch import attention
 from photofinish_pytorch.lower import Lowered
 from photofinish_pytorch.training import cross_entropy
 
@@ -88,17 +86,9 @@ def training(lowered: Lowered, inputs: Tensors, labels: torch.Tensor, dropout: b
         for name in fields
     )
     loss = _Loss(lowered.module, tuple(fields.values()), dropout)
-    # Inductor takes the sums of fused attention in binary64 for numbers in binary32.
-    spelt_out = _has_attention(lowered) and any(it.dtype == torch.float64 for it in held)
-    with sdpa_kernel(SDPBackend.MATH) if spelt_out else nullcontext():
-        program = _joint(export(loss, (held, inputs, labels)))
-    settings = {"attention": "as products, since it trains in fp64"} if spelt_out else {}
+    settings = attention.spell_out(lowered)
+    program = _joint(export(loss, (held, inputs, labels)))
     return Exported(program, {}, tuple(fields), moved, settings)
-
-
-def _has_attention(lowered: Lowered) -> bool:
-    targets = (node.target for node in lowered.module.graph.nodes)
-    return scaled_dot_product_attention in targets
 
 
 def _joint(program: ExportedProgram) -> ExportedProgram:

@@ -21,9 +21,10 @@ from photofinish_pytorch.lower import Lowered
 from photofinish_pytorch.maker import Maker
 from photofinish_worker.decode import decode
 from photofinish_worker.engine import ParityData
+from photofinish_worker.graph import Graph
 from photofinish_worker.messages import Cell, HostLanguage, Load, Mode, Precision, Sgd
 from photofinish_worker.outcome import Failure, Kind
-from tests.sketch import CELL, NETWORK
+from tests.sketch import CELL, NETWORK, graph, node, value, weight
 from tests.with_pytorch import CPU, lowered
 
 
@@ -53,30 +54,52 @@ class Compiled(unittest.TestCase):
         for patched in (kept, config, mock.patch("torch.set_num_interop_threads")):
             self.enterContext(patched)
 
-    def told(self, variant: str, optimizer: Sgd | None) -> tuple[ParityData, dict[str, str]]:
+    def told(
+        self, variant: str, optimizer: Sgd | None, network: Graph = NETWORK
+    ) -> tuple[ParityData, dict[str, str]]:
         cell = decode(Cell, {**CELL, "engine": f"pytorch/{variant}", "factors": {}}, "cell")
         assert isinstance(cell, Cell)
         mode = Mode.INFERENCE if optimizer is None else Mode.TRAINING
         cell = replace(cell, precision=Precision.FP64, mode=mode, optimizer=optimizer)
-        session, report = Torch().load(Load(cell, NETWORK, None, self.scratch))
+        session, report = Torch().load(Load(cell, network, None, self.scratch))
         session.step()
         return session.parity(3), dict(report.settings)
 
     def test_outputs_and_updates_are_those_of_eager(self) -> None:
         for optimizer in (None, Sgd(0.1, 0.9, 0.01)):
-            eager, _ = self.told("python-eager", optimizer)
-            compiled, settings = self.told("compiled", optimizer)
+            settings = self.compare(NETWORK, optimizer)
             self.assertEqual(settings["kernels"], "made by this launch")
-            self.assertEqual(len(compiled.losses), 0 if optimizer is None else 3)
-            torch.testing.assert_close(compiled.losses, eager.losses, rtol=1e-12, atol=0)
-            for one, other in zip(compiled.tensors, eager.tensors, strict=True):
-                self.assertEqual((one.quantity, one.name), (other.quantity, other.name))
-                found, expected = (
-                    torch.tensor(array.array("d", it.data), dtype=torch.float64)
-                    for it in (one, other)
-                )
-                torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-13)
-                self.assertEqual(bool(found.any()), one.name != "unused")
+
+    def test_attention_is_fused_but_where_it_trains_in_binary64(self) -> None:
+        network = graph(
+            [value("x", [1, 3, 4])],
+            [weight("w", [4, 4]), weight("v", [2, 12])],
+            [
+                node("Linear", ["x", "w"], "q"),
+                node({"Attention": {"heads": 2, "causal": True}}, ["q", "x", "x"], "a"),
+                node({"Flatten": {"axis": 1}}, ["a"], "b"),
+                node("Linear", ["b", "v"], "y"),
+            ],
+            [1],
+        )
+        self.assertNotIn("attention", self.compare(network, None))
+        settings = self.compare(network, Sgd(0.1, 0.9, 0.01))
+        self.assertEqual(settings["attention"], "as products, since it trains in fp64")
+
+    def compare(self, network: Graph, optimizer: Sgd | None) -> dict[str, str]:
+        """Holds what is compiled against the same network as it is; what the former told."""
+        eager, _ = self.told("python-eager", optimizer, network)
+        compiled, settings = self.told("compiled", optimizer, network)
+        self.assertEqual(len(compiled.losses), 0 if optimizer is None else 3)
+        torch.testing.assert_close(compiled.losses, eager.losses, rtol=1e-12, atol=0)
+        for one, other in zip(compiled.tensors, eager.tensors, strict=True):
+            self.assertEqual((one.quantity, one.name), (other.quantity, other.name))
+            found, expected = (
+                torch.tensor(array.array("d", it.data), dtype=torch.float64) for it in (one, other)
+            )
+            torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-13)
+            self.assertEqual(bool(found.any()), one.name != "unused")
+        return settings
 
 
 class Packages(unittest.TestCase):
