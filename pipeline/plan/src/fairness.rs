@@ -9,21 +9,40 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use models::rewrite;
 use schema::{
-    AUTO, Cell, CellId, Mode, VariantDescription,
+    AUTO, Cell, CellId, Mode, Precision, VariantDescription,
     plan::{Claim, Comparison, Expectation, PlannedCell, PlannedHeat},
 };
 
-use crate::World;
+use crate::{World, networks::Networks};
+
+/// What cells are judged by.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) world: &'a World,
+    pub(crate) networks: &'a Networks,
+}
+
+impl Known<'_> {
+    /// Whether a switch has a part in a cell, whatever its engine does of itself.
+    fn has_part(&self, factor: &str, cell: &Cell) -> bool {
+        match factor {
+            CUDA_GRAPHS => !cell.device.is_cpu(),
+            FOREACH => !cell.device.is_cpu() && cell.mode == Mode::Training,
+            MIXED_PRECISION => matches!(cell.precision, Precision::Bf16 | Precision::Fp16),
+            _ => self.networks.is_concerned(&cell.model, factor),
+        }
+    }
+}
 
 /// What of a comparison is not fair, once for each two values of its axis.
 pub(crate) fn unfair(
     comparison: &Comparison,
     cells: &BTreeMap<&CellId, &PlannedCell>,
-    world: &World,
+    known: &Known<'_>,
 ) -> Vec<String> {
     let axis = &comparison.axis;
     let pairs = pairs_of(comparison, cells);
-    let found = pairs.flat_map(|(names, cells)| told(axis, names, cells, world));
+    let found = pairs.flat_map(|(names, cells)| told(axis, names, cells, known));
     let found: BTreeSet<String> = found.collect();
     found
         .into_iter()
@@ -36,12 +55,12 @@ pub(crate) fn unfair(
 pub(crate) fn left_alone(
     comparison: &Comparison,
     cells: &BTreeMap<&CellId, &PlannedCell>,
-    world: &World,
+    known: &Known<'_>,
 ) -> Vec<String> {
     let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for ([_, value], cells) in pairs_of(comparison, cells) {
         let own = found.entry(value).or_default();
-        own.extend(left_in_words(&comparison.axis, cells, world));
+        own.extend(left_in_words(&comparison.axis, cells, known));
     }
     let differing = found.into_iter().filter(|(_, what)| !what.is_empty());
     differing
@@ -59,7 +78,7 @@ pub(crate) fn one_sided(
     compared: (&[Comparison], &[Claim]),
     cells: &BTreeMap<&CellId, &PlannedCell>,
     heats: &[PlannedHeat],
-    world: &World,
+    known: &Known<'_>,
 ) -> BTreeSet<String> {
     let pairs = all_pairs(compared, cells, heats);
     let sides = pairs.flat_map(|(axis, ([first, second], [one, other]))| {
@@ -69,7 +88,7 @@ pub(crate) fn one_sided(
         ]
     });
     let in_words = sides.flat_map(|(axis, cell, name, without, its_name)| {
-        let [own, others] = [cell, without].map(|cell| world.variant(&cell.cell.engine));
+        let [own, others] = [cell, without].map(|cell| known.world.variant(&cell.cell.engine));
         let factors = cell.cell.factors.iter();
         let factors = factors.filter(move |(factor, _)| {
             *factor != axis && is_set(factor, cell, own) && !is_known(factor, others)
@@ -86,11 +105,11 @@ pub(crate) fn left_alone_by_claim(
     claim: &Claim,
     comparisons: &[Comparison],
     heats: &[PlannedHeat],
-    world: &World,
+    known: &Known<'_>,
 ) -> Vec<String> {
     let axis = &claim.expect.axis;
     let pairs = pairs_of_its_own(claim, comparisons, heats);
-    let found = pairs.flat_map(|(_, cells)| left_in_words(axis, cells, world));
+    let found = pairs.flat_map(|(_, cells)| left_in_words(axis, cells, known));
     let found: BTreeSet<String> = found.collect();
     if found.is_empty() {
         return Vec::new();
@@ -107,9 +126,9 @@ fn join(what: BTreeSet<String>) -> String {
 }
 
 /// What of two cells is left to their engines and differs, but for the axis and what comes with it.
-fn left_in_words(axis: &str, [first, second]: [&PlannedCell; 2], world: &World) -> Vec<String> {
-    let with_axis = with_axis(axis, [first, second], world);
-    let factors = left(first, second, world).into_iter();
+fn left_in_words(axis: &str, [first, second]: [&PlannedCell; 2], known: &Known<'_>) -> Vec<String> {
+    let with_axis = with_axis(axis, [first, second], known);
+    let factors = left(first, second, known).into_iter();
     let others = factors.filter(|(factor, ..)| *factor != axis && !with_axis.contains_key(*factor));
     others
         .map(|(factor, a, b)| format!("{factor} ({a} and {b})"))
@@ -122,11 +141,11 @@ pub(crate) fn brought_by_axes(
     compared: (&[Comparison], &[Claim]),
     cells: &BTreeMap<&CellId, &PlannedCell>,
     heats: &[PlannedHeat],
-    world: &World,
+    known: &Known<'_>,
 ) -> BTreeSet<String> {
     let pairs = all_pairs(compared, cells, heats);
     let in_words = pairs.flat_map(|(axis, ([first, second], cells))| {
-        let with_axis = with_axis(axis, cells, world).into_iter();
+        let with_axis = with_axis(axis, cells, known).into_iter();
         with_axis.map(move |(factor, [a, b])| {
             format!(
                 "{second} differs from {first} in {factor} as well ({b} and {a}), which a comparison over \
@@ -141,9 +160,9 @@ pub(crate) fn brought_by_axes(
 fn with_axis<'a>(
     axis: &str,
     cells: [&'a PlannedCell; 2],
-    world: &'a World,
+    known: &'a Known<'a>,
 ) -> BTreeMap<&'a str, [&'a str; 2]> {
-    let variants = cells.map(|cell| world.variant(&cell.cell.engine));
+    let variants = cells.map(|cell| known.world.variant(&cell.cell.engine));
     let mut found = BTreeMap::new();
     for (cell, variant) in cells.iter().zip(variants) {
         let factor = variant.and_then(|variant| variant.factors.get(axis));
@@ -153,8 +172,12 @@ fn with_axis<'a>(
             .and_then(|(it, value)| it.brings.get(value));
         for name in brings.into_iter().flat_map(BTreeMap::keys) {
             let [first, second] = cells;
-            let effects =
-                effect(name, &first.cell, variants[0]).zip(effect(name, &second.cell, variants[1]));
+            let effects = effect(name, &first.cell, variants[0], known).zip(effect(
+                name,
+                &second.cell,
+                variants[1],
+                known,
+            ));
             if let Some((a, b)) = effects.filter(|(a, b)| !is_same(name, a, b)) {
                 found.insert(name.as_str(), [a, b]);
             }
@@ -167,25 +190,25 @@ fn with_axis<'a>(
 fn left<'a>(
     first: &'a PlannedCell,
     second: &'a PlannedCell,
-    world: &'a World,
+    known: &'a Known<'a>,
 ) -> Vec<(&'a str, &'a str, &'a str)> {
     let variants = (
-        world.variant(&first.cell.engine),
-        world.variant(&second.cell.engine),
+        known.world.variant(&first.cell.engine),
+        known.world.variant(&second.cell.engine),
     );
-    let known = |cell: &'a PlannedCell, variant: Option<&'a VariantDescription>| {
+    let own = |cell: &'a PlannedCell, variant: Option<&'a VariantDescription>| {
         let fixed = variant.into_iter().flat_map(|variant| variant.fixed.keys());
-        let own = cell.cell.factors.keys().chain(fixed);
-        own.chain(brought(&cell.cell, variant).map(|(name, _)| name))
+        let named = cell.cell.factors.keys().chain(fixed);
+        named.chain(brought(&cell.cell, variant).map(|(name, _)| name))
     };
-    let factors: BTreeSet<&String> = known(first, variants.0)
-        .chain(known(second, variants.1))
+    let factors: BTreeSet<&String> = own(first, variants.0)
+        .chain(own(second, variants.1))
         .collect();
     let factors = factors.into_iter();
     let factors = factors.filter(|factor| is_of_the_engine(factor, first, second, variants));
     let effects = factors.filter_map(|factor| {
-        let a = effect(factor, &first.cell, variants.0)?;
-        let b = effect(factor, &second.cell, variants.1)?;
+        let a = effect(factor, &first.cell, variants.0, known)?;
+        let b = effect(factor, &second.cell, variants.1, known)?;
         (!is_same(factor, a, b)).then_some((factor.as_str(), a, b))
     });
     effects.collect()
@@ -196,11 +219,11 @@ pub(crate) fn unfair_claim(
     claim: &Claim,
     comparisons: &[Comparison],
     heats: &[PlannedHeat],
-    world: &World,
+    known: &Known<'_>,
 ) -> Vec<String> {
     let axis = &claim.expect.axis;
     let pairs = pairs_of_its_own(claim, comparisons, heats);
-    let found = pairs.flat_map(|(names, cells)| told(axis, names, cells, world));
+    let found = pairs.flat_map(|(names, cells)| told(axis, names, cells, known));
     let found: BTreeSet<String> = found.collect();
     found
         .into_iter()
@@ -264,10 +287,10 @@ fn pairs_of_its_own<'a>(
 }
 
 /// In what besides the axis, and what its values bring with them, two cells differ, in words.
-fn told(axis: &str, names: [&str; 2], cells: [&PlannedCell; 2], world: &World) -> Vec<String> {
+fn told(axis: &str, names: [&str; 2], cells: [&PlannedCell; 2], known: &Known<'_>) -> Vec<String> {
     let [first, second] = names;
-    let with_axis = with_axis(axis, cells, world);
-    differences(cells[0], cells[1], world)
+    let with_axis = with_axis(axis, cells, known);
+    differences(cells[0], cells[1], known)
         .into_iter()
         .filter(|(what, ..)| *what != axis && !with_axis.contains_key(*what))
         .map(|(what, a, b)| format!("{what} differs between {first} ({a}) and {second} ({b})"))
@@ -278,7 +301,7 @@ fn told(axis: &str, names: [&str; 2], cells: [&PlannedCell; 2], world: &World) -
 fn differences<'a>(
     first: &'a PlannedCell,
     second: &'a PlannedCell,
-    world: &'a World,
+    known: &'a Known<'a>,
 ) -> Vec<(&'a str, String, String)> {
     let (a, b) = (&first.cell, &second.cell);
     let word = |word: &str| word.to_owned();
@@ -295,7 +318,10 @@ fn differences<'a>(
         ),
         ("threads", a.threads.to_string(), b.threads.to_string()),
     ];
-    let variants = (world.variant(&a.engine), world.variant(&b.engine));
+    let variants = (
+        known.world.variant(&a.engine),
+        known.world.variant(&b.engine),
+    );
     let brought = brought(a, variants.0).chain(brought(b, variants.1));
     let mut factors: BTreeSet<&String> = a.factors.keys().chain(b.factors.keys()).collect();
     factors.extend(brought.map(|(name, _)| name));
@@ -303,7 +329,10 @@ fn differences<'a>(
         if is_of_the_engine(factor, first, second, variants) {
             continue;
         }
-        let effects = (effect(factor, a, variants.0), effect(factor, b, variants.1));
+        let effects = (
+            effect(factor, a, variants.0, known),
+            effect(factor, b, variants.1, known),
+        );
         if let (Some(a), Some(b)) = effects {
             all.push((factor, word(a), word(b)));
         }
@@ -374,10 +403,12 @@ fn is_same(factor: &str, a: &str, b: &str) -> bool {
     a == b || (factor == ALLOCATOR && [a, b].iter().all(|value| KEEPERS.contains(value)))
 }
 
-/// Switches of GPUs, which a cell on a CPU has no part in, whatever its description says of its variant.
-const OF_GPUS: [&str; 2] = ["cuda_graphs", FOREACH];
-/// How an optimiser gives a GPU its work: nothing where nothing is trained.
+/// Whether a GPU replays what it was told once.
+const CUDA_GRAPHS: &str = "cuda_graphs";
+/// How an optimiser gives a GPU its work.
 const FOREACH: &str = "foreach";
+/// Whether weights are kept wider than products are computed in.
+const MIXED_PRECISION: &str = "mixed_precision";
 
 /// What the values of a cell's factors bring with them.
 fn brought<'a>(
@@ -394,10 +425,9 @@ fn effect<'a>(
     factor: &str,
     cell: &'a Cell,
     variant: Option<&'a VariantDescription>,
+    known: &Known<'_>,
 ) -> Option<&'a str> {
-    let is_of_others = OF_GPUS.contains(&factor) && cell.device.is_cpu()
-        || factor == FOREACH && cell.mode != Mode::Training;
-    if is_of_others {
+    if !known.has_part(factor, cell) {
         return None;
     }
     let Some(value) = cell.factors.get(factor) else {

@@ -11,7 +11,7 @@ use crate::{
     cells::{self, Cells},
     claims, compare,
     context::{Context, name},
-    frontier, group,
+    fairness, frontier, group,
     keys::{self, Known},
     lint,
     networks::Networks,
@@ -130,9 +130,13 @@ fn resolve(
         claims,
     };
     let wants_ceilings = crate::measure::wants_ceilings(context, &measure);
-    refuse_unfair(context, &job, &heats)?;
+    let judged_by = fairness::Known {
+        world: context.world,
+        networks,
+    };
+    refuse_unfair(context, &job, &heats, &judged_by)?;
     let families = families.iter().map(|(_, family)| family);
-    let mut warnings = lint::lint(&job, &heats, families, context.world);
+    let mut warnings = lint::lint(&job, &heats, families, &judged_by);
     warnings.extend(cells.outlines.into_iter().map(|message| Warning {
         job: job.id.clone(),
         message,
@@ -158,7 +162,12 @@ fn refuse_empty_profile(context: &mut Context<'_>, measure: &Measure) {
 }
 
 /// Where the manifest says so, what is not fair is an error.
-fn refuse_unfair(context: &mut Context<'_>, job: &PlannedJob, heats: &[PlannedHeat]) -> Option<()> {
+fn refuse_unfair(
+    context: &mut Context<'_>,
+    job: &PlannedJob,
+    heats: &[PlannedHeat],
+    judged_by: &fairness::Known<'_>,
+) -> Option<()> {
     let asked = crate::measure::unfair(context);
     if asked == Unfair::Warn {
         return Some(());
@@ -169,7 +178,7 @@ fn refuse_unfair(context: &mut Context<'_>, job: &PlannedJob, heats: &[PlannedHe
         left_alone,
         left_alone_by_claims,
         ..
-    } = lint::unfair(job, heats, context.world);
+    } = lint::unfair(job, heats, judged_by);
     let compared = if context.job.compare.is_empty() {
         "vary"
     } else {

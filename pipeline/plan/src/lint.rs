@@ -10,15 +10,22 @@ use schema::{
     },
 };
 
-use crate::{World, compare::Family, explain, fairness, together::Together};
+use crate::{
+    World,
+    compare::Family,
+    explain,
+    fairness::{self, Known},
+    together::Together,
+};
 
 /// Everything worth knowing about a job; `families` are what its comparisons come to.
 pub(crate) fn lint<'a>(
     job: &PlannedJob,
     heats: &[PlannedHeat],
     families: impl Iterator<Item = &'a Family>,
-    world: &World,
+    known: &Known<'_>,
 ) -> Vec<Warning> {
+    let world = known.world;
     let cells = originals(heats);
     let Unfair {
         comparisons,
@@ -27,7 +34,7 @@ pub(crate) fn lint<'a>(
         left_alone_by_claims,
         one_sided,
         brought,
-    } = unfair(job, heats, world);
+    } = unfair(job, heats, known);
     let mut notes = [comparisons, claims, left_alone, left_alone_by_claims].concat();
     notes.extend(one_sided);
     notes.extend(brought);
@@ -63,7 +70,7 @@ pub(crate) struct Unfair {
 }
 
 /// What is not fair about a job. Where nothing is timed, nothing can be timed unfairly.
-pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], world: &World) -> Unfair {
+pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], known: &Known<'_>) -> Unfair {
     let cells = originals(heats);
     let by_id: BTreeMap<&CellId, &PlannedCell> =
         cells.iter().map(|&cell| (&cell.id, cell)).collect();
@@ -74,25 +81,25 @@ pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], world: &World) -> 
     Unfair {
         comparisons: comparisons
             .clone()
-            .flat_map(|comparison| fairness::unfair(comparison, &by_id, world))
+            .flat_map(|comparison| fairness::unfair(comparison, &by_id, known))
             .collect(),
         left_alone: comparisons
-            .flat_map(|comparison| fairness::left_alone(comparison, &by_id, world))
+            .flat_map(|comparison| fairness::left_alone(comparison, &by_id, known))
             .collect(),
         one_sided: match is_timed {
-            true => fairness::one_sided(compared, &by_id, heats, world),
+            true => fairness::one_sided(compared, &by_id, heats, known),
             false => BTreeSet::new(),
         },
         left_alone_by_claims: claims
             .clone()
-            .flat_map(|claim| fairness::left_alone_by_claim(claim, &job.comparisons, heats, world))
+            .flat_map(|claim| fairness::left_alone_by_claim(claim, &job.comparisons, heats, known))
             .collect(),
         brought: match is_timed {
-            true => fairness::brought_by_axes(compared, &by_id, heats, world),
+            true => fairness::brought_by_axes(compared, &by_id, heats, known),
             false => BTreeSet::new(),
         },
         claims: claims
-            .flat_map(|claim| fairness::unfair_claim(claim, &job.comparisons, heats, world))
+            .flat_map(|claim| fairness::unfair_claim(claim, &job.comparisons, heats, known))
             .collect(),
     }
 }

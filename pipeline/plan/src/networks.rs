@@ -389,6 +389,20 @@ impl Networks {
             .clone()
     }
 
+    /// Whether a factor says anything about the network of a cell. Of a file that was not read nothing is
+    /// known, and so any may.
+    pub(crate) fn is_concerned(&self, model: &Model, factor: &str) -> bool {
+        match model.source {
+            ModelSource::Zoo => models::zoo::is_concerned(&model.name, factor),
+            ModelSource::Onnx => {
+                let mut read = self.files.values().flatten();
+                let is_it = |user: &&Rc<UserModel>| user.file.digest() == model.graph;
+                let user = read.find(is_it);
+                user.is_none_or(|user| user.file.is_concerned(factor))
+            }
+        }
+    }
+
     /// The user's weights at a path from a manifest's folder, read and hashed at the first call.
     pub(crate) fn checkpoint(
         &mut self,

@@ -176,6 +176,46 @@ fn what_engines_do_of_themselves_is_told() {
     );
 }
 
+/// What no cell of the two has a part in is not told, though both engines say how they do it.
+#[test]
+fn what_a_network_or_a_precision_has_no_part_in_is_not_told() {
+    let mut world = world();
+    for (engine, own) in [
+        ("onnxruntime", ["nchw", "fused", "on"]),
+        ("tensorflow", ["channels_last", "plain", "off"]),
+    ] {
+        let engine = world
+            .engines
+            .iter_mut()
+            .find(|it| it.name == engine)
+            .unwrap();
+        let switches = ["layout", "attention", "mixed_precision"].into_iter();
+        for variant in &mut engine.variants {
+            variant.precisions = vec![Precision::Fp32, Precision::Bf16];
+            for (switch, value) in switches.clone().zip(own) {
+                variant.factors.remove(switch);
+                variant.fixed.insert(switch.to_owned(), value.to_owned());
+            }
+        }
+    }
+    let told = |matrix: &str, word: &str| {
+        let job = format!(
+            "  - id: a
+    matrix: {{ {matrix}, engine: [onnxruntime/cpu, tensorflow/graph] }}
+    compare: {{ axis: engine, baseline: onnxruntime/cpu }}
+"
+        );
+        let told = noticed("as their users get them", &job, &world);
+        told.iter().any(|it| it.contains(word))
+    };
+    assert!(told("model: resnet18", "layout"));
+    assert!(!told("model: lstm_lm", "layout"));
+    assert!(told("model: bert_tiny", "attention"));
+    assert!(!told("model: resnet18", "attention"));
+    assert!(told("model: resnet18, precision: bf16", "mixed_precision"));
+    assert!(!told("model: resnet18", "mixed_precision"));
+}
+
 /// Every engine as it is: nobody asked for anything else.
 #[test]
 fn what_engines_do_of_themselves_is_what_their_users_get() {

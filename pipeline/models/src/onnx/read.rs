@@ -79,7 +79,7 @@ use crate::{
     ModelError, infer,
     onnx::proto::{GraphProto, ModelProto, NodeProto, TensorProto},
     rewrite,
-    zoo::AUTOTUNE,
+    zoo::{AUTOTUNE, LAYOUT},
 };
 use import::{Held, Import};
 use inputs::Inputs;
@@ -418,12 +418,19 @@ impl File {
     }
 
     /// Whether a factor says anything about it: the reader makes recurrent layers where the file
-    /// has them, and attention only in its parts. Convolutions have the same names there.
+    /// has them, and attention only in its parts. Convolutions have the same names there, and what has
+    /// neither these nor pools has no images.
     #[must_use]
     pub fn is_concerned(&self, factor: &str) -> bool {
         let is_recurrent = |node: &NodeProto| matches!(node.op_type.as_str(), "LSTM" | "GRU");
         let is_convolution = |node: &NodeProto| node.op_type.starts_with("Conv");
+        let is_pool = |node: &NodeProto| node.op_type.ends_with("Pool");
         match factor {
+            LAYOUT => self
+                .nodes
+                .node
+                .iter()
+                .any(|it| is_convolution(it) || is_pool(it)),
             rewrite::RECURRENT => self.nodes.node.iter().any(is_recurrent),
             AUTOTUNE => self.nodes.node.iter().any(is_convolution),
             _ => !rewrite::is_about_operators(factor),
