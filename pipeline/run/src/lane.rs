@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use models::quantise;
 use schema::{
     Cell, Outcome, OutcomeKind,
     plan::{self, PlannedCell, REWARM_STEPS},
@@ -47,10 +46,6 @@ const HEAT_SAMPLES: u64 = 16_000_000;
 
 /// Steps that are asked for at once while energy is measured: their times come back in one message.
 const ENERGY_STEPS: u64 = 200_000;
-
-/// Versions and settings that are kept of a worker, and their length.
-const WORDS: usize = 200;
-const WORD_CHARS: usize = 400;
 
 /// One cell in one block.
 pub(crate) struct Lane<'a> {
@@ -137,29 +132,19 @@ impl<'a> Lane<'a> {
         let Some((hello, start_ns)) = self.attempt(context, |worker| worker.hello(cell))? else {
             return Ok(());
         };
-        self.launch.versions = tidy(hello.versions);
+        self.launch.versions = hello.versions;
         self.launch.start_ns = Some(start_ns);
         context.tell(&Event::Launch {
             cell,
             phase: Phase::Load,
         });
         let network = setting.graphs.get(cell);
-        let load = |worker: &mut Worker| {
-            let network = network?;
-            let loaded = worker.load(cell, network, setting.graphs)?;
-            Ok((loaded, quantise::settings(cell, &network.graph)))
-        };
-        let Some((loaded, grids)) = self.attempt(context, load)? else {
+        let load = |worker: &mut Worker| worker.load(cell, network?, setting.graphs);
+        let Some(loaded) = self.attempt(context, load)? else {
             return Ok(());
         };
         self.step_ns = loaded.first_step_ns.max(1);
-        let mut settings = tidy(loaded.settings);
-        settings.extend(grids);
-        self.launch.loaded = Some(protocol::Loaded {
-            spin: shorten(&loaded.spin),
-            settings,
-            ..loaded
-        });
+        self.launch.loaded = Some(loaded);
         context.tell(&Event::Launch {
             cell,
             phase: Phase::WarmUp,
@@ -423,19 +408,6 @@ pub(crate) fn memory(
     })
 }
 
-/// What a worker says about itself, cut to what a page can show: it may say anything.
-fn tidy(words: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    words
-        .into_iter()
-        .take(WORDS)
-        .map(|(name, value)| (shorten(&name), shorten(&value)))
-        .collect()
-}
-
-fn shorten(text: &str) -> String {
-    text.chars().take(WORD_CHARS).collect()
-}
-
 /// What a round asks for.
 fn request(setting: &Setting<'_>, step_ns: u64) -> protocol::Measure {
     let measure = &setting.header.measure;
@@ -465,18 +437,6 @@ fn most_samples(measure: &plan::Measure, cells: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_talkative_worker_is_cut_short() {
-        let words = (0..1000).map(|number| (format!("{number}"), "ä".repeat(10_000)));
-        let tidied = tidy(words.collect());
-        assert_eq!(tidied.len(), WORDS);
-        assert!(
-            tidied
-                .values()
-                .all(|value| value.chars().count() == WORD_CHARS)
-        );
-    }
 
     #[test]
     fn memory_is_what_the_supervisor_saw() {

@@ -1,12 +1,14 @@
 //! One worker, from its start to its end, within the time limit of a launch.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::Path,
     path::PathBuf,
     time::{Duration, Instant},
 };
 
+use models::quantise;
 use schema::{
     Cell, Digest, Outcome, OutcomeKind, plan,
     protocol::{
@@ -27,6 +29,9 @@ use crate::{
 
 /// How long a worker may take to leave.
 const LEAVE: Duration = Duration::from_secs(5);
+/// Versions and settings that are kept of a worker, and their length.
+const WORDS: usize = 200;
+const WORD_CHARS: usize = 400;
 
 /// A worker that was started.
 pub(crate) struct Worker {
@@ -111,10 +116,12 @@ impl Worker {
             );
             return Err(Outcome::new(OutcomeKind::Unavailable, reason));
         }
-        Ok((hello, start_ns))
+        let versions = tidy(hello.versions);
+        Ok((Hello { versions, ..hello }, start_ns))
     }
 
-    /// Has it load a network. An engine that is given ONNX finds it in a file, which `graphs` keeps.
+    /// Has it load a network. An engine that is given ONNX finds it in a file, which `graphs` keeps. Of a network
+    /// on grids it is told as well how it got there, which no worker knows.
     pub(crate) fn load(
         &mut self,
         cell: &Cell,
@@ -131,7 +138,15 @@ impl Worker {
             load.files = Some(graphs.onnx(&load)?);
         }
         match self.ask(&Request::Load(Box::new(load)))? {
-            Reply::Loaded(loaded) => Ok(loaded),
+            Reply::Loaded(loaded) => {
+                let mut settings = tidy(loaded.settings);
+                settings.extend(quantise::settings(cell, &network.graph));
+                Ok(Loaded {
+                    spin: shorten(&loaded.spin),
+                    settings,
+                    ..loaded
+                })
+            }
             other => Err(unasked(&other)),
         }
     }
@@ -225,4 +240,34 @@ impl Worker {
 fn unasked(reply: &Reply) -> Outcome {
     let reason = format!("the worker answered `{}` to something else", reply.name());
     Outcome::new(OutcomeKind::Crashed, reason)
+}
+
+/// What a worker says about itself, cut to what a page can show: it may say anything.
+fn tidy(words: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    words
+        .into_iter()
+        .take(WORDS)
+        .map(|(name, value)| (shorten(&name), shorten(&value)))
+        .collect()
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(WORD_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_talkative_worker_is_cut_short() {
+        let words = (0..1000).map(|number| (format!("{number}"), "ä".repeat(10_000)));
+        let tidied = tidy(words.collect());
+        assert_eq!(tidied.len(), WORDS);
+        assert!(
+            tidied
+                .values()
+                .all(|value| value.chars().count() == WORD_CHARS)
+        );
+    }
 }

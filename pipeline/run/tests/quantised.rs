@@ -173,6 +173,11 @@ fn a_heat_goes_on_with_the_networks_that_were_judged() {
         told += u32::from(known.is_some());
     }
     assert_eq!(told, 2 * 2);
+    // So does the first launch, which is all there is where nothing is timed.
+    for (slot, start) in heat.reference.starts.iter().enumerate() {
+        let settings = &start.as_ref().unwrap().loaded.settings;
+        assert_eq!(settings.contains_key("products on grids"), slot > 0);
+    }
 }
 
 type Change = dyn Fn(&mut Reference);
