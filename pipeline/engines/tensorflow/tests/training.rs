@@ -467,6 +467,31 @@ fn a_reset_restores_every_bit_and_dropout_runs_only_while_timed() {
     }
 }
 
+/// Where next to everything is dropped there is no gradient by which anything could diverge.
+#[test]
+fn dropout_drops_in_timed_steps() {
+    let wild = Optimizer::Sgd {
+        learning_rate: 3e38,
+        momentum: 0.9,
+        weight_decay: 0.0,
+    };
+    for variant in ["graph", "xla"] {
+        let diverged = |ratio| {
+            let mut s = Sketch::new("dropping");
+            let x = s.node(Op::Dropout { ratio }, &[fed("x", &[4, 3])]);
+            let logits = s.node(Op::Linear, &[x, held("w", &[5, 3])]);
+            let graph = s.end_with_loss(&logits, &[4], 5);
+            let mut session = session(&graph, Precision::Fp32, wild, variant);
+            for _ in 0..20 {
+                session.step().unwrap();
+            }
+            session.diverged().unwrap()
+        };
+        assert!(diverged(0.0).is_some(), "{variant}");
+        assert_eq!(diverged(0.999_999), None, "{variant}");
+    }
+}
+
 #[test]
 fn a_training_that_has_diverged_says_so() {
     let wild = Optimizer::Sgd {
