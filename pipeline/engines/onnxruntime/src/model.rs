@@ -9,7 +9,7 @@ use worker::Allocator;
 
 use crate::{
     configuration::Configuration,
-    failure::failed,
+    failure::{failed, refused},
     library::Library,
 };
 
@@ -28,7 +28,7 @@ pub(crate) fn commit(
         Document::Bytes(bytes) => builder.commit_from_memory(bytes),
         Document::File(path) => builder.commit_from_file(path),
     };
-    session.map_err(|error| failed("session", &error))
+    session.map_err(|error| refused(&error))
 }
 
 /// Where a session writes what it made of a model, and where its time went.
