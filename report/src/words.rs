@@ -197,11 +197,13 @@ pub(crate) const fn outcome_meaning(kind: OutcomeKind) -> &'static str {
         OutcomeKind::OutOfMemory => {
             "It ran out of memory on host or device, or exceeded its limit."
         }
-        OutcomeKind::Crashed => "The worker died, or spoke garbage.",
+        OutcomeKind::Crashed => "The worker died, spoke garbage, or ended with an error.",
         OutcomeKind::ParityFailed => {
             "The outputs disagree with the reference, or a training came to weights that are not finite. No speed is shown for a wrong answer."
         }
-        OutcomeKind::Unsupported => "The engine cannot run this configuration.",
+        OutcomeKind::Unsupported => {
+            "The engine cannot run this configuration, or its library does not take the model."
+        }
         OutcomeKind::Unavailable => "This machine lacks a library, a device or the engine.",
     }
 }

@@ -244,3 +244,57 @@ jobs:
         assert_eq!(plan.warnings, []);
     }
 }
+
+/// Cells that no launch can run, each with a part of the reason that its plan shall give.
+const NEVER: &str = "version: 1
+measure: { ceilings: false }
+jobs:
+  - id: xla
+    matrix: { model: bert_tiny, precision: bf16, engine: [tensorflow/keras, tensorflow/function], jit_compile: [off, on] }
+  - id: keras
+    matrix: { model: bert_tiny, precision: bf16, engine: tensorflow/keras }
+  - id: frozen
+    mode: training
+    matrix: { model: resnet18, engine: [tensorflow/graph, tensorflow/xla, tensorflow/xla-auto], weights: [auto, frozen] }
+  - id: parts
+    mode: training
+    matrix: { model: bert_tiny, batch: [3, 4], engine: [transformers/model, transformers/trainer], gradient_accumulation: [1, 2] }
+  - id: levels
+    matrix: { model: resnet18, precision: [fp32, int8-static], engine: onnxruntime/cpu, optimization: [all, extended, basic, off] }
+  - id: graphs
+    matrix: { model: bert_tiny, engine: pytorch/compiled, compile_mode: [default, reduce-overhead] }
+  - id: classes
+    matrix: { model: [transformer_base, resnet18, bert_tiny], engine: [transformers/model, transformers/onnxruntime] }
+  - id: softmax
+    matrix: { model: [vit_b16, bert_tiny], engine: [transformers/model, transformers/pipeline], precision: [fp64, fp32], attention: [fused, plain] }
+";
+
+#[test]
+fn what_no_launch_can_run_is_told_by_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = folder.path().join("never.yaml");
+    fs::write(&manifest, NEVER).unwrap();
+    let plan = planned(folder.path(), &manifest);
+    for (job, refused, of, reason) in [
+        ("xla", 2, 4, "give `jit_compile: off`"),
+        ("keras", 0, 1, ""),
+        ("frozen", 3, 6, "frozen weights cannot be trained"),
+        ("parts", 2, 8, "cannot be split into 2 equal parts"),
+        ("levels", 2, 8, "below `optimization: extended`"),
+        ("graphs", 1, 2, "of which a CPU has none"),
+        ("classes", 4, 6, "of the zoo it runs `bert_base`"),
+        ("softmax", 2, 16, "`attention: plain` is not fp64"),
+    ] {
+        let heats = plan.heats.iter().filter(|heat| heat.job == job);
+        let cells: Vec<&PlannedCell> = heats.flat_map(|heat| &heat.cells).collect();
+        let told: Vec<_> = cells
+            .iter()
+            .filter_map(|cell| cell.obstacle.as_ref())
+            .filter(|obstacle| obstacle.kind == schema::OutcomeKind::Unsupported)
+            .collect();
+        assert_eq!((told.len(), cells.len()), (refused, of), "{job}: {told:?}");
+        for obstacle in told {
+            assert!(obstacle.reason.contains(reason), "{job}: {obstacle:?}");
+        }
+    }
+}

@@ -391,12 +391,18 @@ impl Draft {
 
     /// Every switch of the variant that is not set yet, at its default.
     fn fill_factors(&mut self, variant: Option<&VariantDescription>) {
-        for (factor, description) in variant.into_iter().flat_map(|variant| &variant.factors) {
-            let is_concerned = self.is_concerned(factor, description);
-            if let Some(default) = description.values.first().filter(|_| is_concerned) {
+        let Some(variant) = variant else {
+            return;
+        };
+        for (factor, description) in &variant.factors {
+            if !self.is_concerned(factor, description) {
+                continue;
+            }
+            let default = variant.default_of(factor, self.precision, self.mode, self.device);
+            if let Some(default) = default {
                 self.factors
                     .entry(factor.clone())
-                    .or_insert_with(|| default.clone());
+                    .or_insert_with(|| default.to_owned());
             }
         }
     }

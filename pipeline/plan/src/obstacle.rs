@@ -1,7 +1,9 @@
 //! What keeps a cell from running here, as far as can be known without trying.
 
 use models::rewrite;
-use schema::{Cell, Device, Outcome, OutcomeKind, Precision, TF32_OVERRIDE, VariantDescription};
+use schema::{
+    Cell, Device, ModelSource, Outcome, OutcomeKind, Precision, TF32_OVERRIDE, VariantDescription,
+};
 
 use crate::{
     World,
@@ -42,7 +44,10 @@ pub(crate) fn unread(
             format!("{reason}; {} does not read ONNX itself", cell.engine)
         }
         Some(precision) if precision != cell.precision => {
-            format!("{reason}; the file is run as it is, and that is in {precision}")
+            format!(
+                "{reason}; the file is run as it is, and that is in {precision}: ask for `precision: \
+                 {precision}`"
+            )
         }
         Some(_) if is_unrolled() => {
             format!("{reason}; the file is run as it is, and nothing of it is spelt out")
@@ -104,10 +109,51 @@ fn unsupported(variant: &VariantDescription, cell: &Cell, network: &Network) -> 
             cell.boundary
         ));
     }
-    cell.factors.iter().find_map(|(factor, value)| {
+    let unknown = cell.factors.iter().find_map(|(factor, value)| {
         let known = variant.factors.get(factor)?;
         (!known.values.contains(value))
             .then(|| format!("{engine} does not know `{factor}: {value}`"))
+    });
+    unknown
+        .or_else(|| no_network_of_its_own(variant, cell))
+        .or_else(|| {
+            let mut refuses = variant.refuses.iter();
+            let refusal = refuses.find(|refusal| refusal.concerns(cell))?;
+            Some(refusal.reason.clone())
+        })
+        .or_else(|| undivided(variant, cell))
+}
+
+/// Why the cell's network is none of those that the variant has, where it does not run all.
+fn no_network_of_its_own(variant: &VariantDescription, cell: &Cell) -> Option<String> {
+    let networks = &variant.networks;
+    if networks.is_empty() {
+        return None;
+    }
+    let model = &cell.model;
+    let is_own = model.source == ModelSource::Zoo && networks.contains(&model.name);
+    let what = match model.source {
+        ModelSource::Zoo => format!("`{}`", model.name),
+        ModelSource::Onnx => "a file".to_owned(),
+    };
+    (!is_own).then(|| {
+        format!(
+            "{} does not run {what}: of the zoo it runs `{}`, and no file",
+            cell.engine,
+            networks.join("`, `")
+        )
+    })
+}
+
+/// Why the value of a factor, a number of equal parts, does not do for the size that it divides.
+fn undivided(variant: &VariantDescription, cell: &Cell) -> Option<String> {
+    cell.factors.iter().find_map(|(factor, value)| {
+        let dimension = variant.factors.get(factor)?.divides.as_ref()?;
+        let size = cell.dims.get(dimension)?;
+        let parts: u64 = value.parse().ok()?;
+        (!size.is_multiple_of(parts)).then(|| {
+            format!("`{dimension}: {size}` cannot be split into {parts} equal parts, as `{factor}: {value}` asks")
+        })
     })
 }
 

@@ -287,7 +287,7 @@ fn a_file_that_is_run_as_it_is_has_one_precision() {
     assert_eq!(own, None);
     let reason = other.unwrap().reason;
     assert!(
-        reason.contains("run as it is, and that is in fp32"),
+        reason.contains("run as it is, and that is in fp32: ask for `precision: fp32`"),
         "{reason}"
     );
 }

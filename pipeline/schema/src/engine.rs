@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Boundary, Device, Digest, HostLanguage, Mode, Precision};
+use crate::{Boundary, Cell, Device, Digest, HostLanguage, Mode, ModelSource, Precision};
 
 /// A runtime under test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -43,8 +43,34 @@ impl VariantDescription {
         let factors = self.factors.iter();
         let concerned = factors.filter(|(_, factor)| factor.concerns(precision, mode, device));
         concerned
-            .filter_map(|(name, factor)| Some((name.clone(), factor.values.first()?.clone())))
+            .filter_map(|(name, _)| {
+                let default = self.default_of(name, precision, mode, device)?;
+                Some((name.clone(), default.to_owned()))
+            })
             .collect()
+    }
+
+    /// The default of a factor in this precision and mode on this device: the first of its values that is
+    /// not refused there whatever else a cell asks for. `None` of a factor that the variant does not have.
+    #[must_use]
+    pub fn default_of(
+        &self,
+        factor: &str,
+        precision: Precision,
+        mode: Mode,
+        device: Device,
+    ) -> Option<&str> {
+        let values = &self.factors.get(factor)?.values;
+        let is_refused = |value: &&String| {
+            self.refuses.iter().any(|refusal| {
+                let alone = refusal.networks.is_empty() && refusal.factors.len() == 1;
+                let about = refusal.factors.get(factor).filter(|_| alone);
+                about.is_some_and(|about| about.contains(value))
+                    && refusal.is_about(precision, mode, device)
+            })
+        };
+        let taken = values.iter().find(|value| !is_refused(value));
+        taken.or(values.first()).map(String::as_str)
     }
 }
 
@@ -87,6 +113,60 @@ pub struct VariantDescription {
     /// the factor and the value. What is fair to compare is judged by it, and nothing is run by it.
     #[serde(default)]
     pub fixed: BTreeMap<String, String>,
+    /// Networks of the zoo that it runs, where these are not all: no other, and no file of the user's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<String>,
+    /// What it cannot run although it knows each part of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refuses: Vec<Refusal>,
+}
+
+/// Cells that a variant cannot run although it knows each part of them: all that is named here holds of
+/// such a cell, and what is left empty of any.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// Why, in words for a reader.
+    pub reason: String,
+    /// Precisions.
+    #[serde(default)]
+    pub precisions: Vec<Precision>,
+    /// Modes.
+    #[serde(default)]
+    pub modes: Vec<Mode>,
+    /// Kinds of device: `cpu`, `cuda`.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// Networks of the zoo.
+    #[serde(default)]
+    pub networks: Vec<String>,
+    /// Values of factors, one of each factor's.
+    #[serde(default)]
+    pub factors: BTreeMap<String, Vec<String>>,
+}
+
+impl Refusal {
+    /// Whether it holds of a cell.
+    #[must_use]
+    pub fn concerns(&self, cell: &Cell) -> bool {
+        let model = &cell.model;
+        let mut factors = self.factors.iter();
+        self.is_about(cell.precision, cell.mode, cell.device)
+            && (self.networks.is_empty()
+                || model.source == ModelSource::Zoo && self.networks.contains(&model.name))
+            && factors.all(|(factor, values)| {
+                let asked = cell.factors.get(factor);
+                asked.is_some_and(|asked| values.contains(asked))
+            })
+    }
+
+    /// Whether it is about this precision and mode on this device.
+    fn is_about(&self, precision: Precision, mode: Mode, device: Device) -> bool {
+        let mut devices = self.devices.iter();
+        (self.precisions.is_empty() || self.precisions.contains(&precision))
+            && (self.modes.is_empty() || self.modes.contains(&mode))
+            && (self.devices.is_empty() || devices.any(|kind| kind == device.kind()))
+    }
 }
 
 /// What a launch takes before its first step, roughly: the base of predictions, and of nothing else.
@@ -127,7 +207,8 @@ pub const AUTO: &str = "auto";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FactorDescription {
-    /// Its values; the first is the default.
+    /// Its values; the first is the default, or the first that is not refused
+    /// ([`VariantDescription::default_of`]).
     pub values: Vec<String>,
     /// What it does, in one sentence.
     pub summary: String,
@@ -147,6 +228,9 @@ pub struct FactorDescription {
     /// values. What is fair to compare is judged by it, as by [`VariantDescription::fixed`].
     #[serde(default)]
     pub brings: BTreeMap<String, BTreeMap<String, String>>,
+    /// The dimension that each of its values divides, as a number of equal parts: `batch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divides: Option<String>,
 }
 
 impl FactorDescription {

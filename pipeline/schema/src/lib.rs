@@ -31,7 +31,8 @@ pub use cell::{
 };
 pub use digest::Digest;
 pub use engine::{
-    AUTO, Availability, EngineDescription, FactorDescription, Preparation, VariantDescription,
+    AUTO, Availability, EngineDescription, FactorDescription, Preparation, Refusal,
+    VariantDescription,
 };
 pub use graph::Graph;
 pub use machine::{Environment, Fingerprint};

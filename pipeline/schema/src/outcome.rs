@@ -77,11 +77,11 @@ pub enum OutcomeKind {
     TimedOut,
     /// Ran out of memory on host or device, or exceeded its limit.
     OutOfMemory,
-    /// The worker died, or spoke garbage.
+    /// The worker died, spoke garbage, or ended with an error.
     Crashed,
     /// Outputs disagree with the reference, or a training has diverged.
     ParityFailed,
-    /// The engine cannot run this configuration.
+    /// The engine cannot run this configuration, or its library does not take the model.
     Unsupported,
     /// This machine lacks a library, a device or the engine.
     Unavailable,

@@ -19,6 +19,7 @@ mod frame;
 pub mod host;
 mod library;
 mod procfs;
+mod products;
 mod profile;
 mod serve;
 
@@ -30,5 +31,6 @@ pub use demands::{
 };
 pub use engine::{Engine, Identity, LoadReport, ParityData, Session, Tensor, Values};
 pub use library::SharedLibrary;
+pub use products::Products;
 pub use profile::{Operator, Part, ProfileEntries, attribute, enclosing};
 pub use serve::serve;

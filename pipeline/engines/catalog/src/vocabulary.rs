@@ -5,7 +5,7 @@ use std::{
     fmt::Display,
 };
 
-use schema::{AUTO, EngineDescription, FactorDescription, VariantDescription};
+use schema::{AUTO, EngineDescription, FactorDescription, Refusal, VariantDescription};
 
 /// Axes of a manifest's matrix that are no factors: a factor of that name could not be written.
 const AXES: [&str; 16] = [
@@ -77,7 +77,52 @@ pub(crate) fn check_variant(variant: &VariantDescription) -> Result<(), String> 
     if let Some((precision, _)) = variant.lacks.iter().find(|(_, reason)| reason.is_empty()) {
         return Err(format!("`lacks` gives no reason for `{precision}`"));
     }
+    distinct("network", &variant.networks)?;
+    for refusal in &variant.refuses {
+        check_refusal(variant, refusal)
+            .map_err(|message| format!("`refuses` \"{}\": {message}", refusal.reason))?;
+    }
     check_said(variant, "what is fixed", &variant.fixed)
+}
+
+/// Whether what a variant refuses is a part of what it has, and not all of it.
+fn check_refusal(variant: &VariantDescription, refusal: &Refusal) -> Result<(), String> {
+    if refusal.reason.is_empty() {
+        return Err(String::from("it gives no reason"));
+    }
+    if refusal.factors.is_empty() {
+        return Err(String::from(
+            "it names no factor; what is refused whatever they are is not listed among what the \
+             variant has",
+        ));
+    }
+    let foreign = |strange: &dyn Display, what: &str| {
+        Err(format!("`{strange}` is not among the variant's {what}"))
+    };
+    let mut about = refusal.precisions.iter();
+    if let Some(strange) = about.find(|about| !variant.precisions.contains(about)) {
+        return foreign(strange, "precisions");
+    }
+    let mut about = refusal.modes.iter();
+    if let Some(strange) = about.find(|about| !variant.modes.contains(about)) {
+        return foreign(strange, "modes");
+    }
+    let mut about = refusal.devices.iter();
+    if let Some(strange) = about.find(|about| !variant.devices.contains(about)) {
+        return foreign(strange, "devices");
+    }
+    for (name, values) in &refusal.factors {
+        let Some(factor) = variant.factors.get(name) else {
+            return foreign(name, "factors");
+        };
+        if let Some(strange) = values.iter().find(|value| !factor.values.contains(value)) {
+            return foreign(strange, &format!("values of `{name}`"));
+        }
+        if values.is_empty() {
+            return Err(format!("it names no value of `{name}`"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a factor of a variant can be written in a manifest, and makes sense.
@@ -118,6 +163,13 @@ fn check_factor(
     if !factor.auto.values().all(comes_to) {
         return Err(format!(
             "factor `{name}`: `auto` says which of its other values the value `{AUTO}` comes to"
+        ));
+    }
+    let is_number = |value: &String| value.parse().is_ok_and(|parts: u64| parts > 0);
+    if factor.divides.is_some() && !factor.values.iter().all(is_number) {
+        return Err(format!(
+            "factor `{name}`: what it `divides` is split into as many parts as its values say, which \
+             are numbers from 1 on"
         ));
     }
     for (value, brought) in &factor.brings {

@@ -205,6 +205,12 @@ fn a_built_in_engine_is_replaced_only_on_purpose() {
 fn mistakes_in_engines_toml_are_shown_with_their_place() {
     let case = Demo::new();
     let good = format!("[engines.mine]\ncommand = [\"sh\"]\n{VARIANT}");
+    let refuses = |said: &str| {
+        format!(
+            "[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\n\
+             [[engines.mine.variants.refuses]]\n{said}\n"
+        )
+    };
     let mistakes = [
         good.replace("[\"sh\"]", "[]"),
         good.replace("[\"sh\"]", "\"sh\""),
@@ -271,6 +277,36 @@ fn mistakes_in_engines_toml_are_shown_with_their_place() {
         format!("{good}[engines.mine.variants.lacks]\nfp32 = \"why\"\n"),
         format!("{good}[engines.mine.variants.lacks]\nbf16 = \"\"\n"),
         format!("{good}[engines.mine.variants.lacks]\nfp8 = \"why\"\n"),
+        format!("{good}networks = [\"gpt2\", \"gpt2\"]\n"),
+        format!("{good}{}", refuses("reason = \"\"")),
+        format!("{good}{}", refuses("reason = \"why\"\nfactors = {}")),
+        format!(
+            "{good}{}",
+            refuses("reason = \"why\"\nfactors = { depth = [\"1\"] }\nprecisions = [\"bf16\"]")
+        ),
+        format!(
+            "{good}{}",
+            refuses("reason = \"why\"\nfactors = { depth = [\"1\"] }\nmodes = [\"training\"]")
+        ),
+        format!(
+            "{good}{}",
+            refuses("reason = \"why\"\nfactors = { depth = [\"1\"] }\ndevices = [\"cuda\"]")
+        ),
+        format!(
+            "{good}{}",
+            refuses("reason = \"why\"\nfactors = { width = [\"1\"] }")
+        ),
+        format!(
+            "{good}{}",
+            refuses("reason = \"why\"\nfactors = { depth = [\"2\"] }")
+        ),
+        format!(
+            "{good}{}",
+            refuses("reason = \"why\"\nfactors = { depth = [] }")
+        ),
+        format!(
+            "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\", \"0\"]\nsummary = \"\"\ndivides = \"batch\"\n"
+        ),
     ];
     let mut report = String::new();
     for text in mistakes {
@@ -289,7 +325,8 @@ fn no_text_may_steer_a_terminal() {
          version = \"word\"\nfiles = [\"word\"]\nenv = {{ A = \"1\" }}\n{VARIANT}\
          [engines.mine.variants.factors.depth]\nvalues = [\"word\"]\nsummary = \"word\"\n\
          [engines.mine.variants.fixed]\nwidth = \"word\"\n\
-         [engines.mine.variants.lacks]\nbf16 = \"word\"\n"
+         [engines.mine.variants.lacks]\nbf16 = \"word\"\n\
+         [[engines.mine.variants.refuses]]\nreason = \"word\"\nfactors = {{ depth = [\"word\"] }}\n"
     );
     assert!(load(&case, &good).is_ok());
     for odd in [

@@ -12,6 +12,7 @@ use worker::{Allocator, Engine, Identity, LoadReport, Session, nanoseconds};
 use crate::{
     configuration::{Configuration, ENGINE},
     failure::unsupported,
+    integers,
     library::Library,
     model::{self, FEW_BITS, IN_FLOATS},
     profile::Profiler,
@@ -27,6 +28,8 @@ pub struct OnnxRuntime {
     path: Option<PathBuf>,
     /// The library, or why there is none; loaded at the first need.
     library: OnceCell<Result<Library, Outcome>>,
+    /// The worker's program, which finds out what products are computed in; nothing does if absent.
+    program: Option<PathBuf>,
 }
 
 impl OnnxRuntime {
@@ -36,7 +39,16 @@ impl OnnxRuntime {
     pub fn at(path: PathBuf) -> Self {
         Self {
             path: Some(path),
-            library: OnceCell::new(),
+            ..Self::default()
+        }
+    }
+
+    /// ONNX Runtime as the worker's program has it, which answers [`crate::asked_aside`] first.
+    #[must_use]
+    pub fn of_program() -> Self {
+        Self {
+            program: integers::own_program(),
+            ..Self::default()
         }
     }
 
@@ -49,6 +61,25 @@ impl OnnxRuntime {
             .get_or_init(open)
             .as_ref()
             .map_err(Clone::clone)
+    }
+
+    /// What the products of a network on grids are computed in.
+    fn integers(&self, library: &Library, load: &Load) -> String {
+        let unknown = |reason: &str| {
+            format!(
+                "int8 where ONNX Runtime has kernels for the grids, fp32 elsewhere; where that is, is not \
+                 known: {reason}"
+            )
+        };
+        let Some(program) = &self.program else {
+            return unknown("the worker's program is not there to be asked");
+        };
+        match integers::products(program, library, load) {
+            Ok(products) => products
+                .arithmetic()
+                .unwrap_or_else(|| unknown("it has no product")),
+            Err(error) => unknown(&error.to_string()),
+        }
     }
 }
 
@@ -76,10 +107,9 @@ impl Engine for OnnxRuntime {
             return Err(unsupported(reason));
         }
         let library = self.library()?;
+        let integers = precision.is_int8().then(|| self.integers(library, load));
         let start = Instant::now();
-        let extensions = Extensions {
-            multi_head_attention: configuration.fuses_attention,
-        };
+        let extensions = extensions(&configuration);
         let document = Document::of(load, configuration.precision, extensions)?;
         let written = Instant::now();
         let session = model::commit(&document, &configuration, library, None)?;
@@ -94,7 +124,7 @@ impl Engine for OnnxRuntime {
             compile_ns: nanoseconds(compiled - written),
             threads: None,
             spin: spin(&configuration).to_owned(),
-            settings: settings(&configuration, load),
+            settings: settings(&configuration, load, integers),
         };
         session.profiler = Some(Profiler {
             load: load.clone(),
@@ -117,15 +147,25 @@ const fn spin(configuration: &Configuration) -> &'static str {
     }
 }
 
-fn settings(configuration: &Configuration, load: &Load) -> BTreeMap<String, String> {
+/// What a cell's file may have beyond ONNX.
+pub(crate) const fn extensions(configuration: &Configuration) -> Extensions {
+    Extensions {
+        multi_head_attention: configuration.fuses_attention,
+    }
+}
+
+/// What is in force; `integers` says what products on grids are computed in.
+fn settings(
+    configuration: &Configuration,
+    load: &Load,
+    integers: Option<String>,
+) -> BTreeMap<String, String> {
     let own_file = onnx::own_file(load, configuration.precision);
-    let arithmetic = match (configuration.provider, configuration.precision) {
-        (Provider::Cpu, Precision::Fp16) => "stored as fp16, computed in fp32".to_owned(),
-        (_, Precision::Int8Dynamic | Precision::Int8Static) => {
-            "int8 where ONNX Runtime has kernels for the grids, fp32 elsewhere".to_owned()
-        }
-        (_, precision) => precision.to_string(),
-    };
+    let arithmetic =
+        integers.unwrap_or_else(|| match (configuration.provider, configuration.precision) {
+            (Provider::Cpu, Precision::Fp16) => "stored as fp16, computed in fp32".to_owned(),
+            (_, precision) => precision.to_string(),
+        });
     let attention = if configuration.fuses_attention {
         "MultiHeadAttention (com.microsoft)"
     } else {

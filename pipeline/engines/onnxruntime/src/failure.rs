@@ -13,6 +13,29 @@ pub(crate) fn failed<R>(what: &str, error: &ort::Error<R>) -> Outcome {
     )
 }
 
+/// The outcome of a cell whose model ONNX Runtime does not take: what it answers to a model that it finds wrong, in its
+/// types or shapes say, is a refusal. What it throws, or its providers fail in, is none.
+pub(crate) fn refused<R>(error: &ort::Error<R>) -> Outcome {
+    Outcome::new(
+        kind_of_refusal(error.code(), error.message()),
+        reason("session", error.message()),
+    )
+}
+
+fn kind_of_refusal(code: ErrorCode, message: &str) -> OutcomeKind {
+    let is_answer = matches!(
+        code,
+        ErrorCode::GenericFailure
+            | ErrorCode::InvalidArgument
+            | ErrorCode::InvalidGraph
+            | ErrorCode::InvalidProtobuf
+    );
+    match kind(code, message) {
+        OutcomeKind::Crashed if is_answer => OutcomeKind::Unsupported,
+        other => other,
+    }
+}
+
 fn kind(code: ErrorCode, message: &str) -> OutcomeKind {
     let lower = message.to_lowercase();
     let out_of_memory = [
@@ -100,6 +123,30 @@ mod tests {
         ];
         for (code, message, expected) in cases {
             assert_eq!(kind(code, message), expected, "{message}");
+        }
+    }
+
+    /// In a step nothing of a model is refused any more.
+    #[test]
+    fn a_model_that_is_not_taken_is_unsupported() {
+        use OutcomeKind::{Crashed, OutOfMemory, Unsupported};
+        let cases = [
+            (
+                ErrorCode::InvalidGraph,
+                "This is an invalid model.",
+                Unsupported,
+            ),
+            (ErrorCode::InvalidArgument, "Type Error: Type", Unsupported),
+            (ErrorCode::InvalidProtobuf, "parsing failed", Unsupported),
+            (ErrorCode::GenericFailure, "Type Error: Type", Unsupported),
+            (ErrorCode::GenericFailure, "std::bad_alloc", OutOfMemory),
+            (ErrorCode::NoSuchFile, "doesn't exist", Crashed),
+            (ErrorCode::RuntimeException, "an exception", Crashed),
+            (ErrorCode::ExecutionProviderFailure, "CUDA failure", Crashed),
+        ];
+        for (code, message, expected) in cases {
+            assert_eq!(kind_of_refusal(code, message), expected, "{message}");
+            assert_ne!(kind(code, message), Unsupported, "{message}");
         }
     }
 

@@ -11,6 +11,7 @@ mod configuration;
 mod engine;
 mod exchange;
 mod failure;
+mod integers;
 mod kernels;
 mod library;
 mod model;
@@ -20,4 +21,5 @@ mod session;
 mod tensors;
 
 pub use engine::OnnxRuntime;
+pub use integers::asked_aside;
 pub use library::LIBRARY_VARIABLE;

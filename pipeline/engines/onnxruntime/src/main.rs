@@ -4,6 +4,8 @@
 
 use std::process::ExitCode;
 
+use photofinish_worker_onnxruntime::{OnnxRuntime, asked_aside};
+
 fn main() -> ExitCode {
-    worker::serve(photofinish_worker_onnxruntime::OnnxRuntime::default())
+    asked_aside().unwrap_or_else(|| worker::serve(OnnxRuntime::of_program()))
 }

@@ -7,7 +7,11 @@ use ort::session::{Session, builder::SessionBuilder};
 use schema::Outcome;
 use worker::Allocator;
 
-use crate::{configuration::Configuration, failure::failed, library::Library};
+use crate::{
+    configuration::Configuration,
+    failure::{failed, refused},
+    library::Library,
+};
 
 /// Makes the session: optimises the graph, places the weights.
 pub(crate) fn commit(
@@ -24,7 +28,7 @@ pub(crate) fn commit(
         Document::Bytes(bytes) => builder.commit_from_memory(bytes),
         Document::File(path) => builder.commit_from_file(path),
     };
-    session.map_err(|error| failed("session", &error))
+    session.map_err(|error| refused(&error))
 }
 
 /// Where a session writes what it made of a model, and where its time went.
@@ -32,8 +36,8 @@ pub(crate) fn commit(
 pub(crate) struct Traced {
     /// The model after optimisation, without its large weights.
     pub(crate) model: PathBuf,
-    /// What the file of times begins with.
-    pub(crate) times: PathBuf,
+    /// What the file of times begins with; `None` of a session that runs nothing.
+    pub(crate) times: Option<PathBuf>,
     /// Where weights lie that a model in memory does not hold.
     pub(crate) weights: Option<PathBuf>,
 }
@@ -45,8 +49,12 @@ impl Traced {
             let weights = "session.optimized_model_external_initializers_file_name";
             let builder = builder
                 .with_optimized_model_path(&self.model)?
-                .with_config_entry(weights, "optimized.data")?
-                .with_profiling(&self.times)?;
+                .with_config_entry(weights, "optimized.data")?;
+            let builder = match &self.times {
+                Some(times) => builder.with_profiling(times)?,
+                // Kernels shall not make copies of weights in forms of their own.
+                None => builder.with_config_entry("session.disable_prepacking", "1")?,
+            };
             let Some(folder) = &self.weights else {
                 return Ok(builder);
             };

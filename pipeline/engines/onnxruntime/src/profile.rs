@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use models::onnx::{self, Document, Extensions};
+use models::onnx::{self, Document};
 use schema::{
     Outcome, OutcomeKind,
     protocol::{Load, Profile, ProfileEntry},
@@ -17,6 +17,7 @@ use worker::{ProfileEntries, nanoseconds};
 
 use crate::{
     configuration::Configuration,
+    engine::extensions,
     failure::unsupported,
     kernels::Kernels,
     library::Library,
@@ -89,7 +90,7 @@ impl Profiler {
         fs::create_dir_all(&folder).map_err(|error| unreadable(&folder, &error))?;
         Ok(Traced {
             model: folder.join("optimized.onnx"),
-            times: folder.join("times"),
+            times: Some(folder.join("times")),
             weights: None,
         })
     }
@@ -127,9 +128,7 @@ impl Profiler {
     /// each has.
     fn session(&self, traced: &Traced) -> Result<(Vec<onnx::Call>, Inference), Outcome> {
         let configuration = &self.configuration;
-        let extensions = Extensions {
-            multi_head_attention: configuration.fuses_attention,
-        };
+        let extensions = extensions(configuration);
         let mut document = Document::of(&self.load, configuration.precision, extensions)?;
         let mut traced = traced.clone();
         let read;

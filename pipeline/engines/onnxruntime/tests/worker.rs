@@ -4,6 +4,13 @@
 
 #[path = "support/library.rs"]
 mod library;
+#[path = "support/zoo.rs"]
+#[expect(
+    unused_macros,
+    unused_imports,
+    reason = "the zoo's tests of agreement are others'"
+)]
+mod zoo;
 
 use std::{
     collections::BTreeMap,
@@ -12,11 +19,12 @@ use std::{
 };
 
 use library::library;
+use models::quantise::{self, Form};
 use photofinish_worker_onnxruntime::{LIBRARY_VARIABLE, OnnxRuntime};
 use schema::{
     Boundary, Cell, Device, EngineDescription, Graph, HostLanguage, Mode, Outcome, OutcomeKind,
     Precision, VariantDescription,
-    protocol::{Load, Reply, Request},
+    protocol::{Load, ModelFiles, Reply, Request},
 };
 use worker::{
     Engine as _, LoadReport, Session, WorkerCommand,
@@ -68,6 +76,8 @@ fn description() -> EngineDescription {
             factors: BTreeMap::new(),
             fixed: BTreeMap::new(),
             lacks: BTreeMap::new(),
+            networks: Vec::new(),
+            refuses: Vec::new(),
         }],
     }
 }
@@ -199,6 +209,71 @@ fn what_is_not_run_is_unsupported_by_name() {
             "`{named}` is not in {outcome:?}"
         );
     }
+}
+
+/// What numbers are computed in, as the worker's own program finds out for a network on grids.
+fn arithmetic(name: &str, precision: Precision) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let weights = folder.path().join("weights");
+    let mut out = std::fs::File::create(&weights).unwrap();
+    let form = match precision {
+        Precision::Int8Static => Form::Asymmetric,
+        _ => Form::Dynamic,
+    };
+    let graph = quantise::uncalibrated(&zoo::small(name), form, &mut out).unwrap();
+    let scratch = folder.path().join("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    let load = Load {
+        cell: Cell {
+            precision,
+            ..Cell::plain(&graph, "onnxruntime/cpu".parse().unwrap())
+        },
+        graph,
+        files: Some(ModelFiles {
+            weights,
+            onnx: None,
+            precision,
+        }),
+        scratch: scratch.clone(),
+    };
+    let interrupt = Interrupt::new().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(300);
+    let mut host = Host::start(&command(library()), &Limits::default(), &interrupt).unwrap();
+    host.hello(deadline).unwrap();
+    let answer = host.request(&Request::Load(Box::new(load)), deadline);
+    assert_eq!(
+        std::fs::read_dir(&scratch).unwrap().count(),
+        0,
+        "what was written down is gone"
+    );
+    assert_eq!(host.finish(deadline).outcome, None);
+    match answer.unwrap() {
+        Reply::Loaded(loaded) => loaded.settings["arithmetic"].clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Rounding to the grids and computing in floats between would give the same outputs.
+#[test]
+fn what_is_computed_in_integers_is_told() {
+    for precision in [Precision::Int8Static, Precision::Int8Dynamic] {
+        let convolutions = arithmetic("resnet18", precision);
+        assert_eq!(convolutions, "int8 in 21 of 21 products");
+        // Attention is two products in each layer.
+        let transformer = arithmetic("bert_tiny", precision);
+        assert_eq!(transformer, "int8 in 13 of 17 products, fp32 in 4");
+    }
+}
+
+/// A worker that is no program of its own does not know, and says so.
+#[test]
+fn what_is_not_known_of_integers_is_not_claimed() {
+    let graph = resnet18();
+    let mut cell = cell(&graph);
+    cell.precision = Precision::Int8Static;
+    let (_session, report) = load(&graph, cell).unwrap();
+    let told = &report.settings["arithmetic"];
+    assert!(told.contains("where that is, is not known"), "{told}");
 }
 
 /// The pinned wheel is the CPU build: its folder has no such providers.

@@ -7,7 +7,10 @@ use std::{
     time::Instant,
 };
 
-use models::onnx::{self, Document, Extensions};
+use models::{
+    onnx::{self, Document, Extensions},
+    quantise,
+};
 use openvino::Core;
 use schema::{
     Outcome, Precision,
@@ -107,9 +110,14 @@ impl Engine for OpenVino {
         let inputs = inputs.collect::<Result<Vec<_>, Outcome>>()?;
         let filled = Instant::now();
         let session = Inference::new(compiled, &load.graph, inputs, configuration.takes_requests)?;
+        let bound = filled.elapsed();
+        if configuration.is_quantised {
+            let products = quantise::census(&load.graph).products;
+            settings.insert(ARITHMETIC.to_owned(), session.arithmetic(products));
+        }
         let report = LoadReport {
             fill_ns: nanoseconds(filled - told),
-            build_ns: nanoseconds((read - start) + (told - ready) + filled.elapsed()),
+            build_ns: nanoseconds((read - start) + (told - ready) + bound),
             compile_ns: nanoseconds(ready - read),
             threads,
             spin: "spin a while, then sleep (oneTBB's default)".to_owned(),
@@ -134,11 +142,6 @@ fn own_settings(
         Some(_) => ("model".to_owned(), "the user's file as it is".to_owned()),
         None => ("opset".to_owned(), onnx::OPSET.to_string()),
     };
-    // The C interface gives a compiled model, and none of its operators.
-    let integers = configuration.is_quantised.then_some((
-        ARITHMETIC,
-        "int8 where the plugin chooses to compute on the grids, fp32 elsewhere: which is where it does not tell",
-    ));
     let exchange = match configuration.takes_requests {
         true => ("inputs and outputs", worker::REQUEST),
         false => ("inputs", "set once"),
@@ -155,6 +158,5 @@ fn own_settings(
     own.map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into_iter()
         .chain([model])
-        .chain(integers.map(|(name, value)| (name.to_owned(), value.to_owned())))
         .collect()
 }

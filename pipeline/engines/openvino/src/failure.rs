@@ -14,6 +14,21 @@ pub(crate) fn failed(what: &str, error: &InferenceError) -> Outcome {
     Outcome::new(kind(&error.kind, message), reason(what, error))
 }
 
+/// The outcome of a cell whose model OpenVINO did not take while doing `what`: an error that it explains is a refusal.
+pub(crate) fn refused(what: &str, error: &InferenceError) -> Outcome {
+    let outcome = failed(what, error);
+    let is_answer = matches!(
+        error.kind,
+        InferenceErrorKind::GeneralError
+            | InferenceErrorKind::NetworkNotRead
+            | InferenceErrorKind::ParameterMismatch
+    );
+    match outcome.kind {
+        OutcomeKind::Crashed if is_answer && error.message.is_some() => unsupported(outcome.reason),
+        _ => outcome,
+    }
+}
+
 fn kind(kind: &InferenceErrorKind, message: &str) -> OutcomeKind {
     let lower = message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| lower.contains(words));
@@ -84,6 +99,27 @@ mod tests {
             let outcome = failed("step", &error(kind, message));
             assert_eq!(outcome.kind, expected, "{message}");
             assert!(outcome.reason.starts_with("step: "), "{outcome:?}");
+        }
+    }
+
+    /// In a step nothing of a model is refused any more.
+    #[test]
+    fn a_model_that_is_not_taken_is_unsupported() {
+        use InferenceErrorKind::{GeneralError, NetworkNotRead, UnknownException};
+        let message = "Shape inference input shapes {[2],[3]}";
+        let cases = [
+            (GeneralError, message, OutcomeKind::Unsupported),
+            (NetworkNotRead, message, OutcomeKind::Unsupported),
+            (GeneralError, "std::bad_alloc", OutcomeKind::OutOfMemory),
+            (GeneralError, "", OutcomeKind::Crashed),
+            (UnknownException, message, OutcomeKind::Crashed),
+        ];
+        for (kind, message, expected) in cases {
+            let error = error(kind, message);
+            let outcome = refused("compiling the model", &error);
+            assert_eq!(outcome.kind, expected, "{outcome:?}");
+            assert!(outcome.reason.starts_with("compiling the model: "));
+            assert_ne!(failed("step", &error).kind, OutcomeKind::Unsupported);
         }
     }
 

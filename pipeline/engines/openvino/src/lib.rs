@@ -5,12 +5,13 @@
 //! library is loaded at run time, from the path that the supervisor names in
 //! [`LIBRARY_VARIABLE`].
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod configuration;
 mod engine;
 mod exchange;
 mod failure;
+mod integers;
 mod library;
 mod network;
 mod session;

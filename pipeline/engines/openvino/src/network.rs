@@ -11,7 +11,7 @@ use schema::{Graph, Outcome, graph::Input};
 
 use crate::{
     configuration::Configuration,
-    failure::{failed, lacking, unavailable, unsupported},
+    failure::{failed, lacking, refused, unavailable, unsupported},
     tensors,
 };
 
@@ -36,7 +36,12 @@ pub(crate) fn read(core: &mut Core, document: &Document, graph: &Graph) -> Resul
 /// Why a model is not read: the operator that lacks, and its node.
 fn not_read(document: &Document, error: &InferenceError) -> Outcome {
     let Some(op) = lacking(error) else {
-        return failed("reading the model", error);
+        let what = "reading the model";
+        // A file that is not there is nothing that OpenVINO refuses.
+        return match document {
+            Document::File(path) if !path.is_file() => failed(what, error),
+            _ => refused(what, error),
+        };
     };
     let node = document.node_of(op);
     let node = node.map_or_else(String::new, |node| format!(" of node `{node}`"));
@@ -69,7 +74,7 @@ fn settle(model: &mut Model, graph: &Graph) -> Result<(), Outcome> {
     let shapes: Vec<_> = shapes.iter().map(|(name, shape)| (*name, shape)).collect();
     model
         .reshape(&shapes)
-        .map_err(|error| failed("shapes of the inputs", &error))
+        .map_err(|error| refused("shapes of the inputs", &error))
 }
 
 /// The name of a value, fit for a C interface.
@@ -127,7 +132,7 @@ pub(crate) fn compile(
         .map_err(|error| failed("properties", &error))?;
     let compiled = core
         .compile_model(model, DEVICE)
-        .map_err(|error| failed("compiling the model", &error))?;
+        .map_err(|error| refused("compiling the model", &error))?;
     check_arithmetic(&compiled, configuration.arithmetic)?;
     if configuration.is_free {
         check_free(&compiled)?;

@@ -4,7 +4,7 @@ use openvino::{CompiledModel, InferRequest, Tensor};
 use schema::{Graph, Outcome};
 use worker::{ParityData, Session};
 
-use crate::{exchange::Exchange, failure::failed, network, tensors};
+use crate::{exchange::Exchange, failure::failed, integers, network, tensors};
 
 /// A compiled model with its inputs set.
 pub(crate) struct Inference {
@@ -46,6 +46,11 @@ impl Inference {
             outputs: graph.outputs.clone(),
             exchange,
         })
+    }
+
+    /// What the compiled model is computed in, whose graph has so many products.
+    pub(crate) fn arithmetic(&self, products: usize) -> String {
+        integers::arithmetic(&self.request, products)
     }
 }
 

@@ -272,10 +272,16 @@ fn a_file_that_is_gone_or_broken_is_no_reason_to_die() {
     let path = brought.folder.path().join("model.onnx");
     fs::write(&path, &sound[..sound.len() / 2]).unwrap();
     let broken = run(&mut OpenVino::at(openvino()), "openvino", &brought).unwrap_err();
+    let elsewhere = run(&mut OnnxRuntime::at(library()), "onnxruntime", &brought).unwrap_err();
+    assert_eq!(elsewhere.kind, OutcomeKind::Unsupported, "{elsewhere:?}");
+    assert!(elsewhere.reason.contains("parsing failed"), "{elsewhere:?}");
     fs::remove_file(&path).unwrap();
     let gone = run(&mut OpenVino::at(openvino()), "openvino", &brought).unwrap_err();
-    for outcome in [broken, gone] {
-        assert_eq!(outcome.kind, OutcomeKind::Crashed, "{outcome:?}");
+    for (outcome, kind) in [
+        (broken, OutcomeKind::Unsupported),
+        (gone, OutcomeKind::Crashed),
+    ] {
+        assert_eq!(outcome.kind, kind, "{outcome:?}");
         assert!(outcome.reason.contains("reading the model"), "{outcome:?}");
     }
 }

@@ -3,6 +3,7 @@
 import array
 import dataclasses
 import tempfile
+import tomllib
 import unittest
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from photofinish_pytorch.inference import Inference
 from photofinish_pytorch.maker import Maker
 from photofinish_transformers import network
+from photofinish_transformers.families import find
 from photofinish_transformers.piping import Piped
 from photofinish_transformers.training import Loop
 from photofinish_worker.engine import ParityData, Quantity
@@ -353,6 +355,14 @@ class Cells(unittest.TestCase):
         with self.assertRaisesRegex(Failure, "softmax in binary32") as raised:
             built(architectures.vit(Mode.INFERENCE), Mode.INFERENCE, attention="plain")
         self.assertEqual(raised.exception.kind, Kind.UNSUPPORTED)
+
+    def test_the_networks_that_a_plan_lets_through_are_those_with_a_class(self) -> None:
+        file = Path(__file__).parents[1] / "transformers" / "engine.toml"
+        with self.assertRaises(Failure) as raised:
+            find("resnet18")
+        known = raised.exception.reason.split("it runs ")[1].split(", ")
+        for variant in tomllib.loads(file.read_text())["variants"]:
+            self.assertEqual(variant["networks"], known, variant["name"])
 
 
 if __name__ == "__main__":

@@ -52,6 +52,8 @@ fn description() -> EngineDescription {
             factors: BTreeMap::new(),
             fixed: BTreeMap::new(),
             lacks: BTreeMap::new(),
+            networks: Vec::new(),
+            refuses: Vec::new(),
         }],
     }
 }

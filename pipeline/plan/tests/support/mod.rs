@@ -58,6 +58,7 @@ pub(crate) fn factor(values: &[&str]) -> FactorDescription {
         devices: Vec::new(),
         auto: BTreeMap::new(),
         brings: BTreeMap::new(),
+        divides: None,
     }
 }
 
@@ -87,6 +88,8 @@ fn pytorch() -> EngineDescription {
             factors: BTreeMap::from([("layout".to_owned(), factor(&["nchw", "channels_last"]))]),
             fixed: BTreeMap::new(),
             lacks: BTreeMap::new(),
+            networks: Vec::new(),
+            refuses: Vec::new(),
         }],
     }
 }
@@ -112,6 +115,8 @@ fn onnxruntime() -> EngineDescription {
         ]),
         fixed: BTreeMap::new(),
         lacks: BTreeMap::new(),
+        networks: Vec::new(),
+        refuses: Vec::new(),
     };
     EngineDescription {
         name: "onnxruntime".to_owned(),

@@ -112,6 +112,8 @@ pub(crate) fn description(variant: &str) -> EngineDescription {
             factors: BTreeMap::new(),
             fixed: BTreeMap::new(),
             lacks: BTreeMap::new(),
+            networks: Vec::new(),
+            refuses: Vec::new(),
         }],
     }
 }
