@@ -343,8 +343,9 @@ fn differences<'a>(
 
 /// Whether a manifest sets a factor to something else than a variant's users get.
 fn is_set(factor: &str, cell: &PlannedCell, variant: Option<&VariantDescription>) -> bool {
-    let values = variant.and_then(|variant| variant.factors.get(factor));
-    let default = values.and_then(|description| description.values.first());
+    let of = &cell.cell;
+    let default =
+        variant.and_then(|variant| variant.default_of(factor, of.precision, of.mode, of.device));
     let asked = cell.coordinates.get(factor);
     asked.is_some_and(|value| default.is_some_and(|default| default != value))
 }
