@@ -26,6 +26,8 @@ pub(in crate::onnx::read) struct Budget {
     explained: u64,
     /// Whether something asked for more than that.
     is_absurd: bool,
+    /// What is left of the elements that may be looked at once more.
+    looks: u64,
 }
 
 impl Budget {
@@ -34,10 +36,24 @@ impl Budget {
     pub(in crate::onnx::read) fn new(bytes: u64, masks: u64) -> Self {
         let masks = masks.saturating_mul(STEPS);
         let given = GIVEN.saturating_add(bytes.min(MOST_HELD));
+        let left = given.saturating_add(masks.min(MOST_FED));
         Self {
-            left: given.saturating_add(masks.min(MOST_FED)),
+            left,
             explained: given.saturating_add(masks),
             is_absurd: false,
+            looks: left,
+        }
+    }
+
+    /// The floats of a constant that was computed, while any may be looked at.
+    pub(in crate::onnx::read) fn look(&mut self, constant: &Constant) -> Option<Vec<f32>> {
+        if constant.kind != Kind::Float {
+            return None;
+        }
+        self.looks = self.looks.checked_sub(constant.elements())?;
+        match constant.data() {
+            Ok(Data::Floats(numbers)) => Some(numbers),
+            _ => None,
         }
     }
 
