@@ -29,7 +29,8 @@
 //! # Hostile files
 //! Nothing is read outside the folder (`open`), no link is followed; the number of fields is counted
 //! before they are unpacked (`census`), numbers are slices of the file until they are needed
-//! (`tensor`), and what may be computed from them has a budget (`fold`). Nodes have the attributes that
+//! (`tensor`), and what may be computed from them has a budget (`fold`), beyond which sizes are followed
+//! (`growth`). Nodes have the attributes that
 //! ONNX gives their operators, and no others (`signature`).
 
 mod alone;
@@ -43,9 +44,11 @@ mod fold;
 mod functions;
 mod fuse;
 mod given;
+mod growth;
 mod import;
 mod inputs;
 mod linear;
+mod misfits;
 mod moves;
 pub(crate) mod open;
 mod outline;

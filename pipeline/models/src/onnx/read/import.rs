@@ -112,6 +112,8 @@ pub(super) struct Import<'a> {
     /// Products of such, and values that leave out all of a row.
     pub(super) products: Vec<&'a NodeProto>,
     pub(super) blinds: Vec<String>,
+    /// Constants of the file that are not worked out, and whose shapes alone are known.
+    pub(super) grown: HashSet<String>,
 }
 
 /// What came of a file.
@@ -179,6 +181,7 @@ impl<'a> Import<'a> {
             alone: HashMap::new(),
             products: Vec::new(),
             blinds: Vec::new(),
+            grown: HashSet::new(),
         };
         for (name, constant) in &file.initializers {
             import.names.insert(constant.origin(), name.clone());
@@ -289,17 +292,28 @@ impl<'a> Import<'a> {
     }
 
     /// Every node as far as it goes: past what no graph has, where constants may be beyond all measure as
-    /// well, and what inputs are rows of is told.
+    /// well, and what inputs are rows of is told. What contradicts itself is refused.
     pub(super) fn survey(&mut self) -> Result<(), ReadError> {
         for node in &self.nodes.node {
             let is_there = |name: &String| name.is_empty() || self.values.contains_key(name);
             if !node.input.iter().all(is_there) {
                 continue;
             }
-            match self.import_node(node) {
+            let read = match self.reads_grown(node) {
+                true => Ok(()),
+                false => self.import_node(node),
+            };
+            match read {
                 Ok(()) | Err(ReadError::Unsupported { .. }) => {}
                 Err(error) => return Err(error),
             }
+            if read.is_err()
+                && let Some(reason) = self.misfit(node)
+            {
+                let name = whole::name_of(node).to_owned();
+                return Err(self.refusal(node.op_type.clone(), name, reason));
+            }
+            self.grow(node)?;
         }
         Ok(())
     }

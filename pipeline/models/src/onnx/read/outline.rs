@@ -12,6 +12,7 @@ impl Import<'_> {
         whole::check_order(&file.nodes, given)?;
         let names = self.output_names()?;
         self.survey()?;
+        self.check_output_types()?;
         let graph = Graph {
             name: file.name.clone(),
             inputs: self.take_inputs(),
