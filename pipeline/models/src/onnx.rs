@@ -37,7 +37,10 @@ pub use calls::{Call, calls};
 pub use document::{Document, OPSET, own_file};
 pub use names::named;
 pub(crate) use read::Shelf;
-pub use read::{File, Outline, ReadError, Reading, signature::operators as operators_read};
+pub use read::{
+    File, Outline, ReadError, Reading,
+    signature::{most_outputs, operators as operators_read},
+};
 
 use proto::{DataType, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use quantised::OnGrid;

@@ -11,7 +11,7 @@ use photofinish_models::onnx::{self, Document, Extensions, File, ReadError, own_
 use proptest::{prelude::*, test_runner::TestRunner};
 use schema::{Outcome, OutcomeKind, Precision, graph::Fill, protocol::Load};
 use support::{
-    by_hand::{ByHand, FLOAT, INT64, tensor, value},
+    by_hand::{ByHand, DOUBLE, FLOAT, INT64, int, list, tensor, value},
     hostile,
     judge::options,
     limits,
@@ -295,4 +295,160 @@ fn what_a_small_file_says_costs_no_more_than_a_bounded_memory() {
         Ok(())
     });
     outcome.unwrap();
+}
+
+/// 40 times twice as much.
+fn doubled(mut file: ByHand, first: &str) -> ByHand {
+    let mut last = first.to_owned();
+    for at in 0..40 {
+        let next = format!("c{at}");
+        file = file.node_with("Concat", &[&last, &last], &next, &[int("axis", 0)]);
+        last = next;
+    }
+    file.node_with("ReduceMean", &[&last], "mean", &[int("keepdims", 0)])
+}
+
+#[test]
+fn constants_that_double_without_end_are_handed_to_nobody() {
+    let fed = || ByHand::default().fed("x", FLOAT, &[2, 4]);
+    let floats = doubled(fed().floats("first", &[8], &[1.0; 8]), "first");
+    let floats = floats.node("Add", &["x", "mean"], "y");
+    let sizes = fed().node("Shape", &["x"], "size").node_with(
+        "Cast",
+        &["size"],
+        "first",
+        &[int("to", FLOAT as i64)],
+    );
+    let sizes = doubled(sizes, "first").node("Add", &["x", "mean"], "y");
+    // By a sum on the way, and in another shape.
+    let mut others = fed().floats("c0", &[1, 8], &[1.0; 8]);
+    others = others.integers("twice", &[2], &[2, 1]);
+    for at in 0..40 {
+        let (last, next) = (format!("c{at}"), format!("c{}", at + 1));
+        let (wide, turned) = (format!("w{at}"), format!("t{at}"));
+        others = others
+            .node("Tile", &[&last, "twice"], &wide)
+            .node_with("Transpose", &[&wide], &turned, &[list("perm", &[1, 0])])
+            .node("Add", &[&turned, &turned], &next);
+    }
+    others = others
+        .node("ReduceMean", &["c40"], "mean")
+        .node("Add", &["x", "mean"], "y");
+    for file in [floats, sizes, others] {
+        let file = File::from_bytes("own", &file.made("y")).unwrap();
+        let error = file.read(&BTreeMap::new()).unwrap_err();
+        assert!(matches!(error, ReadError::Unsupported { .. }), "{error:?}");
+        let error = file.outline(&BTreeMap::new()).unwrap_err();
+        assert!(matches!(error, ReadError::Excessive { .. }), "{error:?}");
+        assert!(error.to_string().contains("absurdly larger"), "{error}");
+    }
+    // More than is computed here, and no more than engines may.
+    let many = fed()
+        .integers("size", &[1], &[10 << 20])
+        .node("ConstantOfShape", &["size"], "a")
+        .node("Exp", &["a"], "b")
+        .node("Exp", &["b"], "c")
+        .node_with("ReduceMean", &["c"], "mean", &[int("keepdims", 0)])
+        .node("Add", &["x", "mean"], "y");
+    let many = File::from_bytes("own", &many.made("y")).unwrap();
+    many.read(&BTreeMap::new()).unwrap_err();
+    many.outline(&BTreeMap::new()).unwrap();
+}
+
+#[test]
+fn what_contradicts_itself_at_these_sizes_is_handed_to_nobody() {
+    let fed = || ByHand::default().fed("x", FLOAT, &[7, 3, 16]);
+    let reshaped =
+        fed()
+            .integers("written", &[3], &[6, 6, 8])
+            .node("Reshape", &["x", "written"], "y");
+    let multiplied = fed()
+        .floats("w", &[5, 2], &[1.0; 10])
+        .node("MatMul", &["x", "w"], "y");
+    let of_integers = fed()
+        .integers("w", &[16, 1], &[1; 16])
+        .node("MatMul", &["x", "w"], "y");
+    let added = fed()
+        .floats("w", &[5], &[1.0; 5])
+        .node("Add", &["x", "w"], "y");
+    let begun = fed()
+        .floats("w", &[1, 8, 16], &[0.5; 128])
+        .floats("r", &[1, 8, 2], &[0.5; 16])
+        .floats("b", &[1, 16], &[0.0; 16])
+        .floats("h", &[1, 3, 2], &[0.0; 6])
+        .floats("c", &[1, 1, 2], &[0.0; 2])
+        .node_with(
+            "LSTM",
+            &["x", "w", "r", "b", "", "h", "c"],
+            "y",
+            &[int("hidden_size", 2)],
+        );
+    for (file, says) in [
+        (
+            reshaped,
+            "[7, 3, 16] and [6, 6, 8] differ in their elements",
+        ),
+        (multiplied, "multiplies [7, 3, 16] and [5, 2]"),
+        (of_integers, "floats and integers at once"),
+        (added, "[5]"),
+        (begun, "[1, 1, 2], and its states are of [1, 3, 2]"),
+    ] {
+        let file = File::from_bytes("own", &file.made("y")).unwrap();
+        file.read(&BTreeMap::new()).unwrap_err();
+        let error = file.outline(&BTreeMap::new()).unwrap_err();
+        assert!(matches!(error, ReadError::Unsupported { .. }), "{error:?}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn what_onnx_runtime_refuses_of_outputs_is_an_error() {
+    let fed = || ByHand::default().fed("x", FLOAT, &[2, 4]);
+    let described = |element| wire::described_as("y", element, &[2, 4]);
+    let with = |file: ByHand, element| {
+        let described = described(element);
+        file.described(&described).made("y")
+    };
+    let sizes = || fed().node("Shape", &["x"], "size");
+    let unread = || fed().node("Celu", &["x"], "other");
+    for (bytes, says) in [
+        (
+            with(fed().node("Relu", &["x"], "y"), INT64),
+            "`y` is said to be of integers or truth values, and the node `y` makes floats",
+        ),
+        (
+            with(sizes().node("Identity", &["size"], "y"), FLOAT),
+            "`y` is said to be of floats",
+        ),
+        (
+            with(unread().node("Relu", &["x"], "y"), INT64),
+            "`y` is said to be of integers",
+        ),
+        (
+            fed().node_of("Relu", &["x"], &["y", "z"], &[]).made("y"),
+            "has 2 outputs, and the operator 1",
+        ),
+    ] {
+        let file = File::from_bytes("own", &bytes).unwrap();
+        for error in [
+            file.read(&BTreeMap::new()).map(drop).unwrap_err(),
+            file.outline(&BTreeMap::new()).map(drop).unwrap_err(),
+        ] {
+            let is_told = matches!(error, ReadError::Unsupported { .. });
+            assert!(is_told || error.to_string().contains(says), "{error}");
+        }
+        let error = file.outline(&BTreeMap::new()).map(drop).unwrap_err();
+        assert!(matches!(error, ReadError::Malformed(_)), "{error:?}");
+    }
+    // Floats of another width, and no more outputs than there are, are none of it.
+    let right = with(fed().node("Relu", &["x"], "y"), DOUBLE);
+    File::from_bytes("own", &right)
+        .unwrap()
+        .read(&BTreeMap::new())
+        .unwrap();
+    let unnamed = fed().node_of("Relu", &["x"], &["y", ""], &[]).made("y");
+    File::from_bytes("own", &unnamed)
+        .unwrap()
+        .read(&BTreeMap::new())
+        .unwrap();
 }

@@ -10,7 +10,8 @@
 //! # Integer inputs
 //! One that is used as rows of a table of `n` gets integers below `n`. Any other, a mask say, is fed
 //! ones, and what follows from it alone is computed while reading, as is what follows by arithmetic from the
-//! integers that are fed to a table (`given`): RoBERTa counts its places so. Whatever integers or truth values the
+//! integers that are fed to a table (`given`): RoBERTa counts its places so. Where a product would follow from
+//! them alone they are fed to the graph; where ones would mask everything, zeros are (`alone`). Whatever integers or truth values the
 //! file has them in, the graph's are of 64 bits; an engine that runs the file feeds what that has.
 //!
 //! # Floats
@@ -28,9 +29,11 @@
 //! # Hostile files
 //! Nothing is read outside the folder (`open`), no link is followed; the number of fields is counted
 //! before they are unpacked (`census`), numbers are slices of the file until they are needed
-//! (`tensor`), and what may be computed from them has a budget (`fold`). Nodes have the attributes that
+//! (`tensor`), and what may be computed from them has a budget (`fold`), beyond which sizes are followed
+//! (`growth`). Nodes have the attributes that
 //! ONNX gives their operators, and no others (`signature`).
 
+mod alone;
 mod arithmetic;
 mod attributes;
 mod branches;
@@ -41,9 +44,11 @@ mod fold;
 mod functions;
 mod fuse;
 mod given;
+mod growth;
 mod import;
 mod inputs;
 mod linear;
+mod misfits;
 mod moves;
 pub(crate) mod open;
 mod outline;
@@ -81,7 +86,8 @@ use crate::{
     rewrite,
     zoo::{AUTOTUNE, LAYOUT},
 };
-use import::{Held, Import};
+use alone::{Feeding, Tried};
+use import::{Finished, Held, Import};
 use inputs::Inputs;
 use tensor::{Constant, Element, Kind};
 
@@ -461,8 +467,34 @@ impl File {
     /// not fit; operators that the graph does not have, by operator and node.
     pub fn read(&self, dims: &BTreeMap<String, u64>) -> Result<Reading, ReadError> {
         let dims = self.inputs.resolve(dims)?;
-        let taken = branches::taken(self, &dims)?;
-        Import::new(taken.as_ref().unwrap_or(self), &dims)?.finish()
+        self.best_fed(|feeding| self.read_so(&dims, feeding))
+    }
+
+    /// The model with inputs fed in one way.
+    fn read_so(&self, dims: &BTreeMap<String, u64>, feeding: &Feeding) -> Tried<Reading> {
+        let mut blinding = BTreeSet::new();
+        let mut attempt = |feeding: &Feeding| {
+            let taken = branches::taken(self, dims, feeding)?;
+            let mut import = Import::new(taken.as_ref().unwrap_or(self), dims, feeding)?;
+            let finished = import.finish();
+            blinding = import.blinding();
+            finished
+        };
+        let mut read = || match attempt(feeding)? {
+            Finished::Read(reading) => Ok(reading),
+            Finished::Lacking(numbers, refused) if numbers.is_empty() => Err(refused),
+            Finished::Lacking(numbers, refused) => {
+                let zeros = feeding.zeros.clone();
+                match attempt(&Feeding { zeros, numbers }) {
+                    Ok(Finished::Read(reading)) => Ok(reading),
+                    Ok(Finished::Lacking(_, refused)) => Err(refused),
+                    Err(ReadError::Unsupported { .. }) => Err(refused),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        let made = read();
+        Tried { made, blinding }
     }
 
     /// What goes in and comes out of the model at these sizes, as a graph without nodes
@@ -475,7 +507,15 @@ impl File {
     /// there; no output; constants beyond all measure.
     pub fn outline(&self, dims: &BTreeMap<String, u64>) -> Result<Outline, ReadError> {
         let dims = self.inputs.resolve(dims)?;
-        Import::new(self, &dims)?.outline()
+        self.best_fed(|feeding| {
+            let mut blinding = BTreeSet::new();
+            let made = Import::new(self, &dims, feeding).and_then(|mut import| {
+                let made = import.outline();
+                blinding = import.blinding();
+                made
+            });
+            Tried { made, blinding }
+        })
     }
 }
 
@@ -532,7 +572,7 @@ impl Reading {
 /// The graph of an import: parameters in the order of their first use, each with its place in the
 /// file of weights.
 fn build(
-    mut import: Import<'_>,
+    import: &mut Import<'_>,
     nodes: Vec<Node>,
     outputs: Vec<String>,
 ) -> Result<Reading, ReadError> {

@@ -1,4 +1,5 @@
-"""Prints, as JSON, the attributes of ONNX's own operators at an opset, each with the number of its type."""
+"""Prints, as JSON, the attributes of ONNX's own operators at an opset, each with the number of its type, and the
+most outputs of each operator."""
 import json
 import sys
 
@@ -13,5 +14,6 @@ for schema in onnx.defs.get_all_schemas():
         there = onnx.defs.get_schema(schema.name, opset)
     except onnx.defs.SchemaError:
         continue
-    operators[schema.name] = {name: given.type.value for name, given in there.attributes.items()}
+    attributes = {name: given.type.value for name, given in there.attributes.items()}
+    operators[schema.name] = (attributes, there.max_output)
 json.dump(operators, sys.stdout)

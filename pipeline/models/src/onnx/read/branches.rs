@@ -10,6 +10,7 @@ use prost::Message as _;
 
 use super::{
     File, ReadError,
+    alone::Feeding,
     functions::{MOST_BYTES, MOST_PARTS, NUMBER, bytes_of},
     import::{Import, Value},
     tensor::Constant,
@@ -23,14 +24,18 @@ const MOST_TAKEN: usize = 64;
 const MOST_READ: usize = 1 << 20;
 
 /// The file with the branches taken that are known at these sizes; `None` where there are none.
-pub(super) fn taken(file: &File, dims: &BTreeMap<String, u64>) -> Result<Option<File>, ReadError> {
+pub(super) fn taken(
+    file: &File,
+    dims: &BTreeMap<String, u64>,
+    feeding: &Feeding,
+) -> Result<Option<File>, ReadError> {
     if !file.nodes.node.iter().any(is_branching) {
         return Ok(None);
     }
     let mut file = file.clone();
     let (mut read, mut room, mut budget) = (0, Room::default(), None);
     for _ in 0..MOST_TAKEN {
-        let mut import = Import::new(&file, dims)?;
+        let mut import = Import::new(&file, dims, feeding)?;
         // What is computed on the way is computed again each time, and counts each time.
         if let Some(left) = budget.take() {
             import.budget = left;

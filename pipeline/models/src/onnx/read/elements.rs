@@ -228,6 +228,9 @@ impl Import<'_> {
             let (a, b) = (self.shape_of(a)?, self.shape_of(b)?);
             let whole = infer::broadcast(&infer::broadcast(&which.shape, &a)?, &b)?;
             if self.shape_of(only)? == whole {
+                if let Value::Known(only) = only {
+                    self.look_for_blinds(here.node, only);
+                }
                 return self.give(here, 0, only.clone());
             }
         }
@@ -242,6 +245,7 @@ impl Import<'_> {
             match value {
                 Value::Known(constant) => {
                     let masked = self.masked(&mask, constant)?;
+                    self.look_for_blinds(here.node, &masked.0);
                     parts.push((Value::Known(masked.0), masked.1));
                 }
                 Value::Made(_) => parts.push((Value::Known(mask), f32::INFINITY)),

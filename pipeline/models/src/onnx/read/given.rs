@@ -36,7 +36,10 @@ impl Import<'_> {
                         },
                     )
                 }
-                _ => (ElementType::Int64, Fill::Constant { value: 1.0 }),
+                _ => {
+                    let value = f32::from(u8::from(!self.feeding.zeros.contains(name)));
+                    (ElementType::Int64, Fill::Constant { value })
+                }
             };
             let value = ValueType {
                 element,
@@ -47,14 +50,18 @@ impl Import<'_> {
                 return Err(refused("has the name of another value"));
             }
             let is_known = element == ElementType::Int64 && !indices.contains(name.as_str());
-            let value = if is_known {
-                // Ones, here as for every engine; truths where the file has those.
-                let ones = Data::Integers(vec![1]);
-                let one = Constant::of(fed.element, vec![1; shape.len()], ones);
-                let ones = self.budget.expanded(&one, &shape).map_err(|_| {
+            let value = if is_known && self.feeding.numbers.contains(name) {
+                self.types.insert(name.clone(), value);
+                self.as_numbers(name, &shape)
+                    .map_err(|reason| self.refusal("Cast".to_owned(), name.clone(), reason))?
+            } else if is_known {
+                let same = fill::integers(name, &fill, &[1]);
+                let same = Constant::of(fed.element, vec![1; shape.len()], Data::Integers(same));
+                let same = self.budget.expanded(&same, &shape).map_err(|_| {
                     refused("has more integers than are computed with while reading")
                 })?;
-                Value::Known(ones)
+                self.alone.insert(name.clone(), name.clone());
+                Value::Known(same)
             } else {
                 let code = fed.element.code;
                 if element == ElementType::Float && code != self.file.float_code() {

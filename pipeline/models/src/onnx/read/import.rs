@@ -9,9 +9,12 @@ use schema::{
 
 use super::{
     File, ReadError, Reading,
+    alone::Feeding,
     attributes::Attributes,
     fold::{self, Budget},
-    fuse, given, linear, moves, recurrent, reduce, resize, shapes, signature,
+    fuse,
+    given::{self, Origin},
+    linear, moves, recurrent, reduce, resize, shapes, signature,
     tensor::{self, Constant, Element},
     tidy, whole, windows,
 };
@@ -97,11 +100,27 @@ pub(super) struct Import<'a> {
     /// Inputs whose integers were worked with, and what they are below.
     pub(super) worked_out: HashMap<String, u64>,
     /// Known values that were worked out from those integers.
-    pub(super) from_ids: HashMap<String, given::Origin>,
+    pub(super) from_ids: HashMap<String, Origin>,
     /// Values that are inputs, perhaps in another shape, and which.
     pub(super) as_fed: HashMap<String, String>,
     /// Inputs whose floats are not those of the model, and ONNX's number of their element type.
     pub(super) otherwise_fed: HashMap<String, i32>,
+    /// How inputs are fed that are worked out while reading.
+    pub(super) feeding: &'a Feeding,
+    /// Values that follow from an input alone that is worked out while reading, and which.
+    pub(super) alone: HashMap<String, String>,
+    /// Products of such, and values that leave out all of a row.
+    pub(super) products: Vec<&'a NodeProto>,
+    pub(super) blinds: Vec<String>,
+    /// Constants of the file that are not worked out, and whose shapes alone are known.
+    pub(super) grown: HashSet<String>,
+}
+
+/// What came of a file.
+pub(super) enum Finished {
+    Read(Reading),
+    /// Inputs that numbers have to be made of; what is said where that cannot be done.
+    Lacking(BTreeSet<String>, ReadError),
 }
 
 /// What is said of an operator that is not read.
@@ -121,7 +140,11 @@ impl Here<'_> {
 }
 
 impl<'a> Import<'a> {
-    pub(super) fn new(file: &'a File, dims: &BTreeMap<String, u64>) -> Result<Self, ReadError> {
+    pub(super) fn new(
+        file: &'a File,
+        dims: &BTreeMap<String, u64>,
+        feeding: &'a Feeding,
+    ) -> Result<Self, ReadError> {
         let nodes = &file.nodes;
         let outputs = nodes.node.iter().flat_map(|node| &node.output);
         let names = file.initializers.keys().chain(outputs);
@@ -154,6 +177,11 @@ impl<'a> Import<'a> {
             from_ids: HashMap::new(),
             as_fed: HashMap::new(),
             otherwise_fed: HashMap::new(),
+            feeding,
+            alone: HashMap::new(),
+            products: Vec::new(),
+            blinds: Vec::new(),
+            grown: HashSet::new(),
         };
         for (name, constant) in &file.initializers {
             import.names.insert(constant.origin(), name.clone());
@@ -165,16 +193,19 @@ impl<'a> Import<'a> {
     }
 
     /// The graph.
-    pub(super) fn finish(mut self) -> Result<Reading, ReadError> {
+    pub(super) fn finish(&mut self) -> Result<Finished, ReadError> {
         self.check_width()?;
         self.check_pixels()?;
         self.import()?;
+        if let Some((numbers, refused)) = self.check_products() {
+            return Ok(Finished::Lacking(numbers, refused));
+        }
         let outputs = self.outputs()?;
-        tidy::tidy(&mut self, &outputs);
-        fuse::fuse(&mut self, &outputs);
-        let steps = fuse::lower(&mut self, &outputs)?;
+        tidy::tidy(self, &outputs);
+        fuse::fuse(self, &outputs);
+        let steps = fuse::lower(self, &outputs)?;
         self.check_fed(&steps)?;
-        super::build(self, steps, outputs)
+        super::build(self, steps, outputs).map(Finished::Read)
     }
 
     /// Refuses a model in double precision: its weights, and what follows from them while reading, are
@@ -261,17 +292,28 @@ impl<'a> Import<'a> {
     }
 
     /// Every node as far as it goes: past what no graph has, where constants may be beyond all measure as
-    /// well, and what inputs are rows of is told.
+    /// well, and what inputs are rows of is told. What contradicts itself is refused.
     pub(super) fn survey(&mut self) -> Result<(), ReadError> {
         for node in &self.nodes.node {
             let is_there = |name: &String| name.is_empty() || self.values.contains_key(name);
             if !node.input.iter().all(is_there) {
                 continue;
             }
-            match self.import_node(node) {
+            let read = match self.reads_grown(node) {
+                true => Ok(()),
+                false => self.import_node(node),
+            };
+            match read {
                 Ok(()) | Err(ReadError::Unsupported { .. }) => {}
                 Err(error) => return Err(error),
             }
+            if read.is_err()
+                && let Some(reason) = self.misfit(node)
+            {
+                let name = whole::name_of(node).to_owned();
+                return Err(self.refusal(node.op_type.clone(), name, reason));
+            }
+            self.grow(node)?;
         }
         Ok(())
     }
@@ -291,7 +333,11 @@ impl<'a> Import<'a> {
                 "its node `{name}` ({op}) {reason}"
             )));
         }
-        self.node(here).map_err(|reason| self.refused(here, reason))
+        let origin = self
+            .node(here)
+            .map_err(|reason| self.refused(here, reason))?;
+        self.follow_alone(here, origin);
+        Ok(())
     }
 
     /// What is said of a node that is not read: of a hostile one, or of one that no graph has.
@@ -307,7 +353,8 @@ impl<'a> Import<'a> {
         }
     }
 
-    fn node(&mut self, here: Here<'a>) -> Result<(), String> {
+    /// Tells what the node's outputs are worked out from.
+    fn node(&mut self, here: Here<'a>) -> Result<Origin, String> {
         let node = here.node;
         if node.attribute.iter().any(whole::holds_graphs) {
             return Err("holds a graph of its own".to_owned());
@@ -320,20 +367,26 @@ impl<'a> Import<'a> {
         match node.op_type.as_str() {
             "Constant" => {
                 let constant = constant(here.attributes)?;
-                return self.give(here, 0, Value::Known(constant));
+                self.give(here, 0, Value::Known(constant))?;
+                return Ok(Origin::File);
             }
             "Shape" => {
                 let shape = self.shape_of(first(&inputs)?)?;
                 let constant = shape_slice(&shape, here.attributes)?;
-                return self.give(here, 0, Value::Known(constant));
+                self.give(here, 0, Value::Known(constant))?;
+                return Ok(Origin::File);
             }
             "Size" => {
                 let shape = self.shape_of(first(&inputs)?)?;
                 let count = i64::try_from(tensor::count(&shape)?).unwrap_or(i64::MAX);
                 let constant = Constant::integers(Vec::new(), vec![count]);
-                return self.give(here, 0, Value::Known(constant));
+                self.give(here, 0, Value::Known(constant))?;
+                return Ok(Origin::File);
             }
-            "CastLike" => return self.cast_like(here, &inputs),
+            "CastLike" => {
+                self.cast_like(here, &inputs)?;
+                return Ok(Origin::File);
+            }
             _ => {}
         }
         let known = self.known(here, &inputs)?;
@@ -364,16 +417,17 @@ impl<'a> Import<'a> {
         if let Some(operands) = known.operands {
             let was_absurd = self.budget.is_absurd();
             let made = fold::fold(&node.op_type, here.attributes, &operands, &mut self.budget);
-            if made.is_err() && known.origin != given::Origin::File {
+            if made.is_err() && known.origin != Origin::File {
                 // Engines work it out in a step, within the memory that they have.
                 self.budget.judge(was_absurd);
             }
             if let Some(made) = made? {
                 self.made_of_ids(here, known.origin, &made)?;
                 for (at, constant) in made.into_iter().enumerate() {
+                    self.look_for_blinds(node, &constant);
                     self.give(here, at, Value::Known(constant))?;
                 }
-                return Ok(());
+                return Ok(known.origin);
             }
         }
         if !matches!(node.op_type.as_str(), "Split" | "LSTM" | "GRU")
@@ -381,7 +435,8 @@ impl<'a> Import<'a> {
         {
             return Err(format!("its output {at}, beside the first, is not read"));
         }
-        self.compute(here, &inputs)
+        self.compute(here, &inputs)?;
+        Ok(Origin::File)
     }
 
     fn compute(&mut self, here: Here<'a>, inputs: &[Option<Value>]) -> Result<(), String> {

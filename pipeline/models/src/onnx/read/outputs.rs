@@ -10,6 +10,7 @@ use super::{
     ReadError,
     attributes::Attributes,
     import::{Here, Import, Value, Work},
+    tensor::{Element, Kind},
     whole,
 };
 use crate::onnx::proto::{NodeProto, ValueInfoProto};
@@ -43,9 +44,40 @@ impl Import<'_> {
         Ok(names.filter(|name| there.insert(*name)).cloned().collect())
     }
 
-    /// The same, each made by a step of its own name.
+    /// Refuses an output that is said to be of floats and is of integers, or the other way round: ONNX
+    /// Runtime, by which every file is run, refuses it.
+    pub(super) fn check_output_types(&self) -> Result<(), ReadError> {
+        for output in &self.nodes.output {
+            let declared = output
+                .r#type
+                .as_ref()
+                .and_then(|of| of.tensor_type.as_ref());
+            let declared = declared.and_then(|of| Element::of(of.elem_type).ok());
+            let Some(declared) = declared.filter(|declared| declared.kind != Kind::Other) else {
+                continue;
+            };
+            let is_said = declared.kind == Kind::Float;
+            if self.is_float(&output.name) == Some(!is_said) {
+                let name = &output.name;
+                let mut nodes = self.nodes.node.iter();
+                let maker = nodes.find(|node| node.output.contains(name));
+                let maker = maker.map_or(name.as_str(), whole::name_of);
+                let (said, made) = match is_said {
+                    true => ("floats", "integers or truth values"),
+                    false => ("integers or truth values", "floats"),
+                };
+                return Err(ReadError::Malformed(format!(
+                    "its output `{name}` is said to be of {said}, and the node `{maker}` makes {made}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names of the outputs, each made by a step of its own name.
     pub(super) fn outputs(&mut self) -> Result<Vec<String>, ReadError> {
         let names = self.output_names()?;
+        self.check_output_types()?;
         for name in &names {
             let wrong =
                 |reason: String| ReadError::Malformed(format!("its output `{name}` {reason}"));

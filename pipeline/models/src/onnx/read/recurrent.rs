@@ -5,6 +5,7 @@ use schema::graph::Op;
 
 use super::{
     import::{Here, Import, Value, Work},
+    misfits,
     tensor::{Constant, Data},
 };
 
@@ -55,8 +56,13 @@ pub(super) fn layer(
     if let Some(lengths) = rest(1) {
         check_lengths(import, lengths, sizes.positions)?;
     }
+    let wanted = misfits::initial(&import.shape_of(x)?, &import.shape_of(states)?);
     for (at, what) in [(2, "hidden"), (3, "cell"), (4, "peephole")] {
         if let Some(given) = rest(at) {
+            let shape = import.shape_of(given)?;
+            if let Some(wanted) = wanted.as_ref().filter(|wanted| at < 4 && **wanted != shape) {
+                return Err(misfits::not_initial(&shape, wanted));
+            }
             check_zero(import, given, what)?;
         }
     }

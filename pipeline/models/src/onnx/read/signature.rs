@@ -302,11 +302,29 @@ impl Attribute {
     }
 }
 
-/// Whether each attribute of a node is one of its operator's, of its type, and there once.
+/// Most outputs of an operator that is read.
+pub fn most_outputs(op: &str, opset: i64) -> usize {
+    match op {
+        "BatchNormalization" if opset < 14 => 5,
+        "BatchNormalization" | "LSTM" | "LayerNormalization" => 3,
+        "Dropout" | "GRU" | "MaxPool" => 2,
+        "Split" => usize::MAX,
+        _ => 1,
+    }
+}
+
+/// Whether each attribute of a node is one of its operator's, of its type, and there once; and whether it has
+/// no more outputs than that.
 pub(super) fn check(node: &NodeProto, opset: i64) -> Result<(), String> {
     let Some((_, known)) = OPERATORS.iter().find(|(op, _)| *op == node.op_type) else {
         return Ok(());
     };
+    let outputs = node.output.iter().rposition(|name| !name.is_empty());
+    let outputs = outputs.map_or(0, |last| last + 1);
+    let most = most_outputs(&node.op_type, opset);
+    if outputs > most {
+        return Err(format!("has {outputs} outputs, and the operator {most}"));
+    }
     for (at, given) in node.attribute.iter().enumerate() {
         let AttributeProto { name, .. } = given;
         let known = known.iter().filter(|known| known.is_in(opset));

@@ -18,6 +18,9 @@ const MOST_FED: u64 = 128 << 20;
 /// Most elements that the bytes of a file explain: weights of two gigabytes, each computed from once.
 const MOST_HELD: u64 = 1 << 30;
 
+/// What is said of more than is explained.
+const ABSURD: &str = "its constants are absurdly larger than the file";
+
 /// What is left of the elements that may be computed.
 #[derive(Debug)]
 pub(in crate::onnx::read) struct Budget {
@@ -26,6 +29,10 @@ pub(in crate::onnx::read) struct Budget {
     explained: u64,
     /// Whether something asked for more than that.
     is_absurd: bool,
+    /// Elements of constants that are left to the engines.
+    followed: u64,
+    /// What is left of the elements that may be looked at once more.
+    looks: u64,
 }
 
 impl Budget {
@@ -34,11 +41,40 @@ impl Budget {
     pub(in crate::onnx::read) fn new(bytes: u64, masks: u64) -> Self {
         let masks = masks.saturating_mul(STEPS);
         let given = GIVEN.saturating_add(bytes.min(MOST_HELD));
+        let left = given.saturating_add(masks.min(MOST_FED));
         Self {
-            left: given.saturating_add(masks.min(MOST_FED)),
+            left,
             explained: given.saturating_add(masks),
             is_absurd: false,
+            followed: 0,
+            looks: left,
         }
+    }
+
+    /// The floats of a constant that was computed, while any may be looked at.
+    pub(in crate::onnx::read) fn look(&mut self, constant: &Constant) -> Option<Vec<f32>> {
+        if constant.kind != Kind::Float {
+            return None;
+        }
+        self.looks = self.looks.checked_sub(constant.elements())?;
+        match constant.data() {
+            Ok(Data::Floats(numbers)) => Some(numbers),
+            _ => None,
+        }
+    }
+
+    /// Takes note of a constant that is not worked out here, and refuses what the file and its inputs do not
+    /// explain, at once or all together.
+    pub(in crate::onnx::read) fn follow(&mut self, shape: &[u64]) -> Result<(), String> {
+        let count = self.count(shape)?;
+        self.followed = self.followed.saturating_add(count);
+        // Of numbers of 4 bits a byte has two.
+        let most = self.explained.saturating_mul(2);
+        if count <= most && self.followed <= self.explained.saturating_mul(STEPS) {
+            return Ok(());
+        }
+        self.is_absurd = true;
+        Err(ABSURD.to_owned())
     }
 
     pub(in crate::onnx::read) fn take(&mut self, elements: u64) -> Result<(), String> {
@@ -48,7 +84,7 @@ impl Budget {
         }
         if elements > self.explained {
             self.is_absurd = true;
-            Err("its constants are absurdly larger than the file".to_owned())
+            Err(ABSURD.to_owned())
         } else {
             Err("its constants are more than is computed while reading".to_owned())
         }
