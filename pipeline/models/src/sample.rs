@@ -2,7 +2,7 @@
 
 use safetensors::{Dtype, SafeTensorError, tensor::TensorView};
 use schema::{
-    Graph,
+    Graph, Optimizer,
     graph::{ElementType, Fill, Op, Role},
 };
 
@@ -35,6 +35,35 @@ pub fn perceptron(batch: u64) -> Result<Graph, ModelError> {
     builder.cross_entropy("logits", &[batch], CLASSES);
     builder.finish()
 }
+
+/// A linear layer behind dropout of this ratio, and a training of it that diverges within [`STEPS`] steps, but for where
+/// next to everything is dropped: then there is no gradient.
+///
+/// # Errors
+/// None at these sizes.
+pub fn dropping(ratio: f32) -> Result<(Graph, Optimizer), ModelError> {
+    let (batch, features, classes) = (4, 3, 5);
+    let mut builder = GraphBuilder::new("dropping");
+    let fill = Fill::Uniform {
+        low: -1.0,
+        high: 1.0,
+    };
+    let x = builder.input("x", ElementType::Float, &[batch, features], fill);
+    let x = builder.node("dropout", Op::Dropout { ratio }, &[&x]);
+    let weight = builder.parameter("w", &[classes, features], Role::Weight, fill);
+    let logits = builder.node("layer", Op::Linear, &[&x, &weight]);
+    builder.output(&logits, "logits");
+    builder.cross_entropy("logits", &[batch], classes);
+    let wild = Optimizer::Sgd {
+        learning_rate: 3e38,
+        momentum: 0.9,
+        weight_decay: 0.0,
+    };
+    Ok((builder.finish()?, wild))
+}
+
+/// Steps after which the training of [`dropping`] has diverged.
+pub const STEPS: u32 = 20;
 
 /// A file of weights for the network, in which every number is this one.
 ///

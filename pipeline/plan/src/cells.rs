@@ -222,7 +222,7 @@ fn whose(world: &World, factor: &str, mode: Mode, cells: &Cells) -> String {
         let cell = &planned.cell;
         let known = world.variant(&cell.engine);
         let known = known.and_then(|variant| variant.factors.get(factor));
-        known.is_some_and(|known| known.concerns(cell.precision, cell.mode, cell.device))
+        known.is_some_and(|known| known.scope().has(cell.precision, cell.mode, cell.device))
     };
     let is_of_the_job = cells.cells.iter().any(has);
     if is_of_the_job && zoo::is_about_some(factor) {
@@ -410,7 +410,9 @@ impl Draft {
     /// Whether a factor has a part in the model at the precision, in the mode and on the device.
     fn is_concerned(&self, factor: &str, description: &FactorDescription) -> bool {
         self.model.is_concerned(factor)
-            && description.concerns(self.precision, self.mode, self.device)
+            && description
+                .scope()
+                .has(self.precision, self.mode, self.device)
     }
 
     fn set(&mut self, axis: &str, value: &Typed) {

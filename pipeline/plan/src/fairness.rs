@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use models::rewrite;
 use schema::{
-    AUTO, Cell, CellId, Mode, Precision, VariantDescription,
+    AUTO, Cell, CellId, EngineVariant, Mode, Precision, VariantDescription,
     plan::{Claim, Comparison, Expectation, PlannedCell, PlannedHeat},
 };
 
@@ -17,12 +17,16 @@ use crate::{World, networks::Networks};
 
 /// What cells are judged by.
 #[derive(Clone, Copy)]
-pub(crate) struct Known<'a> {
+pub(crate) struct Grounds<'a> {
     pub(crate) world: &'a World,
     pub(crate) networks: &'a Networks,
 }
 
-impl Known<'_> {
+impl<'a> Grounds<'a> {
+    fn variant(&self, name: &EngineVariant) -> Option<&'a VariantDescription> {
+        self.world.variant(name)
+    }
+
     /// Whether a switch has a part in a cell, whatever its engine does of itself.
     fn has_part(&self, factor: &str, cell: &Cell) -> bool {
         match factor {
@@ -38,11 +42,11 @@ impl Known<'_> {
 pub(crate) fn unfair(
     comparison: &Comparison,
     cells: &BTreeMap<&CellId, &PlannedCell>,
-    known: &Known<'_>,
+    grounds: &Grounds<'_>,
 ) -> Vec<String> {
     let axis = &comparison.axis;
     let pairs = pairs_of(comparison, cells);
-    let found = pairs.flat_map(|(names, cells)| told(axis, names, cells, known));
+    let found = pairs.flat_map(|(names, cells)| told(axis, names, cells, grounds));
     let found: BTreeSet<String> = found.collect();
     found
         .into_iter()
@@ -55,12 +59,12 @@ pub(crate) fn unfair(
 pub(crate) fn left_alone(
     comparison: &Comparison,
     cells: &BTreeMap<&CellId, &PlannedCell>,
-    known: &Known<'_>,
+    grounds: &Grounds<'_>,
 ) -> Vec<String> {
     let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for ([_, value], cells) in pairs_of(comparison, cells) {
         let own = found.entry(value).or_default();
-        own.extend(left_in_words(&comparison.axis, cells, known));
+        own.extend(left_in_words(&comparison.axis, cells, grounds));
     }
     let differing = found.into_iter().filter(|(_, what)| !what.is_empty());
     differing
@@ -78,7 +82,7 @@ pub(crate) fn one_sided(
     compared: (&[Comparison], &[Claim]),
     cells: &BTreeMap<&CellId, &PlannedCell>,
     heats: &[PlannedHeat],
-    known: &Known<'_>,
+    grounds: &Grounds<'_>,
 ) -> BTreeSet<String> {
     let pairs = all_pairs(compared, cells, heats);
     let sides = pairs.flat_map(|(axis, ([first, second], [one, other]))| {
@@ -88,7 +92,7 @@ pub(crate) fn one_sided(
         ]
     });
     let in_words = sides.flat_map(|(axis, cell, name, without, its_name)| {
-        let [own, others] = [cell, without].map(|cell| known.world.variant(&cell.cell.engine));
+        let [own, others] = [cell, without].map(|cell| grounds.variant(&cell.cell.engine));
         let factors = cell.cell.factors.iter();
         let factors = factors.filter(move |(factor, _)| {
             *factor != axis && is_set(factor, cell, own) && !is_known(factor, others)
@@ -105,11 +109,11 @@ pub(crate) fn left_alone_by_claim(
     claim: &Claim,
     comparisons: &[Comparison],
     heats: &[PlannedHeat],
-    known: &Known<'_>,
+    grounds: &Grounds<'_>,
 ) -> Vec<String> {
     let axis = &claim.expect.axis;
     let pairs = pairs_of_its_own(claim, comparisons, heats);
-    let found = pairs.flat_map(|(_, cells)| left_in_words(axis, cells, known));
+    let found = pairs.flat_map(|(_, cells)| left_in_words(axis, cells, grounds));
     let found: BTreeSet<String> = found.collect();
     if found.is_empty() {
         return Vec::new();
@@ -126,9 +130,13 @@ fn join(what: BTreeSet<String>) -> String {
 }
 
 /// What of two cells is left to their engines and differs, but for the axis and what comes with it.
-fn left_in_words(axis: &str, [first, second]: [&PlannedCell; 2], known: &Known<'_>) -> Vec<String> {
-    let with_axis = with_axis(axis, [first, second], known);
-    let factors = left(first, second, known).into_iter();
+fn left_in_words(
+    axis: &str,
+    [first, second]: [&PlannedCell; 2],
+    grounds: &Grounds<'_>,
+) -> Vec<String> {
+    let with_axis = with_axis(axis, [first, second], grounds);
+    let factors = left(first, second, grounds).into_iter();
     let others = factors.filter(|(factor, ..)| *factor != axis && !with_axis.contains_key(*factor));
     others
         .map(|(factor, a, b)| format!("{factor} ({a} and {b})"))
@@ -141,11 +149,11 @@ pub(crate) fn brought_by_axes(
     compared: (&[Comparison], &[Claim]),
     cells: &BTreeMap<&CellId, &PlannedCell>,
     heats: &[PlannedHeat],
-    known: &Known<'_>,
+    grounds: &Grounds<'_>,
 ) -> BTreeSet<String> {
     let pairs = all_pairs(compared, cells, heats);
     let in_words = pairs.flat_map(|(axis, ([first, second], cells))| {
-        let with_axis = with_axis(axis, cells, known).into_iter();
+        let with_axis = with_axis(axis, cells, grounds).into_iter();
         with_axis.map(move |(factor, [a, b])| {
             format!(
                 "{second} differs from {first} in {factor} as well ({b} and {a}), which a comparison over \
@@ -160,9 +168,9 @@ pub(crate) fn brought_by_axes(
 fn with_axis<'a>(
     axis: &str,
     cells: [&'a PlannedCell; 2],
-    known: &'a Known<'a>,
+    grounds: &Grounds<'a>,
 ) -> BTreeMap<&'a str, [&'a str; 2]> {
-    let variants = cells.map(|cell| known.world.variant(&cell.cell.engine));
+    let variants = cells.map(|cell| grounds.variant(&cell.cell.engine));
     let mut found = BTreeMap::new();
     for (cell, variant) in cells.iter().zip(variants) {
         let factor = variant.and_then(|variant| variant.factors.get(axis));
@@ -172,11 +180,11 @@ fn with_axis<'a>(
             .and_then(|(it, value)| it.brings.get(value));
         for name in brings.into_iter().flat_map(BTreeMap::keys) {
             let [first, second] = cells;
-            let effects = effect(name, &first.cell, variants[0], known).zip(effect(
+            let effects = effect(name, &first.cell, variants[0], grounds).zip(effect(
                 name,
                 &second.cell,
                 variants[1],
-                known,
+                grounds,
             ));
             if let Some((a, b)) = effects.filter(|(a, b)| !is_same(name, a, b)) {
                 found.insert(name.as_str(), [a, b]);
@@ -190,11 +198,11 @@ fn with_axis<'a>(
 fn left<'a>(
     first: &'a PlannedCell,
     second: &'a PlannedCell,
-    known: &'a Known<'a>,
+    grounds: &Grounds<'a>,
 ) -> Vec<(&'a str, &'a str, &'a str)> {
     let variants = (
-        known.world.variant(&first.cell.engine),
-        known.world.variant(&second.cell.engine),
+        grounds.variant(&first.cell.engine),
+        grounds.variant(&second.cell.engine),
     );
     let own = |cell: &'a PlannedCell, variant: Option<&'a VariantDescription>| {
         let fixed = variant.into_iter().flat_map(|variant| variant.fixed.keys());
@@ -207,8 +215,8 @@ fn left<'a>(
     let factors = factors.into_iter();
     let factors = factors.filter(|factor| is_of_the_engine(factor, first, second, variants));
     let effects = factors.filter_map(|factor| {
-        let a = effect(factor, &first.cell, variants.0, known)?;
-        let b = effect(factor, &second.cell, variants.1, known)?;
+        let a = effect(factor, &first.cell, variants.0, grounds)?;
+        let b = effect(factor, &second.cell, variants.1, grounds)?;
         (!is_same(factor, a, b)).then_some((factor.as_str(), a, b))
     });
     effects.collect()
@@ -219,11 +227,11 @@ pub(crate) fn unfair_claim(
     claim: &Claim,
     comparisons: &[Comparison],
     heats: &[PlannedHeat],
-    known: &Known<'_>,
+    grounds: &Grounds<'_>,
 ) -> Vec<String> {
     let axis = &claim.expect.axis;
     let pairs = pairs_of_its_own(claim, comparisons, heats);
-    let found = pairs.flat_map(|(names, cells)| told(axis, names, cells, known));
+    let found = pairs.flat_map(|(names, cells)| told(axis, names, cells, grounds));
     let found: BTreeSet<String> = found.collect();
     found
         .into_iter()
@@ -287,10 +295,15 @@ fn pairs_of_its_own<'a>(
 }
 
 /// In what besides the axis, and what its values bring with them, two cells differ, in words.
-fn told(axis: &str, names: [&str; 2], cells: [&PlannedCell; 2], known: &Known<'_>) -> Vec<String> {
+fn told(
+    axis: &str,
+    names: [&str; 2],
+    cells: [&PlannedCell; 2],
+    grounds: &Grounds<'_>,
+) -> Vec<String> {
     let [first, second] = names;
-    let with_axis = with_axis(axis, cells, known);
-    differences(cells[0], cells[1], known)
+    let with_axis = with_axis(axis, cells, grounds);
+    differences(cells[0], cells[1], grounds)
         .into_iter()
         .filter(|(what, ..)| *what != axis && !with_axis.contains_key(*what))
         .map(|(what, a, b)| format!("{what} differs between {first} ({a}) and {second} ({b})"))
@@ -301,7 +314,7 @@ fn told(axis: &str, names: [&str; 2], cells: [&PlannedCell; 2], known: &Known<'_
 fn differences<'a>(
     first: &'a PlannedCell,
     second: &'a PlannedCell,
-    known: &'a Known<'a>,
+    grounds: &Grounds<'a>,
 ) -> Vec<(&'a str, String, String)> {
     let (a, b) = (&first.cell, &second.cell);
     let word = |word: &str| word.to_owned();
@@ -318,10 +331,7 @@ fn differences<'a>(
         ),
         ("threads", a.threads.to_string(), b.threads.to_string()),
     ];
-    let variants = (
-        known.world.variant(&a.engine),
-        known.world.variant(&b.engine),
-    );
+    let variants = (grounds.variant(&a.engine), grounds.variant(&b.engine));
     let brought = brought(a, variants.0).chain(brought(b, variants.1));
     let mut factors: BTreeSet<&String> = a.factors.keys().chain(b.factors.keys()).collect();
     factors.extend(brought.map(|(name, _)| name));
@@ -330,8 +340,8 @@ fn differences<'a>(
             continue;
         }
         let effects = (
-            effect(factor, a, variants.0, known),
-            effect(factor, b, variants.1, known),
+            effect(factor, a, variants.0, grounds),
+            effect(factor, b, variants.1, grounds),
         );
         if let (Some(a), Some(b)) = effects {
             all.push((factor, word(a), word(b)));
@@ -426,9 +436,9 @@ fn effect<'a>(
     factor: &str,
     cell: &'a Cell,
     variant: Option<&'a VariantDescription>,
-    known: &Known<'_>,
+    grounds: &Grounds<'_>,
 ) -> Option<&'a str> {
-    if !known.has_part(factor, cell) {
+    if !grounds.has_part(factor, cell) {
         return None;
     }
     let Some(value) = cell.factors.get(factor) else {

@@ -130,13 +130,13 @@ fn resolve(
         claims,
     };
     let wants_ceilings = crate::measure::wants_ceilings(context, &measure);
-    let judged_by = fairness::Known {
+    let grounds = fairness::Grounds {
         world: context.world,
         networks,
     };
-    refuse_unfair(context, &job, &heats, &judged_by)?;
+    refuse_unfair(context, &job, &heats, &grounds)?;
     let families = families.iter().map(|(_, family)| family);
-    let mut warnings = lint::lint(&job, &heats, families, &judged_by);
+    let mut warnings = lint::lint(&job, &heats, families, &grounds);
     warnings.extend(cells.outlines.into_iter().map(|message| Warning {
         job: job.id.clone(),
         message,
@@ -166,7 +166,7 @@ fn refuse_unfair(
     context: &mut Context<'_>,
     job: &PlannedJob,
     heats: &[PlannedHeat],
-    judged_by: &fairness::Known<'_>,
+    grounds: &fairness::Grounds<'_>,
 ) -> Option<()> {
     let asked = crate::measure::unfair(context);
     if asked == Unfair::Warn {
@@ -178,7 +178,7 @@ fn refuse_unfair(
         left_alone,
         left_alone_by_claims,
         ..
-    } = lint::unfair(job, heats, judged_by);
+    } = lint::unfair(job, heats, grounds);
     let compared = if context.job.compare.is_empty() {
         "vary"
     } else {

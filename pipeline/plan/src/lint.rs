@@ -14,7 +14,7 @@ use crate::{
     World,
     compare::Family,
     explain,
-    fairness::{self, Known},
+    fairness::{self, Grounds},
     together::Together,
 };
 
@@ -23,9 +23,9 @@ pub(crate) fn lint<'a>(
     job: &PlannedJob,
     heats: &[PlannedHeat],
     families: impl Iterator<Item = &'a Family>,
-    known: &Known<'_>,
+    grounds: &Grounds<'_>,
 ) -> Vec<Warning> {
-    let world = known.world;
+    let world = grounds.world;
     let cells = originals(heats);
     let Unfair {
         comparisons,
@@ -34,7 +34,7 @@ pub(crate) fn lint<'a>(
         left_alone_by_claims,
         one_sided,
         brought,
-    } = unfair(job, heats, known);
+    } = unfair(job, heats, grounds);
     let mut notes = [comparisons, claims, left_alone, left_alone_by_claims].concat();
     notes.extend(one_sided);
     notes.extend(brought);
@@ -70,7 +70,7 @@ pub(crate) struct Unfair {
 }
 
 /// What is not fair about a job. Where nothing is timed, nothing can be timed unfairly.
-pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], known: &Known<'_>) -> Unfair {
+pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], grounds: &Grounds<'_>) -> Unfair {
     let cells = originals(heats);
     let by_id: BTreeMap<&CellId, &PlannedCell> =
         cells.iter().map(|&cell| (&cell.id, cell)).collect();
@@ -81,25 +81,27 @@ pub(crate) fn unfair(job: &PlannedJob, heats: &[PlannedHeat], known: &Known<'_>)
     Unfair {
         comparisons: comparisons
             .clone()
-            .flat_map(|comparison| fairness::unfair(comparison, &by_id, known))
+            .flat_map(|comparison| fairness::unfair(comparison, &by_id, grounds))
             .collect(),
         left_alone: comparisons
-            .flat_map(|comparison| fairness::left_alone(comparison, &by_id, known))
+            .flat_map(|comparison| fairness::left_alone(comparison, &by_id, grounds))
             .collect(),
         one_sided: match is_timed {
-            true => fairness::one_sided(compared, &by_id, heats, known),
+            true => fairness::one_sided(compared, &by_id, heats, grounds),
             false => BTreeSet::new(),
         },
         left_alone_by_claims: claims
             .clone()
-            .flat_map(|claim| fairness::left_alone_by_claim(claim, &job.comparisons, heats, known))
+            .flat_map(|claim| {
+                fairness::left_alone_by_claim(claim, &job.comparisons, heats, grounds)
+            })
             .collect(),
         brought: match is_timed {
-            true => fairness::brought_by_axes(compared, &by_id, heats, known),
+            true => fairness::brought_by_axes(compared, &by_id, heats, grounds),
             false => BTreeSet::new(),
         },
         claims: claims
-            .flat_map(|claim| fairness::unfair_claim(claim, &job.comparisons, heats, known))
+            .flat_map(|claim| fairness::unfair_claim(claim, &job.comparisons, heats, grounds))
             .collect(),
     }
 }

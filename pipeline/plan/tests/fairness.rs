@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use photofinish_plan::{Diagnostic, ManifestFile, World, plan};
 use schema::{
-    EngineDescription, FactorDescription, HostLanguage, Mode, Plan, Precision, VariantDescription,
+    EngineDescription, FactorDescription, HostLanguage, Mode, Plan, Precision, Refusal,
+    VariantDescription,
 };
 
 #[path = "support/plans.rs"]
@@ -329,6 +330,38 @@ fn switches_that_one_side_alone_has_are_told() {
     assert_eq!(of("spin: \"off\"", compared), NOTHING);
     let levels = "    compare: { axis: optimization, baseline: all }\n";
     assert_eq!(of("optimization: [all, \"off\"]", levels), NOTHING);
+}
+
+/// Users get the first value that is not refused in their precision: who asks for it asks for nothing else.
+#[test]
+fn what_users_get_in_a_precision_is_no_wish() {
+    let mut world = world();
+    let engine = world.engines.iter_mut().find(|it| it.name == "onnxruntime");
+    let variant = &mut engine.unwrap().variants[0];
+    variant.precisions.push(Precision::Bf16);
+    variant.refuses.push(Refusal {
+        reason: "it is not done".to_owned(),
+        precisions: vec![Precision::Bf16],
+        factors: BTreeMap::from([("optimization".to_owned(), vec!["all".to_owned()])]),
+        ..Refusal::default()
+    });
+    let wishes = |precision: &str, value: &str| {
+        let job = format!(
+            "  - id: a
+    matrix: {{ model: resnet18, precision: {precision}, optimization: \"{value}\", engine: [pytorch/eager, onnxruntime/cpu] }}
+    compare: {{ axis: engine, baseline: pytorch/eager }}
+"
+        );
+        noticed("no such switch", &job, &world).len()
+    };
+    let values = support::world().engines[1].variants[0].factors["optimization"]
+        .values
+        .clone();
+    let [first, second, ..] = values.as_slice() else {
+        panic!("{values:?}");
+    };
+    assert_eq!((wishes("fp32", first), wishes("fp32", second)), (0, 1));
+    assert_eq!((wishes("bf16", first), wishes("bf16", second)), (1, 0));
 }
 
 #[test]

@@ -142,6 +142,21 @@ fn open_model(size: &str) -> Vec<u8> {
     [vec![8, 8], field(7, &graph.concat()), field(8, &[16, 17])].concat()
 }
 
+/// How images lie in memory is no question where there are none.
+#[test]
+fn a_file_without_images_has_no_layout() {
+    let folder = folder(2);
+    fs::write(folder.path().join("nets/flat.onnx"), open_model("batch")).unwrap();
+    for (file, has_images) in [("small", true), ("flat", false)] {
+        let job = format!(
+            "  - id: a\n    matrix: {{ model: {{ onnx: nets/{file}.onnx }}, batch: 2, engine: pytorch/eager }}\n"
+        );
+        let plan = planned(folder.path(), &job).unwrap();
+        let cell = &plan.heats[0].cells[0].cell;
+        assert_eq!(cell.factors.contains_key("layout"), has_images, "{file}");
+    }
+}
+
 #[test]
 fn a_size_that_is_called_like_an_axis_cannot_be_given() {
     let folder = folder(2);

@@ -41,7 +41,7 @@ impl VariantDescription {
         device: Device,
     ) -> BTreeMap<String, String> {
         let factors = self.factors.iter();
-        let concerned = factors.filter(|(_, factor)| factor.concerns(precision, mode, device));
+        let concerned = factors.filter(|(_, factor)| factor.scope().has(precision, mode, device));
         concerned
             .filter_map(|(name, _)| {
                 let default = self.default_of(name, precision, mode, device)?;
@@ -66,7 +66,7 @@ impl VariantDescription {
                 let alone = refusal.networks.is_empty() && refusal.factors.len() == 1;
                 let about = refusal.factors.get(factor).filter(|_| alone);
                 about.is_some_and(|about| about.contains(value))
-                    && refusal.is_about(precision, mode, device)
+                    && refusal.scope().has(precision, mode, device)
             })
         };
         let taken = values.iter().find(|value| !is_refused(value));
@@ -146,12 +146,22 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// What it is about.
+    #[must_use]
+    pub fn scope(&self) -> Scope<'_> {
+        Scope {
+            precisions: &self.precisions,
+            modes: &self.modes,
+            devices: &self.devices,
+        }
+    }
+
     /// Whether it holds of a cell.
     #[must_use]
     pub fn concerns(&self, cell: &Cell) -> bool {
         let model = &cell.model;
         let mut factors = self.factors.iter();
-        self.is_about(cell.precision, cell.mode, cell.device)
+        (self.scope()).has(cell.precision, cell.mode, cell.device)
             && (self.networks.is_empty()
                 || model.source == ModelSource::Zoo && self.networks.contains(&model.name))
             && factors.all(|(factor, values)| {
@@ -159,9 +169,23 @@ impl Refusal {
                 asked.is_some_and(|asked| values.contains(asked))
             })
     }
+}
 
-    /// Whether it is about this precision and mode on this device.
-    fn is_about(&self, precision: Precision, mode: Mode, device: Device) -> bool {
+/// Cells that a factor, or a refusal, is about; of a list that is empty, all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scope<'a> {
+    /// Their precisions.
+    pub precisions: &'a [Precision],
+    /// Their modes.
+    pub modes: &'a [Mode],
+    /// The kinds of their devices: `cpu`, `cuda`.
+    pub devices: &'a [String],
+}
+
+impl Scope<'_> {
+    /// Whether a cell of this precision and mode on this device is one of them.
+    #[must_use]
+    pub fn has(&self, precision: Precision, mode: Mode, device: Device) -> bool {
         let mut devices = self.devices.iter();
         (self.precisions.is_empty() || self.precisions.contains(&precision))
             && (self.modes.is_empty() || self.modes.contains(&mode))
@@ -234,13 +258,14 @@ pub struct FactorDescription {
 }
 
 impl FactorDescription {
-    /// Whether it has a part in a cell of this precision and mode on this device.
+    /// What it has a part in.
     #[must_use]
-    pub fn concerns(&self, precision: Precision, mode: Mode, device: Device) -> bool {
-        let mut devices = self.devices.iter();
-        (self.precisions.is_empty() || self.precisions.contains(&precision))
-            && (self.modes.is_empty() || self.modes.contains(&mode))
-            && (self.devices.is_empty() || devices.any(|kind| kind == device.kind()))
+    pub fn scope(&self) -> Scope<'_> {
+        Scope {
+            precisions: &self.precisions,
+            modes: &self.modes,
+            devices: &self.devices,
+        }
     }
 }
 

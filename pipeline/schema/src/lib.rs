@@ -31,7 +31,7 @@ pub use cell::{
 };
 pub use digest::Digest;
 pub use engine::{
-    AUTO, Availability, EngineDescription, FactorDescription, Preparation, Refusal,
+    AUTO, Availability, EngineDescription, FactorDescription, Preparation, Refusal, Scope,
     VariantDescription,
 };
 pub use graph::Graph;

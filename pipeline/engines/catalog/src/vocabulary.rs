@@ -5,7 +5,7 @@ use std::{
     fmt::Display,
 };
 
-use schema::{AUTO, EngineDescription, FactorDescription, Refusal, VariantDescription};
+use schema::{AUTO, EngineDescription, FactorDescription, Refusal, Scope, VariantDescription};
 
 /// Axes of a manifest's matrix that are no factors: a factor of that name could not be written.
 const AXES: [&str; 16] = [
@@ -99,17 +99,13 @@ fn check_refusal(variant: &VariantDescription, refusal: &Refusal) -> Result<(), 
     let foreign = |strange: &dyn Display, what: &str| {
         Err(format!("`{strange}` is not among the variant's {what}"))
     };
-    let mut about = refusal.precisions.iter();
-    if let Some(strange) = about.find(|about| !variant.precisions.contains(about)) {
-        return foreign(strange, "precisions");
+    if let Some((strange, what)) = strange_to(variant, refusal.scope()) {
+        return foreign(&strange, what);
     }
-    let mut about = refusal.modes.iter();
-    if let Some(strange) = about.find(|about| !variant.modes.contains(about)) {
-        return foreign(strange, "modes");
-    }
-    let mut about = refusal.devices.iter();
-    if let Some(strange) = about.find(|about| !variant.devices.contains(about)) {
-        return foreign(strange, "devices");
+    let mut about = refusal.networks.iter();
+    let strange = about.find(|about| !variant.networks.contains(about));
+    if let Some(strange) = strange.filter(|_| !variant.networks.is_empty()) {
+        return foreign(strange, "networks");
     }
     for (name, values) in &refusal.factors {
         let Some(factor) = variant.factors.get(name) else {
@@ -123,6 +119,30 @@ fn check_refusal(variant: &VariantDescription, refusal: &Refusal) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// What of a scope a variant does not have, and what that is one of.
+fn strange_to(variant: &VariantDescription, scope: Scope<'_>) -> Option<(String, &'static str)> {
+    let precision = scope
+        .precisions
+        .iter()
+        .find(|about| !variant.precisions.contains(about));
+    let mode = || {
+        scope
+            .modes
+            .iter()
+            .find(|about| !variant.modes.contains(about))
+    };
+    let device = || {
+        scope
+            .devices
+            .iter()
+            .find(|about| !variant.devices.contains(about))
+    };
+    precision
+        .map(|strange| (strange.to_string(), "precisions"))
+        .or_else(|| mode().map(|strange| (strange.to_string(), "modes")))
+        .or_else(|| device().map(|strange| (strange.clone(), "devices")))
 }
 
 /// Whether a factor of a variant can be written in a manifest, and makes sense.
@@ -141,22 +161,10 @@ fn check_factor(
         return Err(format!("factor `{name}` needs values, none of them empty"));
     }
     distinct(&format!("value of factor `{name}`:"), &factor.values)?;
-    let foreign = |strange: &dyn Display, what: &str| {
-        Err(format!(
+    if let Some((strange, what)) = strange_to(variant, factor.scope()) {
+        return Err(format!(
             "factor `{name}` is about `{strange}`, which is not among the variant's {what}"
-        ))
-    };
-    let mut about = factor.precisions.iter();
-    if let Some(strange) = about.find(|about| !variant.precisions.contains(about)) {
-        return foreign(strange, "precisions");
-    }
-    let mut about = factor.modes.iter();
-    if let Some(strange) = about.find(|about| !variant.modes.contains(about)) {
-        return foreign(strange, "modes");
-    }
-    let mut about = factor.devices.iter();
-    if let Some(strange) = about.find(|about| !variant.devices.contains(about)) {
-        return foreign(strange, "devices");
+        ));
     }
     let is_value = |value: &str| factor.values.iter().any(|known| known == value);
     let comes_to = |value: &String| is_value(AUTO) && value != AUTO && is_value(value);

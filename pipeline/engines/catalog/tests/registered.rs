@@ -293,6 +293,10 @@ fn mistakes_in_engines_toml_are_shown_with_their_place() {
             refuses("reason = \"why\"\nfactors = { depth = [\"1\"] }\ndevices = [\"cuda\"]")
         ),
         format!(
+            "{good}networks = [\"gpt2\"]\n{}",
+            refuses("reason = \"why\"\nfactors = { depth = [\"1\"] }\nnetworks = [\"vit\"]")
+        ),
+        format!(
             "{good}{}",
             refuses("reason = \"why\"\nfactors = { width = [\"1\"] }")
         ),

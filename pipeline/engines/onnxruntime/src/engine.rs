@@ -1,6 +1,6 @@
 //! ONNX Runtime as the worker's loop sees it.
 
-use std::{cell::OnceCell, collections::BTreeMap, path::PathBuf, time::Instant};
+use std::{cell::OnceCell, collections::BTreeMap, env, path::PathBuf, time::Instant};
 
 use models::onnx::{self, Document, Extensions};
 use schema::{
@@ -47,7 +47,7 @@ impl OnnxRuntime {
     #[must_use]
     pub fn of_program() -> Self {
         Self {
-            program: integers::own_program(),
+            program: env::current_exe().ok(),
             ..Self::default()
         }
     }

@@ -5,7 +5,7 @@
 
 use std::{
     fs, io,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, ExitCode, Stdio},
 };
 
@@ -141,11 +141,6 @@ fn write_down() -> Result<(), String> {
         model::commit(&document, &configuration, &library, Some(&traced)).map(drop)
     };
     write().map_err(|outcome: schema::Outcome| outcome.reason)
-}
-
-/// This worker's own program.
-pub(crate) fn own_program() -> Option<PathBuf> {
-    std::env::current_exe().ok()
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 #[path = "../../../models/tests/support/by_hand.rs"]
 #[expect(dead_code, reason = "these tests use a part of it")]
 mod by_hand;
+#[path = "support/grids.rs"]
+mod grids;
 #[path = "support/library.rs"]
 mod library;
 #[path = "../../../models/tests/support/wire.rs"]
@@ -26,10 +28,7 @@ use std::{
 
 use by_hand::{ByHand, FLOAT};
 use library::library;
-use models::{
-    onnx::File,
-    quantise::{self, Form},
-};
+use models::onnx::File;
 use photofinish_worker_onnxruntime::OnnxRuntime;
 use schema::{
     Cell, Graph, OutcomeKind, Precision,
@@ -179,24 +178,15 @@ fn casts_are_conversions() {
     assert!(casts().all(|entry| entry.nodes.is_empty()));
 }
 
-/// The network on grids of integers, its weights in the folder.
-fn quantised(graph: &Graph, folder: &Path) -> (Graph, ModelFiles) {
-    let weights = folder.join("weights");
-    let mut out = fs::File::create(&weights).unwrap();
-    let graph = quantise::uncalibrated(graph, Form::Asymmetric, &mut out).unwrap();
-    let files = ModelFiles {
-        weights,
-        onnx: None,
-        precision: Precision::Int8Static,
-    };
-    (graph, files)
-}
-
 /// What rounds and bends behind a convolution is a part of its kernel, whose values have other names than ours.
 #[test]
 fn convolutions_of_integers_are_told_with_what_follows_them() {
     let folder = tempfile::tempdir().unwrap();
-    let (graph, files) = quantised(&zoo::small("resnet18"), folder.path());
+    let (graph, files) = grids::on_grids(
+        &zoo::small("resnet18"),
+        Precision::Int8Static,
+        folder.path(),
+    );
     let profile = profiled_from(&graph, Some(files), |cell| {
         cell.precision = Precision::Int8Static;
     });

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "support/grids.rs"]
+mod grids;
 #[path = "support/library.rs"]
 mod library;
 #[path = "support/zoo.rs"]
@@ -19,12 +21,11 @@ use std::{
 };
 
 use library::library;
-use models::quantise::{self, Form};
 use photofinish_worker_onnxruntime::{LIBRARY_VARIABLE, OnnxRuntime};
 use schema::{
     Boundary, Cell, Device, EngineDescription, Graph, HostLanguage, Mode, Outcome, OutcomeKind,
     Precision, VariantDescription,
-    protocol::{Load, ModelFiles, Reply, Request},
+    protocol::{Load, Reply, Request},
 };
 use worker::{
     Engine as _, LoadReport, Session, WorkerCommand,
@@ -214,13 +215,7 @@ fn what_is_not_run_is_unsupported_by_name() {
 /// What numbers are computed in, as the worker's own program finds out for a network on grids.
 fn arithmetic(name: &str, precision: Precision) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let weights = folder.path().join("weights");
-    let mut out = std::fs::File::create(&weights).unwrap();
-    let form = match precision {
-        Precision::Int8Static => Form::Asymmetric,
-        _ => Form::Dynamic,
-    };
-    let graph = quantise::uncalibrated(&zoo::small(name), form, &mut out).unwrap();
+    let (graph, files) = grids::on_grids(&zoo::small(name), precision, folder.path());
     let scratch = folder.path().join("scratch");
     std::fs::create_dir(&scratch).unwrap();
     let load = Load {
@@ -229,11 +224,7 @@ fn arithmetic(name: &str, precision: Precision) -> String {
             ..Cell::plain(&graph, "onnxruntime/cpu".parse().unwrap())
         },
         graph,
-        files: Some(ModelFiles {
-            weights,
-            onnx: None,
-            precision,
-        }),
+        files: Some(files),
         scratch: scratch.clone(),
     };
     let interrupt = Interrupt::new().unwrap();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "../../onnxruntime/tests/support/grids.rs"]
+mod grids;
 #[path = "support/library.rs"]
 mod library;
 #[path = "../../onnxruntime/tests/support/outputs.rs"]
@@ -21,12 +23,11 @@ use std::{
 };
 
 use library::openvino;
-use models::quantise::{self, Form};
 use photofinish_worker_openvino::{LIBRARY_VARIABLE, OpenVino};
 use schema::{
     Boundary, Cell, Device, EngineDescription, Graph, HostLanguage, Mode, Outcome, OutcomeKind,
     Precision, VariantDescription,
-    protocol::{Hello, Load, ModelFiles, Reply, Request},
+    protocol::{Hello, Load, Reply, Request},
 };
 use worker::{
     Engine as _, LoadReport, Session, WorkerCommand,
@@ -196,21 +197,15 @@ fn what_is_computed_in_integers_is_told() {
 /// What numbers are computed in where the network is on grids.
 fn arithmetic(name: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let weights = folder.path().join("weights");
-    let mut out = std::fs::File::create(&weights).unwrap();
-    let graph = quantise::uncalibrated(&zoo::small(name), Form::Asymmetric, &mut out).unwrap();
     let precision = Precision::Int8Static;
+    let (graph, files) = grids::on_grids(&zoo::small(name), precision, folder.path());
     let load = Load {
         cell: Cell {
             precision,
             ..cell(&graph)
         },
         graph,
-        files: Some(ModelFiles {
-            weights,
-            onnx: None,
-            precision,
-        }),
+        files: Some(files),
         scratch: folder.path().to_owned(),
     };
     let (_session, report) = OpenVino::at(openvino()).load(&load).unwrap();

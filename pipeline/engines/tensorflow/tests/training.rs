@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use common::{
     Array, Operand, Sketch, arrays, buffer, cell, conv, fed, held, indices, load, relative_l2,
 };
+use models::sample;
 use schema::{
     Graph, Mode, Optimizer, OutcomeKind, Precision,
     graph::{Approximation, Fill, Op},
@@ -467,22 +468,13 @@ fn a_reset_restores_every_bit_and_dropout_runs_only_while_timed() {
     }
 }
 
-/// Where next to everything is dropped there is no gradient by which anything could diverge.
 #[test]
 fn dropout_drops_in_timed_steps() {
-    let wild = Optimizer::Sgd {
-        learning_rate: 3e38,
-        momentum: 0.9,
-        weight_decay: 0.0,
-    };
     for variant in ["graph", "xla"] {
         let diverged = |ratio| {
-            let mut s = Sketch::new("dropping");
-            let x = s.node(Op::Dropout { ratio }, &[fed("x", &[4, 3])]);
-            let logits = s.node(Op::Linear, &[x, held("w", &[5, 3])]);
-            let graph = s.end_with_loss(&logits, &[4], 5);
+            let (graph, wild) = sample::dropping(ratio).unwrap();
             let mut session = session(&graph, Precision::Fp32, wild, variant);
-            for _ in 0..20 {
+            for _ in 0..sample::STEPS {
                 session.step().unwrap();
             }
             session.diverged().unwrap()

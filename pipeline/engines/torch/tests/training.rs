@@ -7,10 +7,13 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Array, SGD, arrays, assert_close, cell, load, operand, single};
-use models::rewrite::{ATTENTION, PLAIN, RECURRENT, Rewriting, UNROLLED};
+use models::{
+    rewrite::{ATTENTION, PLAIN, RECURRENT, Rewriting, UNROLLED},
+    sample,
+};
 use schema::{
     Graph, Mode, Optimizer, OutcomeKind, Precision,
-    graph::{ElementType, Fill, Input, Loss, Node, Op, Role},
+    graph::{ElementType, Fill, Input, Loss, Op, Role},
     protocol::Quantity,
 };
 
@@ -356,40 +359,23 @@ fn a_training_that_has_diverged_says_so() {
     }
 }
 
-/// Where next to everything is dropped there is no gradient by which anything could diverge.
 #[test]
 fn dropout_drops_in_timed_steps() {
-    let wild = Optimizer::Sgd {
-        learning_rate: 3e38,
-        momentum: 0.9,
-        weight_decay: 0.0,
-    };
     let diverged = |ratio| {
-        let mut graph = linear();
-        graph.parameters.truncate(1);
-        let [layer] = graph.nodes.as_mut_slice() else {
-            panic!("one layer");
-        };
-        layer.inputs = vec!["dropped".to_owned(), "w".to_owned()];
-        let dropout = Node {
-            name: "dropout".to_owned(),
-            op: Op::Dropout { ratio },
-            inputs: vec!["x".to_owned()],
-            outputs: vec!["dropped".to_owned()],
-            in_place: false,
-        };
-        graph.nodes.insert(0, dropout);
+        let (graph, wild) = sample::dropping(ratio).unwrap();
         let (mut session, _) = load(&graph, cell(&graph, Precision::Fp32, Some(wild))).unwrap();
         // What is judged is without.
-        let gradients = session.parity(1).unwrap();
-        assert!(gradients.losses[0].is_finite());
-        for _ in 0..20 {
+        let judged = session.parity(1).unwrap();
+        for _ in 0..sample::STEPS {
             session.step().unwrap();
         }
-        session.diverged().unwrap()
+        (judged, session.diverged().unwrap())
     };
-    assert_eq!(diverged(0.0).as_deref(), Some("w"));
-    assert_eq!(diverged(0.999_999), None);
+    let (whole, without) = diverged(0.0);
+    let (dropped, with) = diverged(0.999_999);
+    assert_eq!(without.as_deref(), Some("w"));
+    assert_eq!(with, None);
+    assert_eq!(whole.losses, dropped.losses);
 }
 
 /// In binary64 both forms take the same steps, under either optimiser: the gradients of the fused
