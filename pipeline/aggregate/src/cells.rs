@@ -130,7 +130,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         .filter(|_| planned.cell.boundary == Boundary::Step);
     let profile = slot.profiled.as_ref();
     let profile = profile.map(|it| profile::cell(it, steps));
-    let energy = sensors::energy(&slot.energy, planned.cell.batch(), confidence);
+    let energy = sensors::energy(&slot.energy, planned.cell.samples(), confidence);
     let allowed = |allow: &Allow| allow.outcome == kind && allow.covers(&planned.coordinates);
     CellRow {
         job: job.id.clone(),

@@ -317,7 +317,7 @@ fn is_same_work(one: &Cell, other: &Cell) -> bool {
         && one.dims == other.dims
         && one.mode == other.mode
         && one.optimizer == other.optimizer
-        && one.world_size == other.world_size;
+        && one.samples() == other.samples();
     let dropouts = [one, other].map(|cell| cell.factors.get("dropout"));
     let drop_alike = match dropouts {
         [Some(one), Some(other)] => one == other,

@@ -49,6 +49,7 @@ mod tests {
             peak_resident_bytes: peak_bytes,
             device_bytes: None,
             peak_device_bytes: None,
+            other_ranks: Vec::new(),
         };
         Try {
             batch,

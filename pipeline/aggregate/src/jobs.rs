@@ -18,6 +18,7 @@ use crate::{
     group::{Group, Index},
     profile,
     quantities::{Meters, Yardstick},
+    scaling,
 };
 
 /// Axes that come first in a table, in this order; others follow by name, compared axes last.
@@ -94,6 +95,7 @@ fn table<'a>(
         effects: effects(job, &comparisons),
         trends: batches::trends(job, groups, floors),
         crossovers: crossovers.collect(),
+        scaling: scaling::rows(groups, &comparisons),
         lineups: profile::lineups(compared, &comparisons, cells),
         comparisons,
         supervisor_share: median(groups, |group| &group.supervisor_shares),

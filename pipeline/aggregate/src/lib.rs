@@ -25,6 +25,7 @@ mod group;
 mod jobs;
 mod profile;
 mod quantities;
+mod scaling;
 mod sensors;
 mod slot;
 mod speed;

@@ -100,7 +100,7 @@ impl<'a> Yardstick<'a> {
                 return Judged::unmeasured(format!("{side}: {reason}"));
             }
         }
-        let samples = [right, left].map(|entry| entry.cell.cell.batch());
+        let samples = [right, left].map(|entry| entry.cell.cell.samples());
         let (floors, samples) = match quantity {
             Quantity::Energy => (&self.meters.energy, Some(samples)),
             _ => (&self.meters.power, None),

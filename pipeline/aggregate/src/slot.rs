@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     Outcome, OutcomeKind,
-    protocol::{Loaded, Memory},
+    protocol::{Exchanges, Loaded, Memory},
     record::{self, Block, Canary, FirstStart, Heat, Launch, Parity, Profiled},
     tables::LaunchRow,
     telemetry::{Energy, Telemetry},
@@ -47,6 +47,8 @@ pub(crate) struct Slot {
     pub(crate) telemetry: Vec<Telemetry>,
     /// Where the time of its steps went, where that was asked.
     pub(crate) profiled: Option<Profiled>,
+    /// What ranks exchanged in the launches that count.
+    pub(crate) exchanges: Vec<Exchanges>,
 }
 
 impl Slot {
@@ -81,6 +83,7 @@ impl Slot {
             energy: BTreeMap::new(),
             telemetry: Vec::new(),
             profiled: None,
+            exchanges: Vec::new(),
         }
     }
 }
@@ -187,12 +190,13 @@ fn slot(
     let counted = launches.iter().filter(|(block, _, launch)| {
         slot.blocks.contains_key(block) && counts(launch.outcome.kind)
     });
-    let (mut energy, mut telemetry) = (BTreeMap::new(), Vec::new());
+    let (mut energy, mut telemetry, mut exchanges) = (BTreeMap::new(), Vec::new(), Vec::new());
     for (block, _, launch) in counted {
+        exchanges.extend(launch.exchanges.clone());
         energy.extend(launch.energy.clone().map(|found| (*block, found)));
         telemetry.extend(launch.telemetry.clone());
     }
-    (slot.energy, slot.telemetry) = (energy, telemetry);
+    (slot.energy, slot.telemetry, slot.exchanges) = (energy, telemetry, exchanges);
     for (block, canaries, launch) in launches {
         let outcome = samples::believed(&launch);
         slot.launches.push(row(block, canaries, launch, outcome));
@@ -295,6 +299,12 @@ fn peak(one: Memory, other: Memory) -> Memory {
         peak_resident_bytes: one.peak_resident_bytes.max(other.peak_resident_bytes),
         device_bytes: one.device_bytes.max(other.device_bytes),
         peak_device_bytes: one.peak_device_bytes.max(other.peak_device_bytes),
+        other_ranks: match one.other_ranks.len() == other.other_ranks.len() {
+            true => (one.other_ranks.into_iter().zip(other.other_ranks))
+                .map(|(one, other)| peak(one, other))
+                .collect(),
+            false => Vec::new(),
+        },
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn speed(planned: &PlannedCell, slot: &Slot, confidence: f64) -> Opti
     let logs = slot.logs();
     Some(Speed {
         step_ns,
-        items_per_second: per_second(planned.cell.batch() as f64),
+        items_per_second: per_second(planned.cell.samples() as f64),
         min_ns: *sorted.first()?,
         percentiles_ns: percentiles(&sorted),
         max_ns: *sorted.last()?,

@@ -343,11 +343,13 @@ fn launch(slot: u32, centre_ns: f64, size: Size, random: &mut ChaCha8Rng) -> Lau
             steady: true,
         }),
         rounds: rounds.collect(),
+        exchanges: None,
         memory: Some(Memory {
             resident_bytes: 300 << 20,
             peak_resident_bytes: 320 << 20,
             device_bytes: None,
             peak_device_bytes: None,
+            other_ranks: Vec::new(),
         }),
         cpu_ns: Some(2_000_000_000),
         log: String::new(),

@@ -10,7 +10,7 @@ use std::{
 use aggregate::AggregateError;
 use catalog::{Catalog, CatalogError, Settings};
 use report::ReportError;
-use schema::{Device, Digest, EngineVariant, Fingerprint, Mode, Outcome, Precision, record::Tool};
+use schema::{Device, Digest, EngineVariant, Fingerprint, Outcome, Situation, record::Tool};
 use store::{Store, StoreError, WriterLock};
 use tempfile::TempDir;
 use worker::{WorkerCommand, host::Interrupt};
@@ -141,22 +141,14 @@ impl run::Workers for Workers<'_> {
         kit.is_some_and(catalog::Kit::takes_onnx)
     }
 
-    fn factors(
-        &self,
-        engine: &EngineVariant,
-        precision: Precision,
-        mode: Mode,
-        device: Device,
-    ) -> BTreeMap<String, String> {
+    fn factors(&self, engine: &EngineVariant, situation: Situation) -> BTreeMap<String, String> {
         let engines = self.0.descriptions();
         let described = engines
             .iter()
             .find(|described| described.name == engine.engine);
         described
             .and_then(|described| described.variant(&engine.variant))
-            .map_or_else(BTreeMap::new, |variant| {
-                variant.defaults(precision, mode, device)
-            })
+            .map_or_else(BTreeMap::new, |variant| variant.defaults(situation))
     }
 }
 

@@ -41,6 +41,8 @@ fn compile_shim(libtorch: &Path) {
         .pic(true)
         // The warnings would be about libtorch's headers.
         .warnings(false)
+        // What `ProcessGroupGloo.hpp` needs of a library whose headers the wheel lacks.
+        .include("cpp")
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"))
         .file("cpp/shim.cpp")
@@ -48,6 +50,7 @@ fn compile_shim(libtorch: &Path) {
         .file("cpp/package.cpp")
         .file("cpp/profile.cpp")
         .file("cpp/kineto.cpp")
+        .file("cpp/ranks.cpp")
         .compile("photofinish_torch_shim");
 }
 

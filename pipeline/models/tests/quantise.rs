@@ -25,6 +25,13 @@ use support::{
 };
 use tempfile::TempDir;
 
+/// Whether ONNX Runtime multiplies 8-bit integers here as they are. Without instructions for it (VNNI) its kernels
+/// for x86-64 add two products in 16 bits, which saturate: what it computes then is no matter of grids.
+fn multiplies_integers() -> bool {
+    std::arch::is_x86_feature_detected!("avx512vnni")
+        || std::arch::is_x86_feature_detected!("avxvnni")
+}
+
 /// Whether the long form is asked for.
 fn is_full() -> bool {
     std::env::var_os("PHOTOFINISH_TEST_FULL").is_some()
@@ -121,6 +128,10 @@ const ONE_STEP_OFF: f64 = 0.05;
 
 #[test]
 fn onnx_runtime_computes_on_the_grids_that_the_graph_says() {
+    // Elsewhere there is nothing to hold them against.
+    if !multiplies_integers() {
+        return;
+    }
     // A transformer in the symmetric form is for TensorRT alone: ONNX Runtime gets lost among its own
     // rewritings there (a zero point without a sign for integers with one).
     let mut forms = vec![
@@ -149,6 +160,10 @@ fn onnx_runtime_computes_on_the_grids_that_the_graph_says() {
 
 #[test]
 fn convolutions_are_as_near_as_those_of_onnx_runtime_s_own_quantiser() {
+    // Elsewhere there is nothing to hold them against.
+    if !multiplies_integers() {
+        return;
+    }
     let mut networks = vec![("resnet18", 20)];
     if is_full() {
         networks.push(("mobilenet_v2", 52));
@@ -182,6 +197,10 @@ fn convolutions_are_as_near_as_those_of_onnx_runtime_s_own_quantiser() {
 
 #[test]
 fn transformers_are_as_near_as_those_of_onnx_runtime_s_own_quantiser() {
+    // Elsewhere there is nothing to hold them against.
+    if !multiplies_integers() {
+        return;
+    }
     let graph = network("bert_tiny", 2);
     let [ours, dynamic, own, own_dynamic] = beside_its_own(&graph);
     assert!(ours.0 < 1.2 * own.0 && ours.0 > 0.001, "{ours:?} {own:?}");

@@ -6,7 +6,7 @@ use std::{
 };
 
 use schema::{
-    Device, EngineVariant, Mode, Optimizer, Precision,
+    Device, EngineVariant, Mode, Optimizer, Precision, Strategy,
     manifest::{ModelChoice, OneOrMany, OptimizerChoice, Scalar},
 };
 
@@ -21,6 +21,9 @@ use crate::{
 /// Most threads that a manifest may ask for.
 const THREAD_LIMIT: u64 = 1024;
 
+/// Most ranks or replicas that a manifest may ask for.
+const WORLD_LIMIT: u64 = 1024;
+
 /// What an axis varies. The order is that of expansion: the last varies fastest, so that the cells
 /// of one network stand together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +34,8 @@ pub(crate) enum AxisKind {
     Device,
     Threads,
     Optimizer,
+    Strategy,
+    WorldSize,
     Factor,
     Engine,
 }
@@ -44,6 +49,8 @@ pub(crate) enum Typed {
     Device(Device),
     Threads(u32),
     Optimizer(Optimizer),
+    Strategy(Strategy),
+    WorldSize(u32),
     Factor(String),
     Engine(EngineVariant),
 }
@@ -142,6 +149,8 @@ fn own_kind(axis: &str) -> Option<AxisKind> {
         "device" => Some(AxisKind::Device),
         "threads" => Some(AxisKind::Threads),
         "optimizer" => Some(AxisKind::Optimizer),
+        "strategy" => Some(AxisKind::Strategy),
+        "world_size" => Some(AxisKind::WorldSize),
         "engine" => Some(AxisKind::Engine),
         _ => None,
     }
@@ -177,6 +186,8 @@ fn unknown(context: &mut Context<'_>, axis: &str, steps: &[Step]) {
                 "device",
                 "threads",
                 "optimizer",
+                "strategy",
+                "world_size",
             ];
             let known = fixed
                 .into_iter()
@@ -246,12 +257,15 @@ fn axis_of(
     values: &OneOrMany<Scalar>,
     steps: &[Step],
 ) -> Option<Axis> {
-    if kind == AxisKind::Optimizer && context.job.mode == Mode::Inference {
-        context.error_with_help(
-            steps,
-            "an optimiser has no part in inference",
-            "leave it out, or say `mode: training`",
-        );
+    let of_training = match kind {
+        AxisKind::Optimizer => Some("an optimiser has no part in inference"),
+        AxisKind::Strategy | AxisKind::WorldSize => {
+            Some("inference is not spread over workers: strategies are of training")
+        }
+        _ => None,
+    };
+    if let Some(reason) = of_training.filter(|_| context.job.mode == Mode::Inference) {
+        context.error_with_help(steps, reason, "leave it out, or say `mode: training`");
         return None;
     }
     let beside = match kind {
@@ -364,7 +378,21 @@ pub(crate) fn typed(
             }
             fits.map(|count| (count.to_string(), Typed::Threads(count)))
         }
-        (AxisKind::Dimension | AxisKind::Threads, Scalar::Word(word)) => {
+        (AxisKind::WorldSize, Scalar::Number(count)) => {
+            let fits = (1..=WORLD_LIMIT)
+                .contains(count)
+                .then_some(*count)
+                .and_then(|count| u32::try_from(count).ok());
+            if fits.is_none() {
+                context.error_with_help(
+                    steps,
+                    format!("a world of {count} is out of bounds"),
+                    format!("possible are 1 to {WORLD_LIMIT} ranks or replicas"),
+                );
+            }
+            fits.map(|count| (count.to_string(), Typed::WorldSize(count)))
+        }
+        (AxisKind::Dimension | AxisKind::Threads | AxisKind::WorldSize, Scalar::Word(word)) => {
             context.error_with_help(
                 steps,
                 format!("expected a whole number, found `{word}`"),
@@ -393,6 +421,14 @@ pub(crate) fn typed(
             steps,
             OptimizerChoice::NAMES.iter().copied(),
             |word| OptimizerChoice::named(word).map(|choice| Typed::Optimizer(choice.0)),
+        ),
+        (AxisKind::Strategy, Scalar::Word(word)) => word_value(
+            context,
+            "strategy",
+            word,
+            steps,
+            Strategy::ALL.iter().map(|value| value.word()),
+            |word| word.parse().ok().map(Typed::Strategy),
         ),
         (AxisKind::Device, Scalar::Word(word)) => {
             device(context, word, steps).map(|device| (device.to_string(), Typed::Device(device)))

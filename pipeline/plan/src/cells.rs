@@ -8,7 +8,7 @@ use std::{
 use models::{rewrite, zoo};
 use schema::{
     Boundary, Cell, Device, EngineVariant, FactorDescription, HostLanguage, Mode, Optimizer,
-    Precision, Preparation, Strategy, VariantDescription, manifest::OptimizerChoice,
+    Precision, Preparation, Situation, Strategy, VariantDescription, manifest::OptimizerChoice,
     plan::PlannedCell,
 };
 
@@ -205,6 +205,7 @@ fn refuse_idle_axes(context: &mut Context<'_>, axes: &[Axis], cells: &Cells) {
                 let whose = whose(context.world, &axis.name, context.job.mode, cells);
                 (whose, "factor")
             }
+            AxisKind::WorldSize => ("a strategy of several workers".to_owned(), "size"),
             _ => continue,
         };
         context.error_with_help(
@@ -222,7 +223,7 @@ fn whose(world: &World, factor: &str, mode: Mode, cells: &Cells) -> String {
         let cell = &planned.cell;
         let known = world.variant(&cell.engine);
         let known = known.and_then(|variant| variant.factors.get(factor));
-        known.is_some_and(|known| known.scope().has(cell.precision, cell.mode, cell.device))
+        known.is_some_and(|known| known.scope().has(cell.situation()))
     };
     let is_of_the_job = cells.cells.iter().any(has);
     if is_of_the_job && zoo::is_about_some(factor) {
@@ -249,6 +250,17 @@ fn whose(world: &World, factor: &str, mode: Mode, cells: &Cells) -> String {
     if !devices.is_empty() && !own.any(|kind| devices.contains(kind)) {
         let devices: Vec<String> = devices.iter().map(|kind| format!("`{kind}`")).collect();
         return format!("the device {}, and an engine", devices.join(" or "));
+    }
+    let strategies: BTreeSet<Strategy> = knowing
+        .iter()
+        .flat_map(|known| &known.strategies)
+        .copied()
+        .collect();
+    let mut own = cells.cells.iter().map(|planned| planned.cell.strategy);
+    if !strategies.is_empty() && !own.any(|strategy| strategies.contains(&strategy)) {
+        let strategies: Vec<String> =
+            (strategies.iter().map(|known| format!("`{known}`"))).collect();
+        return format!("the strategy {}, and an engine", strategies.join(" or "));
     }
     if rewrite::is_about_operators(factor) {
         return "a model whose engine has it, too,".to_owned();
@@ -333,8 +345,14 @@ struct Draft {
     device: Device,
     threads: u32,
     optimizer: Optimizer,
+    strategy: Strategy,
+    /// Ranks or replicas, where the batch falls into parts.
+    world_size: u32,
     factors: BTreeMap<String, String>,
 }
+
+/// Ranks or replicas where a job says no number: the fewest that have something to exchange.
+const USUAL_WORLD: u32 = 2;
 
 impl Draft {
     /// What all have in common: no model and no engine yet.
@@ -353,19 +371,23 @@ impl Draft {
             device: shared.device,
             threads: shared.threads,
             optimizer: shared.optimizer,
+            strategy: Strategy::Single,
+            world_size: USUAL_WORLD,
             factors: BTreeMap::new(),
         }
     }
 
     fn new(world: &World, axes: &[Axis], point: &Point, shared: &Shared) -> Self {
         let mut draft = Self::of_shared(shared);
-        // The model, the engine, the precision and the device first: they decide which other axes apply.
+        // The model, the engine, the precision, the device and the strategy first: they decide which
+        // other axes apply.
         for (axis, index) in axes.iter().zip(point) {
             match axis.values.get(*index as usize) {
                 Some((_, Typed::Model(model))) => draft.model.clone_from(model),
                 Some((_, Typed::Engine(engine))) => draft.engine.clone_from(engine),
                 Some((_, Typed::Precision(precision))) => draft.precision = *precision,
                 Some((_, Typed::Device(device))) => draft.device = *device,
+                Some((_, Typed::Strategy(strategy))) => draft.strategy = *strategy,
                 _ => {}
             }
         }
@@ -377,6 +399,7 @@ impl Draft {
                     let known = variant.and_then(|variant| variant.factors.get(&axis.name));
                     known.is_some_and(|factor| draft.is_concerned(&axis.name, factor))
                 }
+                AxisKind::WorldSize => draft.strategy != Strategy::Single,
                 _ => true,
             };
             draft.identity.push(applies.then_some(*index));
@@ -398,7 +421,7 @@ impl Draft {
             if !self.is_concerned(factor, description) {
                 continue;
             }
-            let default = variant.default_of(factor, self.precision, self.mode, self.device);
+            let default = variant.default_of(factor, self.situation());
             if let Some(default) = default {
                 self.factors
                     .entry(factor.clone())
@@ -409,10 +432,16 @@ impl Draft {
 
     /// Whether a factor has a part in the model at the precision, in the mode and on the device.
     fn is_concerned(&self, factor: &str, description: &FactorDescription) -> bool {
-        self.model.is_concerned(factor)
-            && description
-                .scope()
-                .has(self.precision, self.mode, self.device)
+        self.model.is_concerned(factor) && description.scope().has(self.situation())
+    }
+
+    fn situation(&self) -> Situation {
+        Situation {
+            precision: self.precision,
+            mode: self.mode,
+            device: self.device,
+            strategy: self.strategy,
+        }
     }
 
     fn set(&mut self, axis: &str, value: &Typed) {
@@ -422,6 +451,8 @@ impl Draft {
             Typed::Device(device) => self.device = *device,
             Typed::Threads(threads) => self.threads = *threads,
             Typed::Optimizer(optimizer) => self.optimizer = *optimizer,
+            Typed::Strategy(strategy) => self.strategy = *strategy,
+            Typed::WorldSize(size) => self.world_size = *size,
             Typed::Factor(value) => drop(self.factors.insert(axis.to_owned(), value.clone())),
             Typed::Model(_) | Typed::Engine(_) => {}
         }
@@ -445,11 +476,16 @@ impl Draft {
             engine: self.engine,
             device: self.device,
             threads: self.threads,
-            strategy: Strategy::Single,
-            world_size: 1,
+            strategy: self.strategy,
+            world_size: match self.strategy {
+                Strategy::Single => 1,
+                _ => self.world_size,
+            },
             boundary: shared.boundary,
             factors: self.factors,
         };
+        // Networks are counted at the batch of the cell.
+        let batches = cell.samples() / cell.batch().max(1);
         PlannedCell {
             id: cell.id(),
             coordinates: self.coordinates,
@@ -459,8 +495,8 @@ impl Draft {
                 .or_else(|| unread(variant, &cell, network)),
             predicted_step_ns: predict::step_ns(&cell, network, &world.fingerprint),
             predicted_bytes: predict::memory_bytes(&cell, network),
-            flops: network.flops,
-            bytes: network.bytes,
+            flops: network.flops.saturating_mul(batches),
+            bytes: network.bytes.saturating_mul(batches),
             parameters: network.parameters,
             cell,
         }

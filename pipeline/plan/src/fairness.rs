@@ -354,8 +354,7 @@ fn differences<'a>(
 /// Whether a manifest sets a factor to something else than a variant's users get.
 fn is_set(factor: &str, cell: &PlannedCell, variant: Option<&VariantDescription>) -> bool {
     let of = &cell.cell;
-    let default =
-        variant.and_then(|variant| variant.default_of(factor, of.precision, of.mode, of.device));
+    let default = variant.and_then(|variant| variant.default_of(factor, of.situation()));
     let asked = cell.coordinates.get(factor);
     asked.is_some_and(|value| default.is_some_and(|default| default != value))
 }

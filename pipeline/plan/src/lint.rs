@@ -187,7 +187,7 @@ fn left_out(comparison: &Comparison, family: &Family) -> Vec<String> {
             ("are", "their")
         };
         notes.push(format!(
-            "{} {are} not compared over `{axis}`, which {their} model, engine or precision does not know",
+            "{} {are} not compared over `{axis}`, which {their} model, engine, precision or strategy does not know",
             explain::counted(family.strangers, "cell")
         ));
     }

@@ -2,7 +2,8 @@
 
 use models::rewrite;
 use schema::{
-    Cell, Device, ModelSource, Outcome, OutcomeKind, Precision, TF32_OVERRIDE, VariantDescription,
+    Cell, Device, ModelSource, Outcome, OutcomeKind, Precision, Strategy, TF32_OVERRIDE,
+    VariantDescription,
 };
 
 use crate::{
@@ -97,6 +98,9 @@ fn unsupported(variant: &VariantDescription, cell: &Cell, network: &Network) -> 
                       files that are in it, and no other network";
         return Some(reason.to_owned());
     }
+    if let Some(reason) = unspread(variant, cell) {
+        return Some(reason);
+    }
     if !cell.boundary.exists_on(cell.device) {
         return Some(format!(
             "boundary `{}` is between events of a GPU; the device is {}",
@@ -157,6 +161,20 @@ fn undivided(variant: &VariantDescription, cell: &Cell) -> Option<String> {
     })
 }
 
+/// Why the variant does not spread the cell's training as it asks.
+fn unspread(variant: &VariantDescription, cell: &Cell) -> Option<String> {
+    let (engine, strategy, parts) = (&cell.engine, cell.strategy, cell.world_size);
+    if !variant.strategies.contains(&strategy) {
+        return Some(format!("{engine} does not train by `{strategy}`"));
+    }
+    cell.part_dims().is_none().then(|| {
+        format!(
+            "a batch of {} does not fall into {parts} equal parts",
+            cell.batch()
+        )
+    })
+}
+
 /// Whether the network is a user's file whose floats have 64 bits: no graph is made of such a one.
 fn is_in_double(network: &Network) -> bool {
     let unread = network.unread.as_ref();
@@ -171,8 +189,24 @@ fn unavailable(world: &World, cell: &Cell) -> Option<String> {
     if let Some(reason) = &availability.missing {
         return Some(reason.clone());
     }
+    // Each rank and each replica has a GPU of its own.
+    let gpus = match cell.strategy {
+        Strategy::Single | Strategy::Accumulated => 1,
+        Strategy::DataParallel | Strategy::Ddp => cell.world_size as usize,
+    };
     match cell.device {
         Device::Cpu => None,
+        Device::Cuda(index)
+            if gpus > 1
+                && !world.fingerprint.gpus.is_empty()
+                && index as usize + gpus > world.fingerprint.gpus.len() =>
+        {
+            Some(format!(
+                "{} in {gpus} takes as many GPUs from number {index} on: this machine has {}",
+                cell.strategy,
+                world.fingerprint.gpus.len()
+            ))
+        }
         Device::Cuda(index) if (index as usize) < world.fingerprint.gpus.len() => {
             let value = world.conditions.get(TF32_OVERRIDE);
             (cell.precision == Precision::Tf32

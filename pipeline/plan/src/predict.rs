@@ -14,7 +14,7 @@ use models::{
     rewrite,
 };
 use schema::{
-    Cell, Device, Digest, Fingerprint, Measure, Mode, Precision, Preparation,
+    Cell, Device, Digest, Fingerprint, Measure, Mode, Precision, Preparation, Strategy,
     plan::{PARITY_ITERATIONS, PlannedCell, REWARM_STEPS},
 };
 
@@ -75,7 +75,8 @@ fn rates(cell: &Cell, machine: &Fingerprint) -> Rates {
                 _ if half && !has("amx_bf16") => 0.25,
                 _ => 1.0,
             };
-            let cores = f64::from(cell.threads.min(machine.physical_cores).max(1));
+            let threads = cell.threads.saturating_mul(at_once(cell));
+            let cores = f64::from(threads.min(machine.physical_cores).max(1));
             Rates {
                 flops_per_second: per_core * cores * scale,
                 bytes_per_second: 8e9 * cores.min(4.0),
@@ -90,6 +91,14 @@ fn rates(cell: &Cell, machine: &Fingerprint) -> Rates {
     }
 }
 
+/// How many parts of a batch are computed at once.
+const fn at_once(cell: &Cell) -> u32 {
+    match cell.strategy {
+        Strategy::Single | Strategy::Accumulated => 1,
+        Strategy::DataParallel | Strategy::Ddp => cell.world_size,
+    }
+}
+
 /// The time of a step, in nanoseconds.
 pub(crate) fn step_ns(cell: &Cell, network: &Network, machine: &Fingerprint) -> u64 {
     let rates = rates(cell, machine);
@@ -100,8 +109,11 @@ pub(crate) fn step_ns(cell: &Cell, network: &Network, machine: &Fingerprint) -> 
     // Costs are counted for numbers of four bytes.
     let moved =
         |bytes: u64| bytes as f64 * cell.precision.bytes() as f64 / 4.0 / rates.bytes_per_second;
-    let computed = network.flops as f64 / rates.flops_per_second;
-    let work = computed.max(moved(network.bytes.saturating_sub(optimiser))) + moved(optimiser);
+    // Networks are counted at the batch of the cell.
+    let batches = cell.samples() as f64 / cell.batch().max(1) as f64;
+    let computed = batches * network.flops as f64 / rates.flops_per_second;
+    let passes = batches * moved(network.bytes.saturating_sub(optimiser));
+    let work = computed.max(passes) + moved(optimiser);
     (work * 1e9 + operators(cell, network) as f64 * rates.operator_ns) as u64
 }
 
@@ -162,7 +174,13 @@ fn nanoseconds(ms: u32) -> u64 {
 
 /// Peak memory of the worker, in bytes.
 pub(crate) fn memory_bytes(cell: &Cell, network: &Network) -> u64 {
-    ENGINE_BYTES.saturating_add((network.peak_bytes / 4).saturating_mul(cell.precision.bytes()))
+    let processes = match cell.strategy {
+        Strategy::Ddp => cell.world_size.into(),
+        _ => 1,
+    };
+    ENGINE_BYTES
+        .saturating_add((network.peak_bytes / 4).saturating_mul(cell.precision.bytes()))
+        .saturating_mul(processes)
 }
 
 /// The time of measuring a heat until its first look, in nanoseconds, and of profiling its cells where

@@ -557,7 +557,7 @@ fn cells_outside_a_comparison_are_told_with_the_true_reason() {
         let warnings = plan.warnings.into_iter();
         warnings.map(|warning| warning.message).collect()
     };
-    let strangers = "2 cells are not compared over `image`, which their model, engine or precision does not know";
+    let strangers = "2 cells are not compared over `image`, which their model, engine, precision or strategy does not know";
     assert_eq!(notes(""), [strangers]);
     // Whatever else is left out, BERT has no such axis.
     assert_eq!(

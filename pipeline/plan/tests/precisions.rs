@@ -159,7 +159,7 @@ fn a_precision_without_a_factor_is_compared_with_one_that_has_it() {
     let pairs: Vec<_> = comparisons.iter().map(|them| them.pairs.len()).collect();
     assert_eq!(pairs, [2, 1]);
     let notes: Vec<_> = plan.warnings.iter().map(|note| &note.message).collect();
-    let stranger = "1 cell is not compared over `mixed_precision`, which its model, engine or precision does not know";
+    let stranger = "1 cell is not compared over `mixed_precision`, which its model, engine, precision or strategy does not know";
     assert_eq!(notes, [stranger]);
 }
 

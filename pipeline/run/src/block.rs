@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use schema::{Device, machine::Load, record::Block};
+use schema::{Device, Strategy, machine::Load, record::Block};
 use store::now;
 use telemetry::Sampler;
 use worker::census;
@@ -191,6 +191,9 @@ fn alone(setting: &Setting<'_>, slots: &[u32], load: &Load) -> Option<String> {
     }
     if cells().any(|planned| !planned.cell.device.is_cpu()) {
         return Some("a device takes one worker at a time: rounds are not interleaved".to_owned());
+    }
+    if cells().any(|planned| planned.cell.strategy == Strategy::Ddp) {
+        return Some("ranks that exchange are not stopped: rounds are not interleaved".to_owned());
     }
     let needed = cells().fold(0_u64, |sum, planned| {
         sum.saturating_add(planned.predicted_bytes)

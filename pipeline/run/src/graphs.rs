@@ -14,7 +14,8 @@ use models::{
     rewrite::{self, Rewriting},
 };
 use schema::{
-    Cell, Digest, Graph, ModelSource, Outcome, OutcomeKind, Precision, Weights,
+    BATCH, Cell, Digest, Graph, ModelSource, Outcome, OutcomeKind, Precision, Strategy, Weights,
+    graph::Loss,
     plan::{ManifestSource, PlannedCell},
     protocol::{Load, ModelFiles},
 };
@@ -205,8 +206,10 @@ fn prepare(
     prepared
 }
 
+/// What tells the networks of cells apart: one that is fed a part of the batch is another than one that is
+/// fed all of it.
 fn network(cell: &Cell) -> Digest {
-    Digest::of_value(&(&cell.model, &cell.dims, cell.mode))
+    Digest::of_value(&(&cell.model, cell.part_dims(), cell.mode))
 }
 
 fn key(cell: &Cell) -> Key {
@@ -237,8 +240,56 @@ fn unsupported(error: models::ModelError) -> Outcome {
 }
 
 fn from_zoo(cell: &Cell) -> Result<Prepared, Outcome> {
-    let graph = models::resolve(&cell.model, &cell.dims, cell.mode).map_err(unsupported)?;
-    Ok(Prepared { graph, files: None })
+    let planned = models::resolve(&cell.model, &cell.dims, cell.mode).map_err(unsupported)?;
+    if cell.strategy == Strategy::Single {
+        return Ok(Prepared {
+            graph: planned,
+            files: None,
+        });
+    }
+    let dims = cell.part_dims().ok_or_else(|| {
+        let (batch, parts) = (cell.batch(), cell.world_size);
+        let reason = format!("a batch of {batch} does not fall into {parts} equal parts");
+        Outcome::new(OutcomeKind::Unsupported, reason)
+    })?;
+    let mut of_all = dims.clone();
+    of_all.insert(BATCH.to_owned(), cell.samples());
+    let build = |dims| models::zoo::build_for(&cell.model.name, dims, cell.mode);
+    let (part, whole) = (build(&dims), build(&of_all));
+    let (part, whole) = (part.map_err(unsupported)?, whole.map_err(unsupported)?);
+    check_parts(cell, &whole, &part)?;
+    Ok(Prepared {
+        graph: part,
+        files: None,
+    })
+}
+
+/// Whether what the whole network is fed is what so many of its parts are fed, one after another in the
+/// first dimension.
+fn check_parts(cell: &Cell, whole: &Graph, part: &Graph) -> Result<(), Outcome> {
+    let Some(Loss::CrossEntropy { labels, .. }) = &whole.loss else {
+        let reason = format!("{} has no loss to train with", whole.name);
+        return Err(Outcome::new(OutcomeKind::Unsupported, reason));
+    };
+    let of_part = part.loss.iter().map(|loss| {
+        let Loss::CrossEntropy { labels, .. } = loss;
+        labels
+    });
+    let fed = (whole.inputs.iter().chain([labels])).zip(part.inputs.iter().chain(of_part));
+    for (whole, part) in fed {
+        let times = part
+            .shape
+            .first()
+            .map(|rows| rows * u64::from(cell.world_size));
+        if times.as_ref() != whole.shape.first() || whole.shape.get(1..) != part.shape.get(1..) {
+            let reason = format!(
+                "`{}` of {} does not fall into parts along its first dimension",
+                whole.name, cell.model.name
+            );
+            return Err(Outcome::new(OutcomeKind::Unsupported, reason));
+        }
+    }
+    Ok(())
 }
 
 /// A network of the zoo with the user's weights, which are put where workers find them.

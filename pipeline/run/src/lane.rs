@@ -6,7 +6,7 @@ use std::{
 };
 
 use schema::{
-    Cell, Outcome, OutcomeKind,
+    Cell, Outcome, OutcomeKind, Strategy,
     plan::{self, PlannedCell, REWARM_STEPS},
     protocol::{self, Memory},
     record::{HeatHeader, Launch, Round},
@@ -38,6 +38,8 @@ const MOST_REWARM_STEPS: u64 = 10_000;
 const PROFILED: Duration = Duration::from_millis(300);
 const LEAST_PROFILED: u64 = 3;
 const MOST_PROFILED: u64 = 100;
+/// Steps of several ranks whose exchanges are told, in each launch.
+const EXCHANGE_STEPS: u64 = 5;
 /// Samples of a round at most; more tell nothing new about it.
 const ROUND_SAMPLES: u64 = 10_000;
 /// Samples of a block and of a heat at most, so that the store can keep them.
@@ -82,6 +84,7 @@ impl<'a> Lane<'a> {
             loaded: None,
             warm_up: None,
             rounds: Vec::new(),
+            exchanges: None,
             memory: None,
             cpu_ns: None,
             log: String::new(),
@@ -294,13 +297,17 @@ impl<'a> Lane<'a> {
         self.attempt(context, |worker| worker.profile(steps))
     }
 
-    /// Asks for memory and lets the worker leave. How it leaves changes nothing about what was
+    /// Asks for what ranks exchange and for memory, and lets the worker leave. How it leaves changes nothing about what was
     /// measured before; a disorderly leave is noted in its log.
     pub(crate) fn leave(
         &mut self,
         context: &mut Context<'_>,
         setting: &Setting<'_>,
     ) -> Result<(), Stop> {
+        if self.planned.cell.strategy == Strategy::Ddp {
+            let told = self.attempt(context, |worker| worker.exchanges(EXCHANGE_STEPS))?;
+            self.launch.exchanges = told.flatten();
+        }
         let told = self.attempt(context, Worker::memory)?.flatten();
         self.part(setting, told.as_ref());
         context.check_interrupt()
@@ -405,6 +412,7 @@ pub(crate) fn memory(
         peak_resident_bytes,
         device_bytes: on_device.map(|(now, _)| now),
         peak_device_bytes: on_device.map(|(_, peak)| peak),
+        other_ranks: told.map_or_else(Vec::new, |told| told.other_ranks.clone()),
     })
 }
 
@@ -452,12 +460,14 @@ mod tests {
             peak_resident_bytes: 0,
             device_bytes,
             peak_device_bytes,
+            other_ranks: Vec::new(),
         };
         let seen = Memory {
             resident_bytes: 40,
             peak_resident_bytes: 50,
             device_bytes: None,
             peak_device_bytes: None,
+            other_ranks: Vec::new(),
         };
         // It did not answer, or lied.
         assert_eq!(memory(None, &ended, None), Some(seen.clone()));

@@ -12,8 +12,8 @@ use models::quantise;
 use schema::{
     Cell, Digest, Outcome, OutcomeKind, plan,
     protocol::{
-        Hello, Load, Loaded, Measure, Memory, Parity, ParityOutputs, Profile, Profiling, Reply,
-        Request, Samples, WarmUp, WarmUpDone,
+        Exchanges, Hello, Load, Loaded, Measure, Memory, Parity, ParityOutputs, Profile, Profiling,
+        Reply, Request, Samples, WarmUp, WarmUpDone,
     },
 };
 use worker::{
@@ -182,6 +182,18 @@ impl Worker {
             Ok(Reply::Profile(profile)) => Ok(Ok(profile)),
             Ok(other) => Err(unasked(&other)),
             Err(outcome) if self.host.is_alive() => Ok(Err(outcome)),
+            Err(outcome) => Err(outcome),
+        }
+    }
+
+    /// What ranks exchange in so many steps; `None` where the engine does not tell.
+    pub(crate) fn exchanges(&mut self, steps: u64) -> Result<Option<Exchanges>, Outcome> {
+        match self.ask(&Request::Exchanges(Profiling { steps })) {
+            Ok(Reply::Exchanges(told)) => Ok(Some(told)),
+            Ok(other) => Err(unasked(&other)),
+            Err(outcome) if self.host.is_alive() && outcome.kind == OutcomeKind::Unsupported => {
+                Ok(None)
+            }
             Err(outcome) => Err(outcome),
         }
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use models::{quantise, rewrite};
 use schema::{
     Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, ModelSource, Outcome, OutcomeKind,
-    Precision, Strategy,
+    Precision, SCALING, Situation, Strategy,
     graph::Op,
     plan::PlannedCell,
     record::{HeatHeader, Parity, Quantised, Reference},
@@ -29,6 +29,9 @@ use crate::{
 
 /// ONNX Runtime's factor and the value by which it rewrites nothing.
 const UNOPTIMISED: (&str, &str) = ("optimization", "off");
+
+/// The factor that says what gradients are rounded to on their way to other ranks.
+const COMPRESSION: &str = "gradient_compression";
 
 /// What is known about a cell before it is measured.
 #[derive(Clone)]
@@ -207,7 +210,7 @@ impl Standards {
         let telling = telling(cell);
         Self {
             reference: exact(context, setting, cell),
-            eager_scale: cell.precision.unit_roundoff() / telling.precision.unit_roundoff(),
+            eager_scale: rounded_to(cell).unit_roundoff() / telling.precision.unit_roundoff(),
             eager: eager(context, &telling),
             least_roundoffs: least_roundoffs(cell),
             own_file,
@@ -263,6 +266,15 @@ fn telling(cell: &Cell) -> Cell {
     }
 }
 
+/// What numbers of the cell are rounded to at the coarsest: gradients may be on their way to other ranks.
+fn rounded_to(cell: &Cell) -> Precision {
+    let compression = cell.factors.get(COMPRESSION);
+    let compressed: Option<Precision> = compression.and_then(|word| word.parse().ok());
+    let coarser =
+        |precision: &Precision| precision.unit_roundoff() > cell.precision.unit_roundoff();
+    compressed.filter(coarser).unwrap_or(cell.precision)
+}
+
 /// What a reference in fp64 is off by, for this cell. One in fp64 is held against its like.
 fn least_roundoffs(cell: &Cell) -> f64 {
     match cell.precision {
@@ -287,7 +299,7 @@ fn compare(
     } = standards;
     let eager_name = match *eager_scale == 1.0 {
         true => name(eager),
-        false => format!("{}, scaled to {},", name(eager), cell.precision),
+        false => format!("{}, scaled to {},", name(eager), rounded_to(cell)),
     };
     // A cell that comes here has outputs, and a witness of the file is a standard.
     match (
@@ -308,7 +320,7 @@ fn compare(
                 summands,
                 across_kinks: gallery.standard(standards.across_kinks(cell)).ok(),
             };
-            parity::judge(&exhibits, cell.precision)
+            parity::judge(&exhibits, rounded_to(cell))
         }
         (Err(outcome), _, _) | (_, Err(outcome), _) | (_, _, Err(outcome)) => (None, Some(outcome)),
     }
@@ -369,10 +381,7 @@ fn on_own_file(context: &Context<'_>, cell: &Cell, precision: Precision) -> Cell
         engine: "onnxruntime".to_owned(),
         variant: "cpu".to_owned(),
     };
-    Cell {
-        factors: context
-            .workers
-            .factors(&engine, precision, cell.mode, Device::Cpu),
+    let own_file = Cell {
         engine,
         precision,
         device: Device::Cpu,
@@ -381,6 +390,10 @@ fn on_own_file(context: &Context<'_>, cell: &Cell, precision: Precision) -> Cell
         world_size: 1,
         boundary: Boundary::Step,
         ..cell.clone()
+    };
+    Cell {
+        factors: (context.workers).factors(&own_file.engine, own_file.situation()),
+        ..own_file
     }
 }
 
@@ -417,9 +430,18 @@ pub(crate) fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
         engine: "pytorch".to_owned(),
         variant: "eager".to_owned(),
     };
-    let mut factors = context
-        .workers
-        .factors(&engine, cell.precision, cell.mode, cell.device);
+    // What is spread over ranks or replicas is run in one process, part after part.
+    let (strategy, world_size) = match cell.strategy {
+        Strategy::Single => (Strategy::Single, 1),
+        _ => (Strategy::Accumulated, cell.world_size),
+    };
+    let situation = Situation {
+        strategy,
+        ..cell.situation()
+    };
+    let mut factors = context.workers.factors(&engine, situation);
+    let scaling = cell.factors.get(SCALING);
+    factors.extend(scaling.map(|scaling| (SCALING.to_owned(), scaling.clone())));
     factors.retain(|factor, _| models::zoo::is_concerned(&cell.model.name, factor));
     if cell.precision.is_int8() {
         let forms = [rewrite::ATTENTION, rewrite::RECURRENT];
@@ -434,8 +456,8 @@ pub(crate) fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
         factors,
         engine,
         host_language: HostLanguage::Rust,
-        strategy: Strategy::Single,
-        world_size: 1,
+        strategy,
+        world_size,
         boundary: Boundary::Step,
         ..cell.clone()
     }

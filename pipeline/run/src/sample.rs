@@ -81,6 +81,7 @@ pub(crate) fn block(index: u32, times: &[u64]) -> Block {
             sequence: 0,
             samples_ns: vec![time],
         }],
+        exchanges: None,
         memory: None,
         cpu_ns: None,
         log: String::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Device, Digest, EngineVariant, Mode, Outcome, Precision};
+use schema::{Device, Digest, EngineVariant, Outcome, Situation};
 use worker::WorkerCommand;
 
 /// Knows how the worker of each engine is started.
@@ -13,16 +13,10 @@ pub trait Workers {
     /// Why there is none on this machine, as the outcome of the cells that need it.
     fn command(&self, engine: &EngineVariant, device: Device) -> Result<WorkerCommand, Outcome>;
 
-    /// Every switch that the variant has at a precision in a mode on a device, with its default: what
-    /// the reference of parity is run with.
-    fn factors(
-        &self,
-        engine: &EngineVariant,
-        precision: Precision,
-        mode: Mode,
-        device: Device,
-    ) -> BTreeMap<String, String> {
-        let _ = (engine, precision, mode, device);
+    /// Every switch that has a part in such cells of the variant, with its default: what the reference
+    /// of parity is run with.
+    fn factors(&self, engine: &EngineVariant, situation: Situation) -> BTreeMap<String, String> {
+        let _ = (engine, situation);
         BTreeMap::new()
     }
 

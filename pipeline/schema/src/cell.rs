@@ -31,7 +31,7 @@ pub struct Cell {
     pub threads: u32,
     /// How training is spread over workers.
     pub strategy: Strategy,
-    /// Number of ranks.
+    /// Into how many equal parts the batch of a step falls: ranks of `ddp`, replicas of `data_parallel`.
     pub world_size: u32,
     /// Where the clock starts and stops.
     pub boundary: Boundary,
@@ -72,10 +72,52 @@ impl Cell {
         CellId(Digest::of_value(self).short())
     }
 
+    /// What decides which switches have a part in it.
+    #[must_use]
+    pub const fn situation(&self) -> Situation {
+        Situation {
+            precision: self.precision,
+            mode: self.mode,
+            device: self.device,
+            strategy: self.strategy,
+        }
+    }
+
     /// The batch size; 1 where the model has no such dimension.
     #[must_use]
     pub fn batch(&self) -> u64 {
-        self.dims.get("batch").copied().unwrap_or(1)
+        self.dims.get(BATCH).copied().unwrap_or(1)
+    }
+
+    /// Samples of a step, those of all ranks and replicas together: the batch, or, where each part has
+    /// one of its own ([`SCALING`]), as many batches as there are parts.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        match self.scales_weakly() {
+            true => self.batch().saturating_mul(self.world_size.into()),
+            false => self.batch(),
+        }
+    }
+
+    /// The dimensions of the network that each rank or replica runs; `None` where the batch does not
+    /// fall into so many equal parts.
+    #[must_use]
+    pub fn part_dims(&self) -> Option<BTreeMap<String, u64>> {
+        let mut dims = self.dims.clone();
+        if self.strategy != Strategy::Single && !self.scales_weakly() {
+            let batch = dims.get_mut(BATCH)?;
+            let parts = u64::from(self.world_size);
+            if batch.checked_rem(parts)? != 0 {
+                return None;
+            }
+            *batch /= parts;
+        }
+        Some(dims)
+    }
+
+    fn scales_weakly(&self) -> bool {
+        self.strategy != Strategy::Single
+            && self.factors.get(SCALING).is_some_and(|value| value == WEAK)
     }
 
     /// One line that names the cell to a reader, for example
@@ -88,8 +130,12 @@ impl Cell {
             .map(|(name, size)| format!(" {name}={size}"))
             .collect();
         let plural = if self.threads == 1 { "" } else { "s" };
+        let parts = match self.strategy {
+            Strategy::Single => String::new(),
+            strategy => format!(", {strategy} in {}", self.world_size),
+        };
         format!(
-            "{}{dims} {} {} on {}, {}, {} thread{plural}",
+            "{}{dims} {} {} on {}, {}, {} thread{plural}{parts}",
             self.model.title(),
             self.precision,
             self.mode,
@@ -118,6 +164,33 @@ impl Cell {
         text
     }
 }
+
+/// What decides which switches of a variant have a part in a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Situation {
+    /// Arithmetic of weights and activations.
+    pub precision: Precision,
+    /// Inference or training.
+    pub mode: Mode,
+    /// Where it runs.
+    pub device: Device,
+    /// How training is spread over workers.
+    pub strategy: Strategy,
+}
+
+/// The dimension that counts samples.
+pub const BATCH: &str = "batch";
+
+/// The factor that says whose the batch is when ranks or replicas share a step.
+pub const SCALING: &str = "scaling";
+
+/// The value of [`SCALING`] by which the batch is that of the whole step: the more parts, the less each
+/// has to do.
+pub const STRONG: &str = "strong";
+
+/// The value of [`SCALING`] by which every part has a batch of its own: the more parts, the more a step
+/// does.
+pub const WEAK: &str = "weak";
 
 /// Twelve hexadecimal digits that identify a cell.
 #[derive(
@@ -317,10 +390,21 @@ words! {
 }
 
 words! {
-    /// How training is spread over workers.
+    /// How training is spread over workers. In all but the first the batch falls into equal parts, as
+    /// many as the world size, and batch norm takes its statistics of each part alone; what is kept of
+    /// them for later are those of the first part.
     Strategy {
-        /// One process, one device.
+        /// One process, one device, the batch as it is.
         Single = "single",
+        /// The same, the parts of the batch one after another, their gradients added up: what the two
+        /// below compute, with nothing in parallel.
+        Accumulated = "accumulated",
+        /// One process: in every step the network is replicated, the batch scattered, the replicas
+        /// run by a thread each, their outputs gathered, and gradients flow back to the one network.
+        DataParallel = "data_parallel",
+        /// A process for each part (a rank), which average their gradients in buckets while the backward
+        /// pass goes on.
+        Ddp = "ddp",
     }
 }
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Boundary, Cell, Device, Digest, HostLanguage, Mode, ModelSource, Precision};
+use crate::{
+    Boundary, Cell, Digest, HostLanguage, Mode, ModelSource, Precision, Situation, Strategy,
+};
 
 /// A runtime under test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,41 +34,29 @@ impl EngineDescription {
 }
 
 impl VariantDescription {
-    /// The default of every factor that has a part in this precision and mode on this device.
+    /// The default of every factor that has a part in such cells.
     #[must_use]
-    pub fn defaults(
-        &self,
-        precision: Precision,
-        mode: Mode,
-        device: Device,
-    ) -> BTreeMap<String, String> {
+    pub fn defaults(&self, situation: Situation) -> BTreeMap<String, String> {
         let factors = self.factors.iter();
-        let concerned = factors.filter(|(_, factor)| factor.scope().has(precision, mode, device));
+        let concerned = factors.filter(|(_, factor)| factor.scope().has(situation));
         concerned
             .filter_map(|(name, _)| {
-                let default = self.default_of(name, precision, mode, device)?;
+                let default = self.default_of(name, situation)?;
                 Some((name.clone(), default.to_owned()))
             })
             .collect()
     }
 
-    /// The default of a factor in this precision and mode on this device: the first of its values that is
-    /// not refused there whatever else a cell asks for. `None` of a factor that the variant does not have.
+    /// The default of a factor in such cells: the first of its values that is not refused there whatever
+    /// else a cell asks for. `None` of a factor that the variant does not have.
     #[must_use]
-    pub fn default_of(
-        &self,
-        factor: &str,
-        precision: Precision,
-        mode: Mode,
-        device: Device,
-    ) -> Option<&str> {
+    pub fn default_of(&self, factor: &str, situation: Situation) -> Option<&str> {
         let values = &self.factors.get(factor)?.values;
         let is_refused = |value: &&String| {
             self.refuses.iter().any(|refusal| {
                 let alone = refusal.networks.is_empty() && refusal.factors.len() == 1;
                 let about = refusal.factors.get(factor).filter(|_| alone);
-                about.is_some_and(|about| about.contains(value))
-                    && refusal.scope().has(precision, mode, device)
+                about.is_some_and(|about| about.contains(value)) && refusal.scope().has(situation)
             })
         };
         let taken = values.iter().find(|value| !is_refused(value));
@@ -93,6 +83,9 @@ pub struct VariantDescription {
     pub lacks: BTreeMap<Precision, String>,
     /// Modes.
     pub modes: Vec<Mode>,
+    /// How it spreads training over workers: [`Strategy::Single`] where nothing is said.
+    #[serde(default = "alone")]
+    pub strategies: Vec<Strategy>,
     /// Timing boundaries.
     pub boundaries: Vec<Boundary>,
     /// Whether it reads ONNX itself, and so runs files of the user's whose operators no graph has
@@ -137,6 +130,9 @@ pub struct Refusal {
     /// Kinds of device: `cpu`, `cuda`.
     #[serde(default)]
     pub devices: Vec<String>,
+    /// Strategies.
+    #[serde(default)]
+    pub strategies: Vec<Strategy>,
     /// Networks of the zoo.
     #[serde(default)]
     pub networks: Vec<String>,
@@ -153,6 +149,7 @@ impl Refusal {
             precisions: &self.precisions,
             modes: &self.modes,
             devices: &self.devices,
+            strategies: &self.strategies,
         }
     }
 
@@ -161,7 +158,7 @@ impl Refusal {
     pub fn concerns(&self, cell: &Cell) -> bool {
         let model = &cell.model;
         let mut factors = self.factors.iter();
-        (self.scope()).has(cell.precision, cell.mode, cell.device)
+        (self.scope()).has(cell.situation())
             && (self.networks.is_empty()
                 || model.source == ModelSource::Zoo && self.networks.contains(&model.name))
             && factors.all(|(factor, values)| {
@@ -180,17 +177,31 @@ pub struct Scope<'a> {
     pub modes: &'a [Mode],
     /// The kinds of their devices: `cpu`, `cuda`.
     pub devices: &'a [String],
+    /// Their strategies.
+    pub strategies: &'a [Strategy],
 }
 
 impl Scope<'_> {
-    /// Whether a cell of this precision and mode on this device is one of them.
+    /// Whether a cell in this situation is one of them.
     #[must_use]
-    pub fn has(&self, precision: Precision, mode: Mode, device: Device) -> bool {
+    pub fn has(&self, situation: Situation) -> bool {
+        let Situation {
+            precision,
+            mode,
+            device,
+            strategy,
+        } = situation;
         let mut devices = self.devices.iter();
         (self.precisions.is_empty() || self.precisions.contains(&precision))
             && (self.modes.is_empty() || self.modes.contains(&mode))
             && (self.devices.is_empty() || devices.any(|kind| kind == device.kind()))
+            && (self.strategies.is_empty() || self.strategies.contains(&strategy))
     }
+}
+
+/// The strategy of engines that know no other.
+fn alone() -> Vec<Strategy> {
+    vec![Strategy::Single]
 }
 
 /// What a launch takes before its first step, roughly: the base of predictions, and of nothing else.
@@ -245,6 +256,9 @@ pub struct FactorDescription {
     /// Kinds of device that it has a part on, likewise: `cpu`, `cuda`.
     #[serde(default)]
     pub devices: Vec<String>,
+    /// Strategies that it has a part in, likewise.
+    #[serde(default)]
+    pub strategies: Vec<Strategy>,
     /// Which of the other values [`AUTO`] usually comes to, by mode.
     #[serde(default)]
     pub auto: BTreeMap<Mode, String>,
@@ -265,6 +279,7 @@ impl FactorDescription {
             precisions: &self.precisions,
             modes: &self.modes,
             devices: &self.devices,
+            strategies: &self.strategies,
         }
     }
 }

@@ -16,12 +16,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cell, Device, Digest, Graph, Outcome, OutcomeKind, Precision};
 
+mod exchanges;
 mod profile;
 
+pub use exchanges::{BucketExchange, Exchanges, MOST_BUCKETS, MOST_EXCHANGE_STEPS, StepExchanges};
 pub use profile::{MOST_ENTRIES, MOST_NAME_CHARS, Profile, ProfileEntry, Profiling};
 
 /// Version of the protocol; the first field of the first message.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Names the socket to speak over, where standard input and output are not private.
 pub const CONTROL_VARIABLE: &str = "PHOTOFINISH_CONTROL";
@@ -46,6 +48,8 @@ pub enum Request {
     Measure(Measure),
     /// Run steps under the engine's own profiler, and tell where their time went.
     Profile(Profiling),
+    /// Run steps of several ranks, and tell what they exchanged and when.
+    Exchanges(Profiling),
     /// Tell memory use.
     Memory,
     /// End the request in progress early.
@@ -72,6 +76,8 @@ pub enum Reply {
     Measure(Samples),
     /// Where the time of steps went.
     Profile(Profile),
+    /// What ranks exchanged.
+    Exchanges(Exchanges),
     /// Memory use.
     Memory(Memory),
     /// The request could not be served. The worker stays alive unless the failure says otherwise
@@ -104,7 +110,9 @@ pub struct Load {
     /// The configuration.
     pub cell: Cell,
     /// The network; of a file of the user's that no graph can say, an outline
-    /// ([`Graph::is_outline`]).
+    /// ([`Graph::is_outline`]). Where the batch falls into parts ([`crate::Strategy`]), that of one part
+    /// ([`Cell::part_dims`]); the standard inputs of all parts are then those of a network whose inputs
+    /// are so many times as long in their first dimension, part after part.
     pub graph: Graph,
     /// What a model of the user's comes with, or a network whose numbers were computed beforehand;
     /// and every network for an engine that is given ONNX. A network of the zoo needs no file
@@ -307,6 +315,9 @@ pub struct Memory {
     pub device_bytes: Option<u64>,
     /// Largest device memory in use.
     pub peak_device_bytes: Option<u64>,
+    /// The same of the other ranks, from 1 on, where several processes run the cell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_ranks: Vec<Memory>,
 }
 
 /// The setting in which a worker says what numbers are computed in.
@@ -361,6 +372,7 @@ impl Reply {
             Self::WarmUp(_) => "warm_up",
             Self::Measure(_) => "measure",
             Self::Profile(_) => "profile",
+            Self::Exchanges(_) => "exchanges",
             Self::Memory(_) => "memory",
             Self::Failed(_) => "failed",
             Self::Bye => "bye",
@@ -379,6 +391,7 @@ impl Request {
             Self::WarmUp(_) => "warm_up",
             Self::Measure(_) => "measure",
             Self::Profile(_) => "profile",
+            Self::Exchanges(_) => "exchanges",
             Self::Memory => "memory",
             Self::Cancel => "cancel",
             Self::Bye => "bye",

@@ -13,7 +13,7 @@ use crate::{
     CellId, Digest, Environment, Outcome,
     machine::Load,
     plan::{Measure, Plan, PlannedCell},
-    protocol::{Loaded, Memory, WarmUpDone},
+    protocol::{Exchanges, Loaded, Memory, WarmUpDone},
     telemetry::{Energy, Telemetry},
 };
 
@@ -277,6 +277,10 @@ pub struct Launch {
     pub warm_up: Option<WarmUpDone>,
     /// The rounds, in the order in which they ran.
     pub rounds: Vec<Round>,
+    /// What ranks exchanged in a few steps after the rounds; absent where one process runs the cell, or
+    /// the engine does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchanges: Option<Exchanges>,
     /// Memory at the end: of the process as the supervisor saw it, of the device as the worker
     /// said.
     pub memory: Option<Memory>,

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cell, CellId, Digest, Environment, Mode, ModelSource, Outcome,
+    Cell, CellId, Digest, Environment, Mode, ModelSource, Outcome, Strategy,
     machine::Load,
     plan::{Expectation, ManifestSource, Measure, Quantity, Warning},
     protocol::{Loaded, Memory},
@@ -84,6 +84,9 @@ pub struct JobTable {
     pub trends: Vec<TrendRow>,
     /// Where the lead between baseline and contender changes with the batch: every such place.
     pub crossovers: Vec<CrossoverRow>,
+    /// Training that is spread over workers: how it scales with their number, and what they exchange.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scaling: Vec<ScalingRow>,
     /// The pairs of which both cells were profiled, layer by layer, in the order of the comparisons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lineups: Vec<Lineup>,
@@ -326,6 +329,53 @@ pub struct Knee {
     pub centre: u64,
     /// The first of which it is beyond doubt; the largest where it is of none.
     pub high: u64,
+}
+
+/// Cells that are equal in all but the number of workers that share a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScalingRow {
+    /// What the cells share.
+    pub coordinates: BTreeMap<String, String>,
+    /// How training is spread.
+    pub strategy: Strategy,
+    /// In the order of the numbers of workers.
+    pub points: Vec<ScalingPoint>,
+}
+
+/// A number of workers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScalingPoint {
+    /// Ranks or replicas.
+    pub world_size: u32,
+    /// The cell.
+    pub cell: CellId,
+    /// Samples of a step, those of all workers together.
+    pub samples: u64,
+    /// Samples per second of each worker ÷ those of the number of workers that the job holds others against;
+    /// `None` there, where the job does not compare numbers of workers, and where either was not measured.
+    pub efficiency: Option<Interval>,
+    /// What ranks exchange in a step; `None` where they do not, or the engine does not tell.
+    pub exchange: Option<ExchangeRow>,
+    /// The most memory that each rank took, in bytes: of the device where it is a GPU, resident elsewhere.
+    pub memory_bytes: Vec<u64>,
+}
+
+/// What ranks exchange in a step: medians over steps that were noted apart from those that are timed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExchangeRow {
+    /// Bytes of gradients that a rank hands over.
+    pub bytes: u64,
+    /// Buckets in which it does.
+    pub buckets: u32,
+    /// Share of a step during which any bucket is on its way.
+    pub communication: f64,
+    /// Share of that during which the backward pass goes on.
+    pub hidden: f64,
+    /// Noted steps, of all ranks.
+    pub steps: u32,
 }
 
 /// Where the lead changes.

@@ -1,27 +1,29 @@
 //! What all workers that are driven from Rust ask of a cell, in the same words.
 
-use schema::{Boundary, Cell, HostLanguage, Mode, Optimizer, Outcome};
+use schema::{Boundary, Cell, HostLanguage, Mode, Optimizer, Outcome, Strategy};
 
 use crate::failure::unsupported;
 
 /// The boundaries of workers that know no events of a device.
 pub const BY_HOST: &[Boundary] = &[Boundary::Step, Boundary::Request];
 
-/// Checks that a cell is driven from Rust, runs in one process, and is timed at one of the worker's
-/// `boundaries`, which its device has, too.
+/// The strategies of workers that train in one process, the batch as it is.
+pub const ALONE: &[Strategy] = &[Strategy::Single];
+
+/// Checks that a cell is driven from Rust, is spread by one of the worker's `strategies`, and is timed at one
+/// of its `boundaries`, which its device has, too.
 ///
 /// # Errors
 /// `unsupported`, with what it asks for instead.
-pub fn check_drive(cell: &Cell, boundaries: &[Boundary]) -> Result<(), Outcome> {
+pub fn check_drive(
+    cell: &Cell,
+    boundaries: &[Boundary],
+    strategies: &[Strategy],
+) -> Result<(), Outcome> {
     if cell.host_language != HostLanguage::Rust {
         return Err(unsupported("this worker is driven from Rust"));
     }
-    if cell.world_size != 1 {
-        return Err(unsupported(format!(
-            "world_size is {}, not 1",
-            cell.world_size
-        )));
-    }
+    check_strategy(cell, strategies)?;
     if !boundaries.contains(&cell.boundary) {
         let known: Vec<&str> = boundaries.iter().map(|boundary| boundary.word()).collect();
         return Err(unsupported(format!(
@@ -34,6 +36,35 @@ pub fn check_drive(cell: &Cell, boundaries: &[Boundary]) -> Result<(), Outcome> 
         return Err(unsupported(format!(
             "boundary `{}` is between events of a GPU; the device is {}",
             cell.boundary, cell.device
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a worker spreads a cell as it asks, and the cell asks for what can be.
+fn check_strategy(cell: &Cell, strategies: &[Strategy]) -> Result<(), Outcome> {
+    let (strategy, parts) = (cell.strategy, cell.world_size);
+    if !strategies.contains(&strategy) {
+        let known: Vec<&str> = strategies.iter().map(|known| known.word()).collect();
+        return Err(unsupported(format!(
+            "strategy `{strategy}` is not implemented; known: `{}`",
+            known.join("`, `")
+        )));
+    }
+    if parts == 0 || strategy == Strategy::Single && parts != 1 {
+        return Err(unsupported(format!(
+            "world_size is {parts} with the strategy `{strategy}`"
+        )));
+    }
+    if strategy != Strategy::Single && cell.mode != Mode::Training {
+        return Err(unsupported(format!(
+            "strategy `{strategy}` is one of training"
+        )));
+    }
+    if cell.part_dims().is_none() {
+        return Err(unsupported(format!(
+            "a batch of {} does not fall into {parts} equal parts",
+            cell.batch()
         )));
     }
     Ok(())
@@ -99,6 +130,52 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_batch_falls_into_as_many_parts_as_are_asked_for() {
+        use schema::{BATCH, SCALING, WEAK};
+
+        let graph = models::sample::perceptron(1).unwrap();
+        let asked = |strategy, world_size, batch: u64, mode, scaling: Option<&str>| {
+            let scaling = scaling.map(|value| (SCALING.to_owned(), value.to_owned()));
+            let cell = Cell {
+                strategy,
+                world_size,
+                mode,
+                dims: [(BATCH.to_owned(), batch)].into(),
+                factors: scaling.into_iter().collect(),
+                ..Cell::plain(&graph, "e/v".parse().unwrap())
+            };
+            let known = [Strategy::Single, Strategy::Ddp];
+            let checked = check_drive(&cell, BY_HOST, &known);
+            checked.map_err(|outcome| outcome.reason)
+        };
+        let (training, inference) = (Mode::Training, Mode::Inference);
+        assert_eq!(asked(Strategy::Single, 1, 3, inference, None), Ok(()));
+        assert_eq!(asked(Strategy::Ddp, 1, 3, training, None), Ok(()));
+        assert_eq!(asked(Strategy::Ddp, 3, 6, training, None), Ok(()));
+        assert_eq!(asked(Strategy::Ddp, 3, 4, training, Some(WEAK)), Ok(()));
+        for (strategy, world_size, mode, reason) in [
+            (Strategy::Single, 2, training, "world_size is 2 with"),
+            (Strategy::Ddp, 0, training, "world_size is 0 with"),
+            (Strategy::Ddp, 2, inference, "one of training"),
+            (
+                Strategy::Ddp,
+                3,
+                training,
+                "a batch of 4 does not fall into 3",
+            ),
+            (
+                Strategy::DataParallel,
+                2,
+                training,
+                "known: `single`, `ddp`",
+            ),
+        ] {
+            let told = asked(strategy, world_size, 4, mode, None).unwrap_err();
+            assert!(told.contains(reason), "{told}");
+        }
+    }
+
+    #[test]
     fn a_boundary_is_one_that_worker_and_device_have() {
         let graph = models::sample::perceptron(1).unwrap();
         let asked = |boundary, device, known| {
@@ -107,7 +184,7 @@ mod tests {
                 device,
                 ..Cell::plain(&graph, "e/v".parse().unwrap())
             };
-            check_drive(&cell, known).map_err(|outcome| {
+            check_drive(&cell, known, ALONE).map_err(|outcome| {
                 assert_eq!(outcome.kind, schema::OutcomeKind::Unsupported);
                 outcome.reason
             })

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use schema::{
     Digest, Outcome, OutcomeKind, Precision,
-    protocol::{Load, Profile, Quantity},
+    protocol::{Load, Profile, Quantity, StepExchanges},
 };
+
+use crate::ranks::{Store, World};
 
 /// An engine before it has a network. Constructing one must be cheap and silent: whatever loads
 /// a library belongs in [`hello`](Self::hello) or [`load`](Self::load), where the standard output
@@ -21,6 +23,16 @@ pub trait Engine {
     /// The typed reason why this cell cannot run here: `unsupported`, `unavailable`,
     /// `out_of_memory`, or `crashed`.
     fn load(&mut self, load: &Load) -> Result<(Box<dyn Session>, LoadReport), Outcome>;
+
+    /// Joins the other ranks of a cell that several processes run ([`schema::Strategy::Ddp`]), before
+    /// [`load`](Self::load): opens the store in which they meet, which rank 0 serves.
+    ///
+    /// # Errors
+    /// The typed reason; `unsupported` where an engine runs a cell in one process.
+    fn join(&mut self, _world: &World) -> Result<Box<dyn Store>, Outcome> {
+        let reason = "this engine runs a cell in one process";
+        Err(Outcome::new(OutcomeKind::Unsupported, reason))
+    }
 
     /// Whether it reads stored weights ([`models::Numbers`]). One that makes all numbers by recipe
     /// is never given a model of the user's.
@@ -38,6 +50,16 @@ pub trait Session {
     /// # Errors
     /// The typed reason, for example `out_of_memory`.
     fn step(&mut self) -> Result<(), Outcome>;
+
+    /// Where several ranks run the cell, waits until all of them are here: the loop asks before each
+    /// stretch of steps, outside of its own clock, so that no step waits for a rank that had not heard of it
+    /// yet.
+    ///
+    /// # Errors
+    /// The typed reason.
+    fn align(&mut self) -> Result<(), Outcome> {
+        Ok(())
+    }
 
     /// What the last [`step`](Self::step) took by the device's own clock, in whole nanoseconds: its sample
     /// at the boundary `device`. The loop asks after each step that it times, outside of its own clock.
@@ -84,6 +106,16 @@ pub trait Session {
     /// nodes of the graph.
     fn profile(&mut self, _steps: u64) -> Result<Profile, Outcome> {
         let reason = "this worker maps no profiler's times to the nodes of a graph";
+        Err(Outcome::new(OutcomeKind::Unsupported, reason))
+    }
+
+    /// Where several ranks run the cell, runs so many steps and says what this rank exchanged in each, and
+    /// when. Called once the session is warm, after everything that is measured.
+    ///
+    /// # Errors
+    /// The typed reason; `unsupported` where the engine does not tell.
+    fn exchanges(&mut self, _steps: u64) -> Result<Vec<StepExchanges>, Outcome> {
+        let reason = "this worker does not tell what ranks exchange";
         Err(Outcome::new(OutcomeKind::Unsupported, reason))
     }
 
@@ -145,6 +177,29 @@ pub struct ParityData {
     pub tensors: Vec<Tensor>,
     /// Training: the loss of each iteration, before its update; empty in inference.
     pub losses: Vec<f64>,
+}
+
+impl ParityData {
+    /// The hash of how far all weights have moved, which tells ranks apart that do not hold the same weights:
+    /// they began with the same.
+    #[must_use]
+    pub(crate) fn updates(&self) -> Digest {
+        let updates = self.tensors.iter();
+        let updates = updates.filter(|tensor| tensor.quantity == Quantity::Update);
+        let parts: Vec<Vec<u8>> = updates
+            .map(|tensor| match &tensor.values {
+                Values::F32(values) => values
+                    .iter()
+                    .flat_map(|value| value.to_le_bytes())
+                    .collect(),
+                Values::F64(values) => values
+                    .iter()
+                    .flat_map(|value| value.to_le_bytes())
+                    .collect(),
+            })
+            .collect();
+        Digest::of_parts(parts.iter().map(Vec::as_slice))
+    }
 }
 
 /// A tensor on its way to a file.

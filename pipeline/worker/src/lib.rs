@@ -21,16 +21,18 @@ mod library;
 mod procfs;
 mod products;
 mod profile;
+mod ranks;
 mod serve;
 
 pub use allocator::{ALLOCATOR, Allocator};
 pub use clock::nanoseconds;
 pub use command::{CACHE_VARIABLE, COMPILER_VARIABLE, CXX_VARIABLE, WorkerCommand};
 pub use demands::{
-    BY_HOST, EVENTS, REQUEST, check_drive, choice, optimizer, takes_requests, threads,
+    ALONE, BY_HOST, EVENTS, REQUEST, check_drive, choice, optimizer, takes_requests, threads,
 };
 pub use engine::{Engine, Identity, LoadReport, ParityData, Session, Tensor, Values};
 pub use library::SharedLibrary;
 pub use products::Products;
 pub use profile::{Operator, Part, ProfileEntries, attribute, enclosing};
+pub use ranks::{RANK_VARIABLES, Store, World};
 pub use serve::serve;

@@ -21,6 +21,7 @@ use super::{
     frontier::Frontiers,
     profile::Profiles,
     roofline::{self, Place},
+    scaling::Scaling,
     setting::{self, Settings},
     times,
 };
@@ -51,6 +52,7 @@ pub(crate) struct JobPage {
     effects: Option<Effects>,
     frontiers: Option<Frontiers>,
     batches: Option<Batches>,
+    scaling: Option<Scaling>,
     profiles: Option<Profiles>,
     rooflines: Vec<Place>,
     claims: Vec<Claim>,
@@ -169,6 +171,7 @@ impl JobPage {
             families,
             answer_of_job: Answer::new(job, rows),
             batches: Batches::new(job),
+            scaling: Scaling::new(job),
             profiles: Profiles::new(index, job),
             rooflines: roofline::places(index.tables, marks, job, rows),
             claims: job.claims.iter().map(claim).collect(),

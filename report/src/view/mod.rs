@@ -20,6 +20,7 @@ pub(crate) mod overview;
 pub(crate) mod parity;
 pub(crate) mod profile;
 pub(crate) mod roofline;
+pub(crate) mod scaling;
 pub(crate) mod sensors;
 pub(crate) mod setting;
 pub(crate) mod times;

@@ -72,6 +72,7 @@ fn every_batch_that_was_tried_is_a_line() {
             peak_resident_bytes,
             device_bytes: Some(2),
             peak_device_bytes: Some(3),
+            other_ranks: Vec::new(),
         }),
     };
     let tries = vec![

@@ -1,7 +1,7 @@
 //! When it pays to be ready later.
 
 use schema::{
-    Cell, Digest, Precision,
+    Cell, Digest, Precision, SCALING, Strategy, WEAK,
     record::{Block, FirstStart},
     tables::{FirstPayback, FirstSteps, Payback, Verdict},
 };
@@ -146,6 +146,13 @@ fn only_steps_that_do_the_same_work_pay_for_a_start() {
         .dims
         .entry("batch".to_owned())
         .or_default() += 1));
-    assert!(!told(|cell| cell.world_size += 1));
+    // Two ranks are another way to do a step, unless each has a batch of its own.
+    assert!(told(|cell| {
+        (cell.strategy, cell.world_size) = (Strategy::Ddp, 2);
+    }));
+    assert!(!told(|cell| {
+        (cell.strategy, cell.world_size) = (Strategy::Ddp, 2);
+        cell.factors.insert(SCALING.to_owned(), WEAK.to_owned());
+    }));
     assert!(!told(|cell| cell.model.graph = Digest::of_bytes(b"another")));
 }

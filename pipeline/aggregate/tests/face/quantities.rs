@@ -107,6 +107,7 @@ fn remember(run: &mut Synthetic, peaks: [u64; 4]) {
                 peak_resident_bytes: peak << 20,
                 device_bytes: None,
                 peak_device_bytes: None,
+                other_ranks: Vec::new(),
             });
         }
     }

@@ -49,6 +49,7 @@ pub(crate) fn check_variant(variant: &VariantDescription) -> Result<(), String> 
         ("devices", variant.devices.is_empty()),
         ("precisions", variant.precisions.is_empty()),
         ("modes", variant.modes.is_empty()),
+        ("strategies", variant.strategies.is_empty()),
         ("boundaries", variant.boundaries.is_empty()),
     ];
     if let Some((name, _)) = lists.iter().find(|(_, empty)| *empty) {
@@ -90,10 +91,10 @@ fn check_refusal(variant: &VariantDescription, refusal: &Refusal) -> Result<(), 
     if refusal.reason.is_empty() {
         return Err(String::from("it gives no reason"));
     }
-    if refusal.factors.is_empty() {
+    if refusal.factors.is_empty() && refusal.strategies.is_empty() {
         return Err(String::from(
-            "it names no factor; what is refused whatever they are is not listed among what the \
-             variant has",
+            "it names no factor and no strategy; what is refused whatever they are is not listed among \
+             what the variant has",
         ));
     }
     let foreign = |strange: &dyn Display, what: &str| {
@@ -139,10 +140,17 @@ fn strange_to(variant: &VariantDescription, scope: Scope<'_>) -> Option<(String,
             .iter()
             .find(|about| !variant.devices.contains(about))
     };
+    let strategy = || {
+        scope
+            .strategies
+            .iter()
+            .find(|about| !variant.strategies.contains(about))
+    };
     precision
         .map(|strange| (strange.to_string(), "precisions"))
         .or_else(|| mode().map(|strange| (strange.to_string(), "modes")))
         .or_else(|| device().map(|strange| (strange.clone(), "devices")))
+        .or_else(|| strategy().map(|strange| (strange.to_string(), "strategies")))
 }
 
 /// Whether a factor of a variant can be written in a manifest, and makes sense.

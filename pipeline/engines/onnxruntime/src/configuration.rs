@@ -112,7 +112,7 @@ impl Configuration {
                 "ONNX Runtime's inference library does not train",
             ));
         }
-        worker::check_drive(cell, worker::BY_HOST)?;
+        worker::check_drive(cell, worker::BY_HOST, worker::ALONE)?;
         let provider = Provider::of(&cell.engine.variant, cell.device)?;
         provider.accepts(cell.precision)?;
         let threads = worker::threads(cell)?;

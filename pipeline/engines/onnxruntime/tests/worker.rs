@@ -71,6 +71,7 @@ fn description() -> EngineDescription {
             precisions: vec![Precision::Fp32],
             modes: vec![Mode::Inference],
             boundaries: vec![Boundary::Step, Boundary::Request],
+            strategies: vec![schema::Strategy::Single],
             reads_onnx: true,
             compiles_cxx: false,
             preparation: schema::Preparation::default(),

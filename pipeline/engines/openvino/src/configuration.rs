@@ -53,7 +53,7 @@ impl Configuration {
         if cell.mode != Mode::Inference {
             return Err(unsupported("OpenVINO does not train"));
         }
-        worker::check_drive(cell, worker::BY_HOST)?;
+        worker::check_drive(cell, worker::BY_HOST, worker::ALONE)?;
         check_factors(&cell.factors)?;
         if cell.device != Device::Cpu {
             return Err(unsupported(format!(

@@ -13,6 +13,7 @@ from photofinish_worker.messages import (
     Mode,
     Optimizer,
     Precision,
+    Strategy,
 )
 from photofinish_worker.outcome import unsupported
 
@@ -25,6 +26,20 @@ PACKAGED = "aot"
 
 BOUNDARIES = tuple(Boundary)
 """A `Place` has events where it is a GPU, and memory apart from the caller's everywhere."""
+
+STRATEGIES = (Strategy.SINGLE, Strategy.DATA_PARALLEL, Strategy.DDP)
+
+SCALING = "scaling"
+BUCKET = "bucket_mib"
+BUCKET_VIEWS = "gradient_as_bucket_view"
+COMPRESSION = "gradient_compression"
+STATIC_GRAPH = "static_graph"
+OF_DDP = (BUCKET, BUCKET_VIEWS, COMPRESSION, STATIC_GRAPH)
+"""Factors of how ranks exchange gradients."""
+COMPRESSIONS = ("none", "fp16", "bf16", "powersgd")
+USUAL_BUCKET = 25
+"""PyTorch's own size of a bucket, with a smaller one first: what it does where nobody says
+otherwise."""
 
 LAYOUT = "layout"
 AUTOTUNE = "autotune"
@@ -68,6 +83,20 @@ class Common:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """How training is spread over workers."""
+
+    strategy: Strategy
+    parts: int
+    """Into how many equal parts the batch falls."""
+    bucket_mib: int | None
+    """How much a bucket of gradients holds; `None` is PyTorch's default."""
+    compression: str
+    bucket_views: bool
+    static_graph: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration(Common):
     """A cell, understood."""
 
@@ -75,14 +104,18 @@ class Configuration(Common):
     """Whether images lie in memory with channels last."""
     compile_mode: str | None
     """What `torch.compile` optimises for; `None` without it."""
+    spread: Spread
 
 
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
     compiles = cell.engine == f"{ENGINE}/{COMPILED}"
     more = (COMPILE_MODE,) if compiles else ()
-    known_factors = (ALLOCATOR, LAYOUT, AUTOTUNE, FOREACH, *FORMS, *more)
-    common = understand_common(cell, ENGINE, VARIANTS, known_factors, BOUNDARIES)
+    strategies = ask.ALONE if compiles else STRATEGIES
+    of_ddp = OF_DDP if cell.strategy is Strategy.DDP else ()
+    scaling = () if cell.strategy is Strategy.SINGLE else (SCALING,)
+    known_factors = (ALLOCATOR, LAYOUT, AUTOTUNE, FOREACH, *FORMS, *more, *of_ddp, *scaling)
+    common = understand_common(cell, ENGINE, VARIANTS, known_factors, BOUNDARIES, strategies)
     if not compiles:
         return _configuration(cell, common, None)
     compile_mode = ask.factor(cell, COMPILE_MODE, COMPILE_MODES)
@@ -114,6 +147,23 @@ def _configuration(cell: Cell, common: Common, compile_mode: str | None) -> Conf
         common.boundary,
         channels_last=ask.factor(cell, LAYOUT, LAYOUTS) == "channels_last",
         compile_mode=compile_mode,
+        spread=_spread(cell),
+    )
+
+
+def _spread(cell: Cell) -> Spread:
+    if cell.strategy is Strategy.DATA_PARALLEL and cell.device == "cpu":
+        raise unsupported("torch.nn.DataParallel runs the bare module on a CPU")
+    bucket = cell.factors.get(BUCKET, str(USUAL_BUCKET))
+    if not bucket.isdecimal() or not 1 <= int(bucket) <= 4096:
+        raise unsupported(f"{BUCKET} is `{bucket}`; known: whole numbers from 1 to 4096")
+    return Spread(
+        cell.strategy,
+        cell.world_size,
+        None if int(bucket) == USUAL_BUCKET else int(bucket),
+        ask.factor(cell, COMPRESSION, COMPRESSIONS),
+        bucket_views=ask.factor(cell, BUCKET_VIEWS, ("off", "on")) == "on",
+        static_graph=ask.factor(cell, STATIC_GRAPH, ("off", "on")) == "on",
     )
 
 
@@ -123,11 +173,12 @@ def understand_common(
     variants: tuple[str, ...],
     known_factors: tuple[str, ...],
     boundaries: tuple[Boundary, ...] = ask.STEP,
+    strategies: tuple[Strategy, ...] = ask.ALONE,
 ) -> Common:
     """What `cell` asks of PyTorch itself, if it is for one of these variants, has no other factors
     than these, and is timed at one of these boundaries."""
     ask.variant(cell, engine, variants)
-    ask.check_drive(cell, boundaries)
+    ask.check_drive(cell, boundaries, strategies)
     ask.check_factors(cell, known_factors)
     allocator.check(cell)
     if cell.precision not in _ELEMENTS:

@@ -3,22 +3,33 @@
 import os
 import platform
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from photofinish_pytorch import arithmetic, attention, compilation, device, process, recurrent
+from photofinish_pytorch import (
+    arithmetic,
+    attention,
+    compilation,
+    device,
+    process,
+    recurrent,
+    spread,
+)
 from photofinish_pytorch.configuration import ENGINE, VARIANTS, Configuration, understand
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.inference import Inference
 from photofinish_pytorch.lower import Lowered, lower
 from photofinish_pytorch.maker import Maker
+from photofinish_pytorch.spread import Team
 from photofinish_pytorch.training import Training
 from photofinish_worker import sources
 from photofinish_worker.engine import Identity, LoadReport, Session
-from photofinish_worker.graph import Graph, Parameter
-from photofinish_worker.messages import Load
+from photofinish_worker.graph import Graph, Input, Parameter
+from photofinish_worker.messages import Load, Strategy
 from photofinish_worker.outcome import unsupported
+from photofinish_worker.ranks import World
 
 PACKAGES = ("photofinish_pytorch", "photofinish_worker")
 """What this worker is made of."""
@@ -26,6 +37,15 @@ PACKAGES = ("photofinish_pytorch", "photofinish_worker")
 
 class Torch:
     """PyTorch, before it has a network."""
+
+    def __init__(self) -> None:
+        self._team: Team | None = None
+        """The ranks that it is one of."""
+
+    def join(self, world: World) -> Team:
+        """Joins the other ranks of a cell, before `load`."""
+        self._team = Team(world)
+        return self._team
 
     def hello(self) -> Identity:
         """Who this worker is."""
@@ -37,7 +57,8 @@ class Torch:
         """Builds the cell's network, ready for its first step."""
         configuration = understand(load.cell)
         process.check_threads(configuration.threads, os.environ)
-        place = device.find(load.cell.device)
+        team, spreading = self._team, configuration.spread
+        place = device.find(_device(load.cell.device, team))
         process.apply(configuration)
         settings = _settings(configuration, not place.is_cuda)
         settings |= arithmetic.settings(configuration.element, not place.is_cuda)
@@ -47,8 +68,16 @@ class Torch:
             settings |= compilation.prepare(configuration.threads, on_cpu, load.scratch)
         start = time.perf_counter_ns()
         weights = load.files.weights if load.files else None
-        maker = Maker(place.device, configuration.element, configuration.channels_last, weights)
-        session, lowered, departures = _build(load.graph, configuration, maker, place)
+        # `DataParallel` is fed all parts of a batch, a rank of DDP its own.
+        element, channels_last = configuration.element, configuration.channels_last
+        fed = load.graph
+        if spreading.strategy is Strategy.DATA_PARALLEL:
+            fed = _whole(load.graph, spreading.parts)
+            maker = Maker(place.device, element, channels_last, weights)
+        else:
+            part = (0, 1) if team is None else (team.world.rank, team.world.size)
+            maker = Maker(place.device, element, channels_last, weights, part)
+        session, lowered, departures = _build(load.graph, fed, configuration, maker, place, team)
         settings |= departures
         place.synchronize()
         built = time.perf_counter_ns()
@@ -75,25 +104,55 @@ class Torch:
         return session, report
 
 
+def _device(name: str, team: Team | None) -> str:
+    """Where this process computes: each rank has a GPU of its own."""
+    if team is None or name == "cpu":
+        return name
+    first = name.removeprefix("cuda:")
+    return f"cuda:{int(first) + team.world.local_rank}" if first.isdecimal() else name
+
+
+def _whole(graph: Graph, parts: int) -> Graph:
+    """The graph as a step is fed: so many parts at once, each for a replica of the network."""
+
+    def longer(fed: Input) -> Input:
+        rows, *rest = fed.shape
+        return replace(fed, shape=(rows * parts, *rest))
+
+    loss = graph.loss
+    if loss is not None:
+        loss = replace(loss, labels=longer(loss.labels))
+    return replace(graph, inputs=tuple(longer(fed) for fed in graph.inputs), loss=loss)
+
+
 def _build(
-    graph: Graph, configuration: Configuration, maker: Maker, place: Place
+    graph: Graph,
+    fed: Graph,
+    configuration: Configuration,
+    maker: Maker,
+    place: Place,
+    team: Team | None,
 ) -> tuple[Session, Lowered, dict[str, str]]:
-    """The session, its network, and what of that is not as the cell has it."""
+    """The session, its network, and what of that is not as the cell has it; `fed` is the graph with
+    the inputs that a step has."""
     tensors = {parameter.name: maker.parameter(parameter) for parameter in distinct(graph)}
     lowered = lower(graph, configuration.mode, tensors)
-    forward: compilation.Forward = lowered.module
     departures: dict[str, str] = {}
     if configuration.compile_mode is None:
         recurrent.flatten(graph, lowered.held, place)
     else:
         departures = attention.spell_out(lowered)
-        forward = compilation.wrap(lowered.module, configuration.compile_mode)
+    wrapped = spread.wrap(lowered.module, configuration.spread, place, team)
+    forward: compilation.Forward = wrapped
+    if configuration.compile_mode is not None:
+        forward = compilation.wrap(wrapped, configuration.compile_mode)
     optimizer, boundary = configuration.optimizer, configuration.boundary
     if optimizer is None:
         session: Session = Inference(graph, lowered, forward, maker, place, boundary)
         return session, lowered, departures
     foreach = configuration.foreach
-    session = Training(graph, optimizer, lowered, forward, maker, place, boundary, foreach)
+    rank = None if team is None else team.world.rank
+    session = Training(fed, optimizer, lowered, forward, maker, place, boundary, foreach, rank)
     return session, lowered, departures
 
 

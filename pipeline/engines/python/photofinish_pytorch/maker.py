@@ -1,6 +1,7 @@
 """Weights and inputs as tensors on the device."""
 
 import time
+from dataclasses import replace
 
 import torch
 
@@ -20,10 +21,14 @@ class Maker:
         element: torch.dtype,
         channels_last: bool,
         weights: str | None = None,
+        part: tuple[int, int] = (0, 1),
     ) -> None:
         self.filling_ns = 0
         self._weights = weights
         """The file of the user's own weights."""
+        self._part = part
+        """Which part of a batch inputs are, of how many that it falls into: those of all parts are
+        one tensor, part after part in the first dimension."""
         self._device = device
         self._element = element
         self._channels_last = channels_last
@@ -35,7 +40,16 @@ class Maker:
 
     def input(self, fed: Input) -> torch.Tensor:
         """The standard input of this name."""
-        return self._make(fed, fed.element is ElementType.FLOAT)
+        number, parts = self._part
+        if parts == 1:
+            return self._make(fed, fed.element is ElementType.FLOAT)
+        rows, *rest = fed.shape
+        whole = replace(fed, shape=(rows * parts, *rest))
+        made = self._make(whole, fed.element is ElementType.FLOAT)
+        own = made[number * rows : (number + 1) * rows]
+        if own.dim() == 4 and self._channels_last and own.is_floating_point():
+            return own.contiguous(memory_format=torch.channels_last)
+        return own.contiguous()
 
     def _make(self, wanted: Parameter | Input, floats: bool) -> torch.Tensor:
         numbers = fill.floats if floats else fill.integers

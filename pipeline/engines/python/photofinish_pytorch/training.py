@@ -6,7 +6,7 @@ import math
 import torch
 from torch.nn import functional
 
-from photofinish_pytorch import parity
+from photofinish_pytorch import parity, spread
 from photofinish_pytorch.compilation import Forward
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.edges import edges
@@ -35,12 +35,15 @@ class Training:
         place: Place,
         boundary: Boundary = Boundary.STEP,
         foreach: bool | None = None,
+        rank: int | None = None,
     ) -> None:
         if graph.loss is None:
             raise unsupported(f"{graph.name} has no loss to train with")
         self._parameters = graph.parameters
         self._settings = settings
         self._foreach = foreach
+        self._rank = rank
+        """The number of this rank, where several train together."""
         self._network = network
         self._forward = forward
         self._maker = maker
@@ -50,7 +53,7 @@ class Training:
         self._edges = edges(boundary, place, (*self._inputs, self._labels))
         self._weights = [tensor for tensor in network.held.values() if tensor.requires_grad]
         self._optimizer = _optimizer(settings, self._weights, foreach)
-        torch.manual_seed(SEED)
+        self._seed()
 
     def _iterate(self, dropout: bool) -> torch.Tensor:
         with self._network.explained():
@@ -143,7 +146,16 @@ class Training:
                         initial = self._maker.parameter(parameter)
                         self._network.held[parameter.name].copy_(initial)
         self._optimizer = _optimizer(self._settings, self._weights, self._foreach)
-        torch.manual_seed(SEED)
+        self._seed()
+
+    def _seed(self) -> None:
+        """What dropout drops is another thing on every rank."""
+        torch.manual_seed(SEED + (self._rank or 0))
+
+    def align(self) -> None:
+        """Waits until all ranks are here, where there are several."""
+        if self._rank is not None:
+            spread.align()
 
     def device_memory(self) -> tuple[int, int] | None:
         """Bytes in use on the device and their peak."""

@@ -3,7 +3,14 @@ those driven from Rust."""
 
 from collections.abc import Sequence
 
-from photofinish_worker.messages import Boundary, Cell, HostLanguage, Mode, Precision
+from photofinish_worker.messages import (
+    Boundary,
+    Cell,
+    HostLanguage,
+    Mode,
+    Precision,
+    Strategy,
+)
 from photofinish_worker.outcome import unsupported
 
 
@@ -36,13 +43,19 @@ BY_HOST = (Boundary.STEP, Boundary.REQUEST)
 """Those of workers that know no events of a device."""
 
 
-def check_drive(cell: Cell, boundaries: Sequence[Boundary] = STEP) -> None:
-    """Refuses what no worker of this kind runs, or no step can be made of, and what is not timed at
-    one of the worker's boundaries, which the device has, too."""
+ALONE = (Strategy.SINGLE,)
+"""The strategies of workers that train in one process, the batch as it is."""
+
+
+def check_drive(
+    cell: Cell, boundaries: Sequence[Boundary] = STEP, strategies: Sequence[Strategy] = ALONE
+) -> None:
+    """Refuses what no worker of this kind runs, or no step can be made of, what is not timed at one
+    of the worker's boundaries, which the device has, too, and what is not spread by one of its
+    strategies."""
     if cell.host_language is not HostLanguage.PYTHON:
         raise unsupported("this worker is driven from Python")
-    if cell.world_size != 1:
-        raise unsupported(f"world_size is {cell.world_size}, not 1")
+    _check_strategy(cell, strategies)
     if cell.boundary not in boundaries:
         known = "`, `".join(boundaries)
         raise unsupported(f"boundary `{cell.boundary}` is not implemented; known: `{known}`")
@@ -54,6 +67,17 @@ def check_drive(cell: Cell, boundaries: Sequence[Boundary] = STEP) -> None:
         raise unsupported("tf32 is an arithmetic of NVIDIA GPUs; the device is cpu")
     if cell.mode is Mode.TRAINING and cell.optimizer is None:
         raise unsupported("training needs an optimizer")
+
+
+def _check_strategy(cell: Cell, strategies: Sequence[Strategy]) -> None:
+    strategy, parts = cell.strategy, cell.world_size
+    if strategy not in strategies:
+        known = "`, `".join(strategies)
+        raise unsupported(f"strategy `{strategy}` is not implemented; known: `{known}`")
+    if parts < 1 or (strategy is Strategy.SINGLE and parts != 1):
+        raise unsupported(f"world_size is {parts} with the strategy `{strategy}`")
+    if strategy is not Strategy.SINGLE and cell.mode is not Mode.TRAINING:
+        raise unsupported(f"strategy `{strategy}` is one of training")
 
 
 def check_factors(cell: Cell, known: Sequence[str]) -> None:

@@ -100,6 +100,15 @@ class TrainingSession(Session, Protocol):
 
 
 @runtime_checkable
+class RankedSession(Session, Protocol):
+    """A network that several ranks train."""
+
+    def align(self) -> None:
+        """Waits until all ranks are here: asked before each stretch of steps, outside of the clock,
+        so that no step waits for a rank that had not heard of it yet."""
+
+
+@runtime_checkable
 class TimedSession(Session, Protocol):
     """A network whose device has a clock of its own."""
 

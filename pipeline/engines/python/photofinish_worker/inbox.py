@@ -26,6 +26,8 @@ class Incoming:
     sequence: int
     """Number of the message, from 1; a `cancel` has none."""
     message: Request | str
+    line: bytes = b""
+    """The message as it came, where it is one: to be handed on."""
 
 
 class Inbox:
@@ -63,7 +65,7 @@ class Inbox:
                 self._cancelled = sequence
                 continue
             sequence += 1
-            self._messages.put(Incoming(sequence, content))
+            self._messages.put(Incoming(sequence, content, line or b""))
         self._gone = True
 
     def __iter__(self) -> Iterator[Incoming]:

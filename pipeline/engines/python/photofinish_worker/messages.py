@@ -6,7 +6,7 @@ from enum import StrEnum
 from photofinish_worker.decode import Tagged
 from photofinish_worker.graph import Graph
 
-VERSION = 8
+VERSION = 9
 """Version of the protocol."""
 
 MAX_MESSAGE_BYTES = 64 << 20
@@ -47,6 +47,9 @@ class Strategy(StrEnum):
     """How training is spread over workers."""
 
     SINGLE = "single"
+    ACCUMULATED = "accumulated"
+    DATA_PARALLEL = "data_parallel"
+    DDP = "ddp"
 
 
 class Boundary(StrEnum):
@@ -190,6 +193,13 @@ class Profile(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
+class Exchanges(Tagged):
+    """Run steps of several ranks, and tell what they exchanged and when."""
+
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Memory(Tagged):
     """Tell memory use."""
 
@@ -204,4 +214,4 @@ class Bye(Tagged):
     """Leave."""
 
 
-Request = Load | Parity | Reset | WarmUp | Measure | Profile | Memory | Cancel | Bye
+Request = Load | Parity | Reset | WarmUp | Measure | Profile | Exchanges | Memory | Cancel | Bye

@@ -7,16 +7,25 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import assert_never
+from typing import TypeVar, assert_never
 
-from photofinish_worker import allocator, memory, outputs, timing
+from photofinish_worker import allocator, memory, outputs, ranks, timing
 from photofinish_worker.control import Gone, NoStream, Stream, open_stream
-from photofinish_worker.engine import Engine, ProfilingSession, Session, TrainingSession
+from photofinish_worker.decode import message
+from photofinish_worker.engine import (
+    Engine,
+    LoadReport,
+    ParityData,
+    ProfilingSession,
+    Session,
+    TrainingSession,
+)
 from photofinish_worker.inbox import Inbox, Incoming
 from photofinish_worker.messages import (
     VERSION,
     Bye,
     Cancel,
+    Exchanges,
     Load,
     Measure,
     Memory,
@@ -24,9 +33,11 @@ from photofinish_worker.messages import (
     Profile,
     Request,
     Reset,
+    Strategy,
     WarmUp,
 )
-from photofinish_worker.outcome import Failure, Kind
+from photofinish_worker.outcome import Failure, Kind, unsupported
+from photofinish_worker.ranks import Crew, Json, World
 
 LONGEST_REASON = 400
 """The longest reason worth showing, in characters."""
@@ -34,7 +45,11 @@ LONGEST_REASON = 400
 LONGEST_NAME = 400
 """The longest name of an entry of a profile, in characters."""
 
+NO_PROFILE = "profiles are of one process: what several ranks spend on each other is told by itself"
+"""Why a cell of several ranks has no profile."""
+
 Reply = dict[str, object] | str
+T = TypeVar("T")
 
 
 def serve(make: Callable[[], Engine]) -> int:
@@ -45,8 +60,11 @@ def serve(make: Callable[[], Engine]) -> int:
     and after the supervisor has gone, 2 when the stream could not be opened.
     """
     try:
+        world = ranks.world_of(os.environ)
+        if world is not None and world.rank > 0:
+            return _follow(make, world)
         stream = open_stream(os.environ)
-    except NoStream as error:
+    except (NoStream, Failure) as error:
         # Nobody to answer to: the log is all there is.
         print(error, file=sys.stderr)
         return 2
@@ -54,15 +72,88 @@ def serve(make: Callable[[], Engine]) -> int:
     inbox.listen(stream.reader)
     # A supervisor that has gone without a word is nobody to tell.
     with contextlib.suppress(Gone):
-        Turns(make, stream, inbox).take_all()
+        Turns(make, stream, inbox, world).take_all()
     return 0
+
+
+def _follow(make: Callable[[], Engine], world: World) -> int:
+    """The whole of a process that is not rank 0."""
+    try:
+        engine = make()
+        engine.hello()
+        if not isinstance(engine, ranks.RankedEngine):
+            raise unsupported("this engine runs a cell in one process")
+        ranks.follow(engine.join(world), world.rank, Follower(engine).carry_out)
+    except Exception as error:
+        print(f"rank {world.rank}: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class Follower:
+    """A rank that is led."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._session: Session | None = None
+
+    def carry_out(self, order: Json) -> Json:
+        """Does its part of what all ranks do; an exception becomes a failure."""
+        try:
+            return self._carry_out(order)
+        except Failure:
+            raise
+        except MemoryError as error:
+            raise Failure(Kind.OUT_OF_MEMORY, "Python ran out of memory") from error
+        except Exception as error:
+            raise Failure(Kind.CRASHED, _raised(error)) from error
+
+    def _carry_out(self, order: Json) -> Json:
+        match order:
+            case {"load": str(line)}:
+                load = message(Request, line.encode())
+                if not isinstance(load, Load):
+                    raise Failure(Kind.CRASHED, "rank 0 hands on no request to load")
+                allocator.carry_out(load.cell)
+                session, _ = self._engine.load(load)
+                session.step()
+                self._session = session
+                return {}
+        session_now = self._session
+        if session_now is None:
+            reason = "rank 0 wants something before it had the network loaded"
+            raise Failure(Kind.CRASHED, reason)
+        match order:
+            case {"steps": int(steps)}:
+                ran = timing.stretch(session_now, steps)
+                return {"samples_ns": [step.sample_ns for step in ran]}
+            case {"parity": int(steps)}:
+                data = session_now.parity(steps)
+                return {"losses": list(data.losses), "updates": ranks.updates(data)}
+            case {"reset": _}:
+                session_now.reset()
+                return {}
+            case {"memory": _}:
+                return {"memory": memory.read(session_now.device_memory())}
+            case _:
+                raise Failure(Kind.CRASHED, f"what rank 0 hands on is no order: {order}")
 
 
 class Turns:
     """A worker in conversation."""
 
-    def __init__(self, make: Callable[[], Engine], stream: Stream, inbox: Inbox) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Engine],
+        stream: Stream,
+        inbox: Inbox,
+        launched: World | None = None,
+    ) -> None:
         self._make = make
+        self._launched = launched
+        """What a launcher of several processes says of this one."""
+        self._crew: Crew | None = None
+        """The other ranks, where there are others."""
         self._engine: Engine | None = None
         self._stream = stream
         self._inbox = inbox
@@ -76,6 +167,8 @@ class Turns:
         for incoming in self._inbox:
             if isinstance(incoming.message, Bye):
                 # The engine's teardown belongs to the process, not to the time after it.
+                if self._crew is not None:
+                    self._crew.leave()
                 self._session = None
                 self._send("bye")
                 return
@@ -99,7 +192,7 @@ class Turns:
         except Exception as error:
             # Whatever it left behind is not to be measured.
             self._drop(f"and {type(error).__name__}")
-            return _failed(Kind.CRASHED, f"the engine raised {type(error).__name__}: {error}")
+            return _failed(Kind.CRASHED, _raised(error))
 
     def _drop(self, why: str) -> None:
         if self._session is not None:
@@ -131,44 +224,98 @@ class Turns:
 
         match request:
             case Load():
-                return {"loaded": self._load(request)}
+                return {"loaded": self._load(request, incoming.line)}
             case Parity(path, steps):
-                session = self._ready(request)
-                return {"parity": outputs.write(Path(path), session.parity(steps))}
+                data = self._parity(self._ready(request), steps)
+                return {"parity": outputs.write(Path(path), data)}
             case Reset():
-                self._ready(request).reset()
+                self._together({"reset": True}, self._ready(request).reset)
                 return "reset"
             case WarmUp():
-                done = timing.warm_up(self._ready(request), request, cancelled)
+                done = timing.warm_up(self._steps(request), request, cancelled)
                 fields = {"steps": done.steps, "total_ns": done.total_ns, "steady": done.steady}
                 return {"warm_up": fields}
             case Measure():
-                session = self._ready(request)
-                samples = timing.measure(session, request, cancelled)
+                samples = timing.measure(self._steps(request), request, cancelled)
                 if not samples.cancelled:
-                    _check_converges(session)
+                    _check_converges(self._ready(request))
                 taken = {"samples_ns": samples.samples_ns, "cancelled": samples.cancelled}
                 return {"measure": taken}
             case Profile(steps):
-                return {"profile": _profile(self._ready(request), steps)}
+                session = self._ready(request)
+                if self._crew is not None:
+                    raise unsupported(NO_PROFILE)
+                return {"profile": _profile(session, steps)}
+            case Exchanges():
+                self._ready(request)
+                raise unsupported("this worker does not tell what ranks exchange")
             case Memory():
-                session_now = self._session
-                return {"memory": memory.read(session_now.device_memory() if session_now else None)}
+                return {"memory": self._memory()}
             case Cancel() | Bye():
                 # Neither reaches this place: the inbox keeps `cancel`, the loop above `bye`.
                 raise _misplaced(request, "has no reply of this kind")
             case _:
                 assert_never(request)
 
-    def _load(self, load: Load) -> dict[str, object]:
+    def _together(self, order: Json, own: Callable[[], T]) -> tuple[T, list[Json]]:
+        """Has all ranks do the same; what the others answer."""
+        if self._crew is None:
+            return own(), []
+        return self._crew.together(order, own)
+
+    def _steps(self, request: Request) -> timing.Stretch:
+        session = self._ready(request)
+        if self._crew is None:
+            return timing.alone(session)
+        return timing.together(session, self._crew)
+
+    def _parity(self, session: Session, steps: int) -> ParityData:
+        """Outputs. Several ranks have a loss each, of their parts, which are equally long; and
+        weights that must be the same to the last bit."""
+        data, answers = self._together({"parity": steps}, lambda: session.parity(steps))
+        if not answers:
+            return data
+        own, losses = ranks.updates(data), [list(data.losses)]
+        for rank, answer in enumerate(answers, start=1):
+            if answer.get("updates") != own:
+                raise Failure(
+                    Kind.PARITY_FAILED,
+                    f"the weights of rank {rank} are not those of rank 0 after training together",
+                )
+            told = answer.get("losses")
+            losses.append([float(loss) for loss in told] if isinstance(told, list) else [])
+        means = [sum(of_all) / len(losses) for of_all in zip(*losses, strict=True)]
+        return ParityData(data.tensors, means)
+
+    def _memory(self) -> Json:
+        session = self._session
+        if session is None:
+            return dict(memory.read(None))
+        own, answers = self._together(
+            {"memory": True}, lambda: memory.read(session.device_memory())
+        )
+        others = [answer.get("memory") for answer in answers]
+        return {**own, "other_ranks": others} if others else dict(own)
+
+    def _load(self, load: Load, line: bytes) -> dict[str, object]:
         if self._session is not None or self._spent is not None:
             raise _misplaced(load, "came a second time: a process loads once")
         if self._engine is None:
             raise Failure(Kind.UNAVAILABLE, "there is no engine: its `hello` says why")
         self._spent = "failed"
         allocator.carry_out(load.cell)
-        session, report = self._engine.load(load)
-        first_step_ns = timing.time_step(session)
+        engine = self._engine
+        if load.cell.strategy is Strategy.DDP:
+            self._crew = Crew(engine, load.cell, self._launched)
+        elif self._launched is not None and self._launched.size > 1:
+            reason = f"{self._launched.size} processes were launched for a cell of one"
+            raise Failure(Kind.UNAVAILABLE, reason)
+
+        def ready() -> tuple[Session, LoadReport, int]:
+            session, report = engine.load(load)
+            return session, report, timing.time_step(session)
+
+        (session, report, first_step_ns), _ = self._together({"load": line.decode()}, ready)
         self._session, self._spent = session, None
         return {
             "fill_ns": report.fill_ns,
@@ -186,6 +333,10 @@ class Turns:
         if self._spent is not None:
             raise _misplaced(request, f"came after `load` {self._spent}")
         raise _misplaced(request, "came before `load`")
+
+
+def _raised(error: Exception) -> str:
+    return f"the engine raised {type(error).__name__}: {error}"
 
 
 def _check_converges(session: Session) -> None:

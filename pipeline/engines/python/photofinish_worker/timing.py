@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from photofinish_worker.engine import Session, TimedSession
+from photofinish_worker.engine import RankedSession, Session, TimedSession
 from photofinish_worker.messages import Measure, WarmUp
+from photofinish_worker.ranks import Crew
 
 MAX_SAMPLES = 3_000_000
 """The most samples of one `measure`: their message stays below the protocol's limit."""
@@ -62,17 +63,78 @@ def _sample(told_ns: int | None, step_ns: int) -> int:
     return step_ns if told_ns is None else max(1, told_ns)
 
 
-def measure(session: Session, limits: Measure, cancelled: Cancelled) -> Samples:
+STRETCH_NS = 100_000_000
+MOST_STRETCH = 1000
+"""Several ranks are told beforehand how many steps come next; these last about so long, and are so
+many at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that ran."""
+
+    took_ns: int
+    """How long it took by the monotonic clock."""
+    sample_ns: int
+
+
+Stretch = Callable[[int, Step | None], list[Step]]
+"""Runs the next steps, at least one and at most so many, knowing the last; gives what they took."""
+
+
+def alone(session: Session) -> Stretch:
+    """Steps of one process, one at a time."""
+    clock, step, told = time.perf_counter_ns, session.step, _device_clock(session)
+
+    def run(_most: int, _last: Step | None) -> list[Step]:
+        start = clock()
+        step()
+        took_ns = max(1, clock() - start)
+        return [Step(took_ns, _sample(told(), took_ns))]
+
+    return run
+
+
+def together(session: Session, crew: Crew) -> Stretch:
+    """Steps of several ranks: about as many as a stretch takes, if they take as long as the last
+    one. Each takes as long as on the rank where it took longest."""
+
+    def run(most: int, last: Step | None) -> list[Step]:
+        fit = 1 if last is None else STRETCH_NS // last.took_ns
+        count = max(1, min(fit, MOST_STRETCH, most))
+        own, answers = crew.together({"steps": count}, lambda: stretch(session, count))
+        of_ranks = [[step.sample_ns for step in own]]
+        for answer in answers:
+            told = answer.get("samples_ns")
+            of_ranks.append([int(sample) for sample in told] if isinstance(told, list) else [])
+        slowest = [max(samples) for samples in zip(*of_ranks, strict=True)]
+        return [Step(step.took_ns, sample) for step, sample in zip(own, slowest, strict=True)]
+
+    return run
+
+
+def stretch(session: Session, count: int) -> list[Step]:
+    """So many steps of this rank, all ranks beginning together."""
+    run = alone(session)
+    if isinstance(session, RankedSession):
+        session.align()
+    return [step for _ in range(count) for step in run(1, None)]
+
+
+def measure(run: Stretch, limits: Measure, cancelled: Cancelled) -> Samples:
     """Times steps until both minima are reached, or the maximum is, or `cancelled` says so.
 
     Limits are of the monotonic clock, whoever tells the samples: a device that is done soon keeps
     nobody measuring.
     """
-    clock, step, told = time.perf_counter_ns, session.step, _device_clock(session)
-    for _ in range(limits.discard):
+    last: Step | None = None
+    discarded = 0
+    while discarded < limits.discard:
         if cancelled():
             return Samples([], True)
-        step()
+        steps = run(limits.discard - discarded, last)
+        discarded += len(steps)
+        last = steps[-1]
     most = min(limits.max_steps, MAX_SAMPLES)
     least = min(limits.min_steps, most)
     samples_ns: list[int] = []
@@ -80,20 +142,19 @@ def measure(session: Session, limits: Measure, cancelled: Cancelled) -> Samples:
     while len(samples_ns) < most and (len(samples_ns) < least or total_ns < limits.min_ns):
         if cancelled():
             return Samples(samples_ns, True)
-        start = clock()
-        step()
-        step_ns = max(1, clock() - start)
-        samples_ns.append(_sample(told(), step_ns))
-        total_ns += step_ns
+        for step in run(most - len(samples_ns), last):
+            samples_ns.append(step.sample_ns)
+            total_ns += step.took_ns
+            last = step
     return Samples(samples_ns, False)
 
 
-def warm_up(session: Session, limits: WarmUp, cancelled: Cancelled) -> WarmUpDone:
+def warm_up(run: Stretch, limits: WarmUp, cancelled: Cancelled) -> WarmUpDone:
     """Runs steps until the medians of the last two windows differ by at most the tolerance, and so
     do those of the last third of all windows and the third before it: so a slow drift is seen."""
     start = time.perf_counter_ns()
     windows = Windows(limits.tolerance, limits.max_ns)
-    told = _device_clock(session)
+    last: Step | None = None
     steps = 0
     while True:
         total_ns = max(1, time.perf_counter_ns() - start)
@@ -102,9 +163,10 @@ def warm_up(session: Session, limits: WarmUp, cancelled: Cancelled) -> WarmUpDon
         over = total_ns >= limits.max_ns and (len(windows.medians_ns) >= 2 or not patient)
         if cancelled() or (enough and (windows.steady or over)):
             return WarmUpDone(steps, total_ns, windows.steady)
-        step_ns = time_step(session)
-        windows.push(_sample(told(), step_ns), step_ns)
-        steps += 1
+        for step in run(MOST_STRETCH, last):
+            windows.push(step.sample_ns, step.took_ns)
+            steps += 1
+            last = step
 
 
 class Windows:

@@ -309,7 +309,7 @@ class Timing(unittest.TestCase):
         counter = Counter()
 
         def count(*limits: int) -> int:
-            samples = timing.measure(counter, Measure(*limits), lambda: False)
+            samples = timing.measure(timing.alone(counter), Measure(*limits), lambda: False)
             self.assertFalse(samples.cancelled or 0 in samples.samples_ns)
             return len(samples.samples_ns)
 
@@ -321,30 +321,31 @@ class Timing(unittest.TestCase):
 
     def test_a_cancel_is_heard_between_steps(self) -> None:
         looks = iter([False, False, True])
-        samples = timing.measure(Counter(), Measure(0, 9, 0, 9), lambda: next(looks))
+        samples = timing.measure(timing.alone(Counter()), Measure(0, 9, 0, 9), lambda: next(looks))
         self.assertEqual((len(samples.samples_ns), samples.cancelled), (2, True))
-        samples = timing.measure(Counter(), Measure(9, 9, 0, 9), lambda: True)
+        samples = timing.measure(timing.alone(Counter()), Measure(9, 9, 0, 9), lambda: True)
         self.assertEqual((samples.samples_ns, samples.cancelled), ([], True))
 
     def test_samples_are_the_devices_own_and_limits_the_hosts(self) -> None:
         # Discarded steps are none of the samples; a step of no duration has no logarithm.
         session = OnDevice(lambda step: step - 3)
-        samples = timing.measure(session, Measure(2, 3, 0, 100), lambda: False)
+        samples = timing.measure(timing.alone(session), Measure(2, 3, 0, 100), lambda: False)
         self.assertEqual(samples.samples_ns, [1, 1, 2])
         # By the device's clock ten milliseconds would take ten million of these.
         samples = timing.measure(
-            OnDevice(lambda _: 1), Measure(0, 1, 10_000_000, 1000), lambda: False
+            timing.alone(OnDevice(lambda _: 1)), Measure(0, 1, 10_000_000, 1000), lambda: False
         )
         self.assertLessEqual(len(samples.samples_ns), 5)
         self.assertEqual(set(samples.samples_ns), {1})
         # Elsewhere it says nothing.
-        samples = timing.measure(OnDevice(lambda _: None), Measure(0, 2, 0, 2), lambda: False)
+        untold = timing.alone(OnDevice(lambda _: None))
+        samples = timing.measure(untold, Measure(0, 2, 0, 2), lambda: False)
         self.assertGreaterEqual(min(samples.samples_ns), 2_000_000)
 
     def test_a_warm_up_is_over_by_the_hosts_clock(self) -> None:
         # Never steady, and never as long as a window by the device's clock.
         session = OnDevice(lambda step: 1 << (step % 20))
-        done = timing.warm_up(session, WarmUp(2, 40_000_000, 0.0), lambda: False)
+        done = timing.warm_up(timing.alone(session), WarmUp(2, 40_000_000, 0.0), lambda: False)
         self.assertGreaterEqual(done.total_ns, 40_000_000)
         self.assertLessEqual(done.steps, timing.PATIENCE * 20 + 1)
 
@@ -367,9 +368,9 @@ class Timing(unittest.TestCase):
 
     def test_a_warm_up_keeps_to_its_limits(self) -> None:
         counter = Counter()
-        done = timing.warm_up(counter, WarmUp(12, 0, 0.0), lambda: False)
+        done = timing.warm_up(timing.alone(counter), WarmUp(12, 0, 0.0), lambda: False)
         self.assertEqual((done.steps, done.steady), (12, False))
-        done = timing.warm_up(counter, WarmUp(12, 0, 0.0), lambda: True)
+        done = timing.warm_up(timing.alone(counter), WarmUp(12, 0, 0.0), lambda: True)
         self.assertEqual((done.steps, counter.steps), (0, 12))
 
     def test_steady_is_what_the_last_two_windows_agree_on(self) -> None:

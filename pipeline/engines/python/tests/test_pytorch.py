@@ -379,7 +379,8 @@ class Cells(unittest.TestCase):
         refused: list[tuple[dict[str, Any], str]] = [
             ({"engine": "pytorch/eager"}, "runs pytorch/python-eager and pytorch/compiled"),
             ({"host_language": "rust"}, "driven from Python"),
-            ({"world_size": 2}, "world_size is 2"),
+            ({"world_size": 2}, "world_size is 2 with the strategy `single`"),
+            ({"strategy": "ddp"}, "strategy `ddp` is not implemented; known: `single`"),
             (
                 {"boundary": "device"},
                 "boundary `device` is between events of a GPU; the device is cpu",

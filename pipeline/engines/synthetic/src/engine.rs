@@ -87,7 +87,7 @@ impl Engine for Synthetic {
             }
         };
         if matches!(behaviour, Behaviour::ByDevice | Behaviour::WrongUnit) {
-            worker::check_drive(&load.cell, Boundary::ALL)?;
+            worker::check_drive(&load.cell, Boundary::ALL, worker::ALONE)?;
         }
         misbehave(behaviour, &load.scratch)?;
         let pace = pace(behaviour, &load.cell, self.slower)?;

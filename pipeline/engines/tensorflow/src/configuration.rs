@@ -86,7 +86,7 @@ impl Configuration {
     /// Understands `cell`, or says what of it this worker does not run.
     pub(crate) fn of(cell: &Cell) -> Result<Self, Outcome> {
         let compilation = compilation(cell)?;
-        worker::check_drive(cell, worker::BY_HOST)?;
+        worker::check_drive(cell, worker::BY_HOST, worker::ALONE)?;
         if let Device::Cuda(_) = cell.device {
             return Err(unavailable(format!(
                 "the installed TensorFlow is built for the CPU; the device is {}",

@@ -50,6 +50,7 @@ fn description() -> EngineDescription {
         precisions: vec![Precision::Fp32],
         modes: vec![Mode::Inference, Mode::Training],
         boundaries: vec![Boundary::Step, Boundary::Request],
+        strategies: vec![schema::Strategy::Single],
         reads_onnx: false,
         compiles_cxx: false,
         preparation: schema::Preparation::default(),

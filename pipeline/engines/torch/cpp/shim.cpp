@@ -150,6 +150,10 @@ int photofinish_leaky_relu(const at::Tensor* input, double slope, at::Tensor** o
   return guarded([&] { *output = new at::Tensor(at::leaky_relu(*input, slope)); });
 }
 
+int photofinish_forget_gradient(const at::Tensor* tensor) noexcept {
+  return guarded([&] { tensor->mutable_grad().reset(); });
+}
+
 int photofinish_elu(const at::Tensor* input, double alpha, at::Tensor** output) noexcept {
   return guarded([&] { *output = new at::Tensor(at::elu(*input, alpha)); });
 }

@@ -4,11 +4,14 @@ use models::{
     quantise, rewrite,
     zoo::{AUTOTUNE, LAYOUT},
 };
-use schema::{Boundary, Cell, Mode, Optimizer, Outcome, Precision};
+use schema::{Boundary, Cell, Mode, Optimizer, Outcome, Precision, SCALING, Strategy};
 use tch::Kind;
 use worker::{ALLOCATOR, Allocator};
 
-use crate::failure::unsupported;
+use crate::{
+    failure::unsupported,
+    ranks::{Compression, Exchanging},
+};
 
 /// The name of the engine in manifests.
 pub(crate) const ENGINE: &str = "pytorch";
@@ -24,16 +27,30 @@ pub(crate) const VARIANTS: [&str; 2] = [EAGER, AOT];
 
 /// Every factor. What is fused, what is spelt out, what drops and what is rounded is decided in the
 /// graph that comes.
-const FACTORS: [&str; 8] = [
+const FACTORS: [&str; 13] = [
     ALLOCATOR,
     rewrite::ATTENTION,
     AUTOTUNE,
+    BUCKET,
     quantise::CALIBRATION,
     rewrite::DROPOUT,
+    BUCKET_VIEWS,
+    COMPRESSION,
     quantise::GRID,
     LAYOUT,
     rewrite::RECURRENT,
+    SCALING,
+    STATIC_GRAPH,
 ];
+
+/// The factors of the reducer.
+const BUCKET: &str = "bucket_mib";
+const BUCKET_VIEWS: &str = "gradient_as_bucket_view";
+const COMPRESSION: &str = "gradient_compression";
+const STATIC_GRAPH: &str = "static_graph";
+
+/// PyTorch's own size of a bucket, with a smaller one first: what it does where nobody says otherwise.
+const USUAL_BUCKET: u32 = 25;
 
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,6 +72,12 @@ pub(crate) struct Configuration {
     pub(crate) optimizer: Option<Optimizer>,
     /// Where the clock of a step starts and stops.
     pub(crate) boundary: Boundary,
+    /// How the batch is spread.
+    pub(crate) strategy: Strategy,
+    /// Into how many parts it falls.
+    pub(crate) parts: u32,
+    /// How ranks exchange gradients.
+    pub(crate) exchanging: Exchanging,
 }
 
 impl Configuration {
@@ -68,7 +91,12 @@ impl Configuration {
                 cell.engine
             )));
         }
-        worker::check_drive(cell, Boundary::ALL)?;
+        let strategies = if variant == EAGER {
+            Strategy::ALL
+        } else {
+            worker::ALONE
+        };
+        worker::check_drive(cell, Boundary::ALL, strategies)?;
         quantise::check(cell).map_err(unsupported)?;
         let threads = worker::threads(cell)?;
         check_factors(cell)?;
@@ -82,8 +110,51 @@ impl Configuration {
             threads,
             optimizer: worker::optimizer(cell)?,
             boundary: cell.boundary,
+            strategy: cell.strategy,
+            parts: cell.world_size,
+            exchanging: exchanging(cell)?,
         })
     }
+}
+
+fn exchanging(cell: &Cell) -> Result<Exchanging, Outcome> {
+    let of_ddp = [BUCKET, BUCKET_VIEWS, COMPRESSION, STATIC_GRAPH];
+    let is_asked = |factor: &&str| cell.factors.contains_key(*factor);
+    if cell.strategy != Strategy::Ddp
+        && let Some(factor) = of_ddp.iter().find(|factor| is_asked(factor))
+    {
+        let strategy = cell.strategy;
+        return Err(unsupported(format!(
+            "`{factor}` is about how ranks of `ddp` exchange gradients; the strategy is `{strategy}`"
+        )));
+    }
+    let value = |factor: &str| cell.factors.get(factor).map(String::as_str);
+    let bucket = value(BUCKET).unwrap_or("25");
+    let bucket: u32 = bucket
+        .parse()
+        .ok()
+        .filter(|&mib| (1..=4096).contains(&mib))
+        .ok_or_else(|| {
+            unsupported(format!(
+                "{BUCKET} is `{bucket}`; known: whole numbers from 1 to 4096"
+            ))
+        })?;
+    let compression = match value(COMPRESSION) {
+        None | Some("none") => Compression::None,
+        Some("fp16") => Compression::Fp16,
+        Some("bf16") => Compression::Bf16,
+        Some(other) => {
+            return Err(unsupported(format!(
+                "{COMPRESSION} is `{other}`; known: `none`, `fp16`, `bf16`"
+            )));
+        }
+    };
+    Ok(Exchanging {
+        bucket_mib: (bucket != USUAL_BUCKET).then_some(bucket),
+        bucket_views: worker::choice(cell, BUCKET_VIEWS, ["off", "on"])?,
+        static_graph: worker::choice(cell, STATIC_GRAPH, ["off", "on"])?,
+        compression,
+    })
 }
 
 fn kind(cell: &Cell) -> Result<Kind, Outcome> {

@@ -57,6 +57,22 @@ impl Place {
         }
     }
 
+    /// So many places for replicas, this one first: the processors for all of them, or a CUDA device for each.
+    pub(crate) fn replicas(self, count: u32) -> Result<Vec<tch::Device>, Outcome> {
+        let Self::Cuda(first) = self else {
+            return Ok(vec![tch::Device::Cpu; count as usize]);
+        };
+        let first = usize::try_from(first).unwrap_or(0);
+        let there = usize::try_from(Cuda::device_count()).unwrap_or(0);
+        let last = first + count as usize;
+        if last > there {
+            return Err(unavailable(format!(
+                "{count} replicas from cuda:{first} on take {last} CUDA devices: PyTorch finds {there}"
+            )));
+        }
+        Ok((first..last).map(tch::Device::Cuda).collect())
+    }
+
     /// Waits until the device has done everything it was asked. A CPU has: eager PyTorch returns
     /// from an operator, and from `backward`, when it is done.
     pub(crate) fn synchronize(self) -> Result<(), Outcome> {

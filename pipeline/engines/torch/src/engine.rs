@@ -10,21 +10,24 @@ use std::{
 
 use models::Numbers;
 use schema::{
-    Boundary, Outcome, OutcomeKind,
+    Boundary, Cell, Device, Outcome, OutcomeKind, Strategy,
     protocol::{ARITHMETIC, Load},
 };
-use worker::{Engine, Identity, LoadReport, Session, nanoseconds};
+use tch::Tensor;
+use worker::{Engine, Identity, LoadReport, Session, Store, World, nanoseconds};
 
 use crate::{
     aot, arithmetic,
     configuration::{Configuration, ENGINE, VARIANTS},
     device::Place,
-    failure::Fault,
+    failure::{Fault, unavailable},
     inference::Inference,
+    ranks::Team,
     shim,
+    strategy::{Accumulated, DataParallel, Ddp},
     tape::Tape,
     training::Training,
-    values::Maker,
+    values::{Maker, Share},
 };
 
 /// The variable by which OpenMP is told how idle threads wait.
@@ -35,8 +38,11 @@ const THREAD_LIMIT: &str = "OMP_THREAD_LIMIT";
 const DYNAMIC: &str = "OMP_DYNAMIC";
 
 /// PyTorch, before it has a network.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Torch;
+#[derive(Default)]
+pub struct Torch {
+    /// The ranks that it is one of.
+    team: Option<Team>,
+}
 
 impl Engine for Torch {
     fn hello(&self) -> Identity {
@@ -51,16 +57,17 @@ impl Engine for Torch {
     fn load(&mut self, load: &Load) -> Result<(Box<dyn Session>, LoadReport), Outcome> {
         let configuration = Configuration::of(&load.cell)?;
         check_threads(configuration.threads, |name| env::var(name).ok())?;
-        let place = Place::open(load.cell.device)?;
+        let place = Place::open(device(&load.cell, self.team.as_ref())?)?;
         apply(&configuration).map_err(|fault| fault.at("settings"))?;
         let start = Instant::now();
         let numbers = Rc::new(Numbers::of(load)?);
         let (kind, channels_last) = (configuration.kind, configuration.channels_last);
-        let mut maker = Maker::new(place, kind, channels_last, numbers);
+        let share = share(&configuration, self.team.as_ref())?;
+        let mut maker = Maker::new(place, kind, channels_last, numbers).with_share(share);
         let (session, told) = if configuration.compiled {
             compile(load, &configuration, &mut maker)?
         } else {
-            build(load, &configuration, &mut maker)?
+            build(load, &configuration, self.team.as_ref(), &mut maker)?
         };
         place.synchronize()?;
         let ready = start.elapsed();
@@ -76,8 +83,38 @@ impl Engine for Torch {
         Ok((session, report))
     }
 
+    fn join(&mut self, world: &World) -> Result<Box<dyn Store>, Outcome> {
+        let team = Team::join(world)?;
+        self.team = Some(team.clone());
+        Ok(Box::new(team))
+    }
+
     fn reads_weights(&self) -> bool {
         true
+    }
+}
+
+/// Where this process computes: each rank has a GPU of its own.
+fn device(cell: &Cell, team: Option<&Team>) -> Result<Device, Outcome> {
+    match (cell.device, team) {
+        (Device::Cuda(_), Some(_)) => Err(unavailable(
+            "ranks on GPUs exchange through NCCL, which this worker does not load yet",
+        )),
+        (device, _) => Ok(device),
+    }
+}
+
+/// The rows of the batch that this process is fed.
+fn share(configuration: &Configuration, team: Option<&Team>) -> Result<Share, Outcome> {
+    let parts = configuration.parts;
+    match (configuration.strategy, team) {
+        (Strategy::Single, _) => Ok(Share::ALL),
+        (Strategy::Accumulated | Strategy::DataParallel, _) => Ok(Share::whole(parts)),
+        (Strategy::Ddp, Some(team)) if team.size() == parts => Ok(Share::one(team.rank(), parts)),
+        (Strategy::Ddp, _) => Err(Outcome::new(
+            OutcomeKind::Crashed,
+            format!("this process is not one of {parts} ranks"),
+        )),
     }
 }
 
@@ -92,28 +129,60 @@ struct Told {
 fn build(
     load: &Load,
     configuration: &Configuration,
+    team: Option<&Team>,
     maker: &mut Maker,
 ) -> Result<(Box<dyn Session>, Told), Outcome> {
     let (graph, boundary) = (&load.graph, configuration.boundary);
-    let (session, in_place): (Box<dyn Session>, _) = match configuration.optimizer {
-        None => {
-            let session = Inference::build(graph, maker, boundary)?;
-            let in_place = session.in_place();
-            (Box::new(session), in_place)
+    let Some(optimizer) = configuration.optimizer else {
+        let session = Inference::build(graph, maker, boundary)?;
+        let in_place = session.in_place();
+        return Ok((Box::new(session), told(in_place)));
+    };
+    let tape = Tape::build(graph)?;
+    let in_place = tape.in_place();
+    let parts = configuration.parts;
+    let session: Box<dyn Session> = match (configuration.strategy, team) {
+        (Strategy::Ddp, Some(team)) => {
+            let ddp = |values: &[&Tensor]| {
+                Ddp::build(tape, graph, values, team, configuration.exchanging)
+            };
+            Box::new(Training::build(graph, optimizer, boundary, maker, ddp)?)
         }
-        Some(optimizer) => {
-            let tape = Tape::build(graph)?;
-            let in_place = tape.in_place();
-            let session = Training::build(graph, optimizer, boundary, maker, |_| Ok(tape))?;
-            (Box::new(session), in_place)
+        (Strategy::DataParallel, _) => {
+            let devices = maker.place.replicas(parts)?;
+            let replicas = DataParallel::new(tape, graph, devices, configuration.threads);
+            let replicas = |_: &[&Tensor]| Ok(replicas);
+            Box::new(Training::build(
+                graph, optimizer, boundary, maker, replicas,
+            )?)
+        }
+        (Strategy::Accumulated, _) => {
+            let accumulated = Accumulated::new(tape, graph, parts as usize);
+            let accumulated = |_: &[&Tensor]| Ok(accumulated);
+            Box::new(Training::build(
+                graph,
+                optimizer,
+                boundary,
+                maker,
+                accumulated,
+            )?)
+        }
+        (Strategy::Single | Strategy::Ddp, _) => {
+            Box::new(Training::build(graph, optimizer, boundary, maker, |_| {
+                Ok(tape)
+            })?)
         }
     };
+    Ok((session, told(in_place)))
+}
+
+/// What is told of a network that is run operator by operator.
+fn told(in_place: usize) -> Told {
     let in_place = ("operators in place".to_owned(), in_place.to_string());
-    let told = Told {
+    Told {
         compiling: Duration::ZERO,
         settings: BTreeMap::from([in_place]),
-    };
-    Ok((session, told))
+    }
 }
 
 /// The network as AOTInductor compiled it.

@@ -5,6 +5,7 @@
 //! nothing up and decides nothing. In place is what PyTorch users do in place (`overwrite`). A
 //! step of inference runs in inference mode; it is synchronous on a CPU, and ends with a
 //! synchronisation of the device on a GPU. Nothing is read back. What its timing boundary adds is in `edges`.
+//! How training spreads the parts of a batch is in `strategy`, what ranks share in `ranks`.
 
 mod aot;
 mod arithmetic;
@@ -27,9 +28,11 @@ mod package;
 mod parity;
 mod profile;
 mod program;
+mod ranks;
 mod recorder;
 mod recurrent;
 mod shim;
+mod strategy;
 mod tape;
 mod training;
 mod values;

@@ -5,5 +5,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    worker::serve(photofinish_worker_torch::Torch)
+    worker::serve(photofinish_worker_torch::Torch::default())
 }

@@ -38,6 +38,7 @@ unsafe extern "C" {
     ) -> c_int;
     fn photofinish_hardtanh_(tensor: *mut c_void, low: f64, high: f64) -> c_int;
     fn photofinish_leaky_relu(input: *const c_void, slope: f64, output: *mut *mut c_void) -> c_int;
+    fn photofinish_forget_gradient(tensor: *const c_void) -> c_int;
     fn photofinish_elu(input: *const c_void, alpha: f64, output: *mut *mut c_void) -> c_int;
 }
 
@@ -191,6 +192,12 @@ pub(crate) fn elu(input: &Tensor, alpha: f64) -> Result<Tensor, ShimError> {
     Ok(unsafe { Tensor::from_ptr(output.cast()) })
 }
 
+/// The weight without its gradient, as `weight.grad = None` leaves it in Python.
+pub(crate) fn forget_gradient(weight: &Tensor) -> Result<(), ShimError> {
+    // SAFETY: a live tensor.
+    checked(unsafe { photofinish_forget_gradient(weight.as_ptr().cast()) })
+}
+
 /// PyTorch's inference mode, on this thread, while the guard lives.
 pub(crate) struct InferenceMode {
     guard: *mut c_void,
@@ -236,6 +243,7 @@ mod tests {
             include_str!("../cpp/package.cpp"),
             include_str!("../cpp/kineto.cpp"),
             include_str!("../cpp/profile.cpp"),
+            include_str!("../cpp/ranks.cpp"),
         ];
         for source in sources {
             let (_, called) = source.split_once("extern \"C\" {\n").unwrap();

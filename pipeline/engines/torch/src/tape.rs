@@ -55,14 +55,7 @@ impl Tape {
     }
 
     /// The mean over all positions of the cross-entropy over the last axis.
-    fn loss(&self, values: &[Option<Tensor>]) -> Result<Tensor, Fault> {
-        let value = |index: usize| {
-            values
-                .get(index)
-                .and_then(Option::as_ref)
-                .ok_or(Fault::Missing)
-        };
-        let (logits, labels) = (value(self.logits)?, value(self.labels)?);
+    pub(crate) fn entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor, Fault> {
         let entropy = |logits: &Tensor, labels: &Tensor| {
             logits.f_cross_entropy_loss(labels, None::<&Tensor>, Reduction::Mean, NO_CLASS, 0.0)
         };
@@ -72,15 +65,40 @@ impl Tape {
             entropy(logits, labels)?
         })
     }
-}
 
-impl Tape {
-    fn backward(&self, values: &[Option<Tensor>]) -> Result<Tensor, Outcome> {
-        let loss = self.loss(values).map_err(|fault| fault.at("loss"))?;
+    /// The forward pass, up to what the loss is of.
+    pub(crate) fn forward(&self, values: &mut [Option<Tensor>], pass: Pass) -> Result<(), Outcome> {
+        match pass {
+            Pass::AcrossKinks(precision) => self.program.run_across_kinks(values, precision),
+            _ => self.program.run(values, pass),
+        }
+    }
+
+    /// What the loss is of, once the forward pass has run.
+    pub(crate) fn logits<'a>(&self, values: &'a [Option<Tensor>]) -> Result<&'a Tensor, Fault> {
+        value(values, self.logits)
+    }
+
+    /// The loss, once the forward pass has run.
+    pub(crate) fn loss(&self, values: &[Option<Tensor>]) -> Result<Tensor, Outcome> {
+        let loss = || Self::entropy(self.logits(values)?, value(values, self.labels)?);
+        loss().map_err(|fault| fault.at("loss"))
+    }
+
+    /// The backward pass, after the forward pass; gives the loss.
+    pub(crate) fn backward(&self, values: &[Option<Tensor>]) -> Result<Tensor, Outcome> {
+        let loss = self.loss(values)?;
         loss.f_backward()
             .map_err(|error| Fault::from(error).at("backward"))?;
         Ok(loss)
     }
+}
+
+fn value(values: &[Option<Tensor>], index: usize) -> Result<&Tensor, Fault> {
+    values
+        .get(index)
+        .and_then(Option::as_ref)
+        .ok_or(Fault::Missing)
 }
 
 impl Backward for Tape {
@@ -93,10 +111,7 @@ impl Backward for Tape {
     }
 
     fn run(&mut self, values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome> {
-        match pass {
-            Pass::AcrossKinks(precision) => self.program.run_across_kinks(values, precision)?,
-            _ => self.program.run(values, pass)?,
-        }
+        self.forward(values, pass)?;
         self.backward(values)
     }
 

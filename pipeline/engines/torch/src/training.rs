@@ -4,7 +4,7 @@
 use schema::{
     Boundary, Graph, Optimizer as Settings, Outcome, Precision,
     graph::{Loss, Parameter, Role},
-    protocol::{Profile, Quantity},
+    protocol::{BucketExchange, Profile, Quantity, StepExchanges},
 };
 use tch::{TchError, Tensor, no_grad};
 use worker::{ParityData, Session, Tensor as Output};
@@ -17,12 +17,17 @@ use crate::{
     kernel::Pass,
     optimizer::Optimizer,
     parity, profile,
+    ranks::{self, Exchanged},
     recorder::Recorder,
+    shim,
     values::Maker,
 };
 
 /// Seed of dropout after every reset.
 const SEED: i64 = 0;
+
+/// Iterations before those whose exchanges are told.
+const UNNOTED: usize = 2;
 
 /// A network that is ready for iterations.
 pub(crate) struct Training<B> {
@@ -56,6 +61,32 @@ pub(crate) trait Backward {
 
     /// Leaves the gradients of the loss with the weights; gives the loss.
     fn run(&mut self, values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome>;
+
+    /// Waits until all ranks are here, where there are several.
+    fn align(&mut self) -> Result<(), Outcome> {
+        Ok(())
+    }
+
+    /// Begins, or ends, to note what ranks exchange, on all of them.
+    fn note(&mut self, _values: &[Option<Tensor>], _on: bool) -> Result<(), Outcome> {
+        Err(unsupported("one process exchanges nothing"))
+    }
+
+    /// When the last backward pass began, by [`ranks::now`], and what was noted since it was last asked for.
+    fn noted(&mut self) -> Result<(u64, Vec<Exchanged>), Outcome> {
+        Err(unsupported("one process exchanges nothing"))
+    }
+
+    /// Whether gradients live in memory of its own, which they cannot be taken from as they are from any
+    /// other: libtorch's optimisers detach them first, and do not detach views.
+    fn keeps_gradients(&self) -> bool {
+        false
+    }
+
+    /// The number of this rank; 0 where a process is alone.
+    fn rank(&self) -> u32 {
+        0
+    }
 
     /// The nodes of the places that [`run_told`](Self::run_told) speaks of; `None` where it does not.
     fn nodes(&self) -> Option<Vec<String>> {
@@ -117,7 +148,7 @@ impl<B: Backward> Training<B> {
         values.resize_with(backward.values().max(values.len()), || None);
         backward.settle(&values)?;
         let optimizer = Optimizer::new(settings, weights(&parameters, &values))?;
-        tch::manual_seed(SEED);
+        seed(backward.rank());
         Ok(Self {
             backward,
             values,
@@ -134,7 +165,7 @@ impl<B: Backward> Training<B> {
     fn iterate(&mut self, pass: Pass) -> Result<Tensor, Outcome> {
         let fed = self.values.iter_mut().take(self.fed).flatten();
         self.edges.begin(fed)?;
-        self.optimizer.zero_grad()?;
+        self.zero_grad()?;
         let loss = self.backward.run(&mut self.values, pass)?;
         self.optimizer.step()?;
         self.edges.end(|| Ok(vec![&loss]))?;
@@ -145,6 +176,18 @@ impl<B: Backward> Training<B> {
                 received.ok_or_else(|| Fault::Missing.at("loss"))
             }
         }
+    }
+
+    /// Forgets all gradients.
+    fn zero_grad(&self) -> Result<(), Outcome> {
+        if !self.backward.keeps_gradients() {
+            return self.optimizer.zero_grad();
+        }
+        for held in self.held(Role::Weight) {
+            let forgotten = shim::forget_gradient(self.value(held)?);
+            forgotten.map_err(|error| Fault::from(error).at("zero_grad"))?;
+        }
+        Ok(())
     }
 
     /// What parity asks for, from the initial state and back to it.
@@ -213,6 +256,11 @@ impl<B: Backward> Training<B> {
     }
 }
 
+/// What dropout drops is another thing on every rank.
+fn seed(rank: u32) {
+    tch::manual_seed(SEED + i64::from(rank));
+}
+
 /// The tensor as autograd's leaf, if the optimiser moves it.
 fn leaf(parameter: &Parameter, tensor: Tensor) -> Result<Tensor, TchError> {
     match parameter.role {
@@ -248,6 +296,43 @@ impl<B: Backward> Session for Training<B> {
     fn step(&mut self) -> Result<(), Outcome> {
         drop(self.iterate(Pass::Training)?);
         self.place.synchronize()
+    }
+
+    fn align(&mut self) -> Result<(), Outcome> {
+        self.backward.align()
+    }
+
+    fn exchanges(&mut self, steps: u64) -> Result<Vec<StepExchanges>, Outcome> {
+        self.backward.note(&self.values, true)?;
+        // Buckets are made anew after the first iteration.
+        for _ in 0..UNNOTED {
+            self.step()?;
+        }
+        self.backward.noted()?;
+        let mut told = Vec::new();
+        for _ in 0..steps {
+            self.align()?;
+            let began = ranks::now();
+            self.step()?;
+            let wall_ns = ranks::now().saturating_sub(began);
+            let (backward, exchanged) = self.backward.noted()?;
+            let since = |time: u64| time.saturating_sub(began).min(wall_ns);
+            told.push(StepExchanges {
+                wall_ns,
+                backward_ns: since(backward),
+                buckets: exchanged
+                    .into_iter()
+                    .map(|exchanged| BucketExchange {
+                        bucket: exchanged.bucket,
+                        bytes: exchanged.bytes,
+                        began_ns: since(exchanged.began_ns),
+                        ended_ns: since(exchanged.ended_ns),
+                    })
+                    .collect(),
+            });
+        }
+        self.backward.note(&self.values, false)?;
+        Ok(told)
     }
 
     fn device_ns(&mut self) -> Result<Option<u64>, Outcome> {
@@ -300,7 +385,7 @@ impl<B: Backward> Session for Training<B> {
     }
 
     fn reset(&mut self) -> Result<(), Outcome> {
-        self.optimizer.zero_grad()?;
+        self.zero_grad()?;
         let mut maker = self.maker.clone();
         for held in &self.parameters {
             if held.parameter.role == Role::Constant {
@@ -312,7 +397,7 @@ impl<B: Backward> Session for Training<B> {
                 .map_err(|error| Fault::from(error).at(&held.parameter.name))?;
         }
         self.optimizer = Optimizer::new(self.settings, weights(&self.parameters, &self.values))?;
-        tch::manual_seed(SEED);
+        seed(self.backward.rank());
         Ok(())
     }
 

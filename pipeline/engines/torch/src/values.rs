@@ -1,6 +1,7 @@
 //! Weights and inputs as tensors on the device.
 
 use std::{
+    ops::Range,
     rc::Rc,
     time::{Duration, Instant},
 };
@@ -25,10 +26,60 @@ pub(crate) struct Maker {
     pub(crate) channels_last: bool,
     /// The numbers of parameters.
     numbers: Rc<Numbers>,
+    /// The rows of inputs.
+    share: Share,
     /// Time spent making numbers.
     pub(crate) filling: Duration,
     /// Time spent making tensors of them.
     pub(crate) placing: Duration,
+}
+
+/// Which parts of a batch a process is fed, of how many that it falls into. Inputs are those of all parts in
+/// one, part after part in the first dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    first: u32,
+    parts: u32,
+    of: u32,
+}
+
+impl Share {
+    /// A batch that falls into no parts.
+    pub(crate) const ALL: Self = Self::whole(1);
+
+    /// All of so many parts.
+    pub(crate) const fn whole(parts: u32) -> Self {
+        Self {
+            first: 0,
+            parts,
+            of: parts,
+        }
+    }
+
+    /// One of so many.
+    pub(crate) const fn one(number: u32, of: u32) -> Self {
+        Self {
+            first: number,
+            parts: 1,
+            of,
+        }
+    }
+
+    /// The shape of so many parts.
+    fn times(self, shape: &[u64], parts: u32) -> Vec<u64> {
+        let mut shape = shape.to_vec();
+        if let Some(rows) = shape.first_mut() {
+            *rows = rows.saturating_mul(parts.into());
+        }
+        shape
+    }
+}
+
+/// Those numbers of all.
+fn only<T>(mut numbers: Vec<T>, rows: Range<usize>) -> Vec<T> {
+    numbers.truncate(rows.end);
+    numbers.drain(..rows.start.min(numbers.len()));
+    numbers
 }
 
 /// Numbers on the host.
@@ -50,9 +101,15 @@ impl Maker {
             kind,
             channels_last,
             numbers,
+            share: Share::ALL,
             filling: Duration::ZERO,
             placing: Duration::ZERO,
         }
+    }
+
+    /// The same for a network whose inputs are of one part of a batch.
+    pub(crate) fn with_share(self, share: Share) -> Self {
+        Self { share, ..self }
     }
 
     /// The initial value of a parameter.
@@ -68,7 +125,7 @@ impl Maker {
         })
     }
 
-    /// The standard input of this name.
+    /// The standard input of this name, as much of it as this process is fed.
     pub(crate) fn input(&mut self, input: &Input) -> Result<Tensor, Outcome> {
         let Input {
             name,
@@ -76,9 +133,22 @@ impl Maker {
             shape,
             fill,
         } = input;
-        self.make(name, shape, |count| match element {
-            ElementType::Float => Ok(Values::Floats(fill::floats(name, fill, count))),
-            ElementType::Int64 => Ok(Values::Integers(fill::integers(name, fill, shape))),
+        let share = self.share;
+        let whole = share.times(shape, share.of);
+        self.make(name, &share.times(shape, share.parts), |count| {
+            let each = count / share.parts.max(1) as usize;
+            let rows = share.first as usize * each..share.first as usize * each + count;
+            let all = each.saturating_mul(share.of as usize);
+            match element {
+                ElementType::Float => {
+                    let numbers = fill::floats(name, fill, all);
+                    Ok(Values::Floats(only(numbers, rows)))
+                }
+                ElementType::Int64 => {
+                    let numbers = fill::integers(name, fill, &whole);
+                    Ok(Values::Integers(only(numbers, rows)))
+                }
+            }
         })
     }
 
@@ -152,6 +222,16 @@ fn measured(name: &str, shape: &[u64]) -> Result<(usize, Vec<i64>), Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_batch_are_those_of_the_whole() {
+        let whole: Vec<u32> = (0..12).collect();
+        let part = |number: usize| only(whole.clone(), 4 * number..4 * (number + 1));
+        assert_eq!([part(0), part(1), part(2)].concat(), whole);
+        assert_eq!(Share::ALL.times(&[2, 3], 1), [2, 3]);
+        assert_eq!(Share::one(1, 3).times(&[2, 3], 3), [6, 3]);
+        assert!(Share::whole(3).times(&[], 3).is_empty());
+    }
 
     #[test]
     fn what_cannot_fit_is_out_of_memory() {

@@ -122,7 +122,12 @@ fn close(a: &[Array], b: &[Array], bound: f64, what: &str) {
 /// PyTorch on what was read, ONNX Runtime on the file and on what was read.
 fn agree(what: &str, brought: &mut Brought) {
     let ort = || OnnxRuntime::at(library());
-    let exact = outputs(&mut Torch, "pytorch/eager", brought, Precision::Fp64);
+    let exact = outputs(
+        &mut Torch::default(),
+        "pytorch/eager",
+        brought,
+        Precision::Fp64,
+    );
     let own = outputs(&mut ort(), "onnxruntime/cpu", brought, Precision::Fp32);
     close(
         &own,
@@ -170,14 +175,24 @@ fn weights_beside_the_model_are_read_as_they_are() {
 fn other_weights_make_other_outputs() {
     let folder = tempfile::tempdir().unwrap();
     let mut brought = bring("bert_tiny", 17, false);
-    let before = outputs(&mut Torch, "pytorch/eager", &brought, Precision::Fp32);
+    let before = outputs(
+        &mut Torch::default(),
+        "pytorch/eager",
+        &brought,
+        Precision::Fp32,
+    );
     let mut numbers = fs::read(&brought.files.weights).unwrap();
     // The last of them are those of the pooling layer.
     let end = numbers.len();
     numbers[end - 4000..].fill(0);
     brought.files.weights = folder.path().join("other");
     fs::write(&brought.files.weights, numbers).unwrap();
-    let after = outputs(&mut Torch, "pytorch/eager", &brought, Precision::Fp32);
+    let after = outputs(
+        &mut Torch::default(),
+        "pytorch/eager",
+        &brought,
+        Precision::Fp32,
+    );
     assert!(before != after);
 }
 
@@ -192,6 +207,6 @@ fn a_file_of_weights_that_is_too_short_is_told() {
         files: Some(brought.files.clone()),
         scratch: scratch.path().to_owned(),
     };
-    let outcome = Torch.load(&load).err().unwrap();
+    let outcome = Torch::default().load(&load).err().unwrap();
     assert!(outcome.reason.contains("reach beyond"), "{outcome:?}");
 }

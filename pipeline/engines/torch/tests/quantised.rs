@@ -55,7 +55,13 @@ fn run(
 }
 
 fn torch(graph: &Graph, precision: Precision, weights: Option<PathBuf>) -> Vec<Array> {
-    run(&mut Torch, "pytorch/eager", graph, precision, weights)
+    run(
+        &mut Torch::default(),
+        "pytorch/eager",
+        graph,
+        precision,
+        weights,
+    )
 }
 
 /// Ranges as a run finds them: from copies of the network in PyTorch.

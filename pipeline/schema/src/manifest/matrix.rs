@@ -9,7 +9,7 @@ use serde::{
 };
 
 use super::{DeviceForm, OneOrMany};
-use crate::{Optimizer, Precision, characters::is_unseen};
+use crate::{Optimizer, Precision, Strategy, characters::is_unseen};
 
 /// Longest word, in bytes.
 const WORD_LIMIT: usize = 256;
@@ -494,6 +494,7 @@ impl JsonSchema for Matrix {
         let model = generator.subschema_for::<ModelChoice>().to_value();
         let precision = generator.subschema_for::<Precision>().to_value();
         let device = generator.subschema_for::<DeviceForm>().to_value();
+        let strategy = generator.subschema_for::<Strategy>().to_value();
         let scalar = generator.subschema_for::<Scalar>().to_value();
         json_schema!({
             "description": "Axes and their values; every combination is a cell. Any other axis is a dimension of a model or a factor of an engine.",
@@ -505,6 +506,8 @@ impl JsonSchema for Matrix {
                 "device": axis(&device, "Where cells run."),
                 "threads": axis(&size, "Threads that an engine may use for one operator."),
                 "optimizer": axis(&optimizer, "Optimisers of a training job."),
+                "strategy": axis(&strategy, "How training is spread over workers."),
+                "world_size": axis(&size, "Ranks or replicas, into as many equal parts the batch falls; 2 where it is not said."),
                 "batch": axis(&size, "Number of items in a step."),
                 "image": axis(&size, "Height and width of images."),
                 "seq": axis(&size, "Length of sequences."),

@@ -167,6 +167,7 @@ pub fn block(index: u32) -> Block {
             sequence: slot,
             samples_ns: (0..50).map(|n| 1000 + n).collect(),
         }],
+        exchanges: None,
         memory: None,
         cpu_ns: None,
         log: "a log\n".to_owned(),

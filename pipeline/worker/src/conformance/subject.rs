@@ -10,7 +10,7 @@ use std::{
 use models::onnx::Document;
 use schema::{
     Boundary, Cell, Device, Digest, EngineDescription, EngineVariant, Graph, Mode, Model,
-    ModelSource, Optimizer, Outcome, OutcomeKind, Precision, Strategy,
+    ModelSource, Optimizer, Outcome, OutcomeKind, Precision, Situation, Strategy,
     protocol::{Hello, Load, Loaded, Measure, Reply, Request},
 };
 use tempfile::TempDir;
@@ -205,7 +205,12 @@ impl Subject<'_> {
             boundary: boundaries
                 .find(|boundary| boundary.exists_on(device))
                 .ok_or_else(|| first("timing boundary"))?,
-            factors: variant.defaults(precision, mode, device),
+            factors: variant.defaults(Situation {
+                precision,
+                mode,
+                device,
+                strategy: Strategy::Single,
+            }),
         };
         let mut load = Load {
             cell,

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, time::Duration};
 use schema::{
     Outcome, OutcomeKind,
     protocol::{
-        Loaded, MOST_ENTRIES, MOST_NAME_CHARS, Measure, Profile, Reply, Request, Samples, VERSION,
-        WarmUpDone,
+        Exchanges, Loaded, MOST_BUCKETS, MOST_ENTRIES, MOST_NAME_CHARS, Measure, Profile, Reply,
+        Request, Samples, StepExchanges, VERSION, WarmUpDone,
     },
 };
 
@@ -88,7 +88,7 @@ impl Asked {
                 _ => 0,
             },
             profile_steps: match request {
-                Request::Profile(asked) => asked.steps,
+                Request::Profile(asked) | Request::Exchanges(asked) => asked.steps,
                 _ => 0,
             },
         }
@@ -107,7 +107,7 @@ impl Asked {
 /// Reads the reply to what was asked. The error says what is wrong, for a reader.
 pub(super) fn reply(line: &[u8], asked: &Asked, interim: Interim) -> Result<Reply, String> {
     let name = asked.name;
-    if line.len() > SMALL_BYTES && !matches!(name, "measure" | "parity" | "profile") {
+    if line.len() > SMALL_BYTES && !matches!(name, "measure" | "parity" | "profile" | "exchanges") {
         let (length, text) = (line.len(), excerpt(line));
         return Err(format!(
             "the worker answered `{name}` with {length} bytes, where a few would do: {text}"
@@ -134,6 +134,7 @@ pub(super) fn reply(line: &[u8], asked: &Asked, interim: Interim) -> Result<Repl
             }
         }
         Reply::Loaded(phases) => loaded(phases, interim.elapsed)?,
+        Reply::Exchanges(told) => exchanged(told, asked.profile_steps, interim.elapsed)?,
         Reply::Profile(profile) => profiled(profile, asked.profile_steps, interim.elapsed)?,
         Reply::WarmUp(done) => warmed_up(done, asked.warm_up_steps, interim)?,
         _ => {}
@@ -303,6 +304,35 @@ fn profiled(profile: &Profile, steps: u64, elapsed: Duration) -> Result<(), Stri
         ));
     }
     possible("the worker's profiled steps last", wall_ns, elapsed)
+}
+
+fn exchanged(told: &Exchanges, steps: u64, elapsed: Duration) -> Result<(), String> {
+    let is_whole = |rank: &Vec<StepExchanges>| rank.len() as u64 == steps;
+    if told.ranks.is_empty() || !told.ranks.iter().all(is_whole) {
+        return Err(format!(
+            "the worker tells of other than {steps} steps of each rank"
+        ));
+    }
+    for rank in &told.ranks {
+        for step in rank {
+            let is_within = step.backward_ns <= step.wall_ns
+                && step.buckets.iter().all(|bucket| {
+                    bucket.began_ns <= bucket.ended_ns && bucket.ended_ns <= step.wall_ns
+                });
+            if !is_within || step.wall_ns == 0 {
+                return Err("the worker tells of exchanges outside of their step".to_owned());
+            }
+            if step.buckets.len() > MOST_BUCKETS {
+                return Err(format!(
+                    "the worker tells of {} buckets in a step, where {MOST_BUCKETS} are possible",
+                    step.buckets.len()
+                ));
+            }
+        }
+        let all_ns = rank.iter().map(|step| u128::from(step.wall_ns)).sum();
+        possible("the steps whose exchanges are told last", all_ns, elapsed)?;
+    }
+    Ok(())
 }
 
 /// The first node that a profile speaks of and the graph lacks, for a reader.

@@ -28,7 +28,7 @@ use super::{
     family::{self, Family, Motion, Stopped},
     sys::{self, Usage},
 };
-use crate::WorkerCommand;
+use crate::{RANK_VARIABLES, WorkerCommand};
 
 /// How long a killed process may take to die, and a stopped one to stop, before it is given up: a
 /// process that waits for a disk or a driver does neither.
@@ -73,10 +73,12 @@ impl Process {
             .unwrap_or_default();
         let mark = format!("{}-{number}-{}", std::process::id(), now.as_nanos());
         let mut child = Command::new(&command.program);
-        child
-            .args(&command.args)
-            .envs(&command.env)
-            .env_remove(CONTROL_VARIABLE);
+        child.args(&command.args);
+        // What a launcher of several processes said to whoever started this one is not about the worker.
+        for name in RANK_VARIABLES {
+            child.env_remove(name);
+        }
+        child.envs(&command.env).env_remove(CONTROL_VARIABLE);
         child.env(MARK_VARIABLE, &mark).process_group(0);
         child
             .stdin(streams.stdin)

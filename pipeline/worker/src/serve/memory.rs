@@ -3,7 +3,7 @@
 use schema::{Outcome, OutcomeKind, protocol::Memory};
 
 /// Resident set and its peak; device memory as the engine tells it.
-pub(super) fn read(device: Option<(u64, u64)>) -> Result<Memory, Outcome> {
+pub(crate) fn read(device: Option<(u64, u64)>) -> Result<Memory, Outcome> {
     let path = "/proc/self/status";
     let status = std::fs::read_to_string(path).map_err(|error| {
         Outcome::new(OutcomeKind::Crashed, format!("cannot read {path}: {error}"))
@@ -17,5 +17,6 @@ pub(super) fn read(device: Option<(u64, u64)>) -> Result<Memory, Outcome> {
         peak_resident_bytes: field("VmHWM")?,
         device_bytes: device.map(|(current, _)| current),
         peak_device_bytes: device.map(|(_, peak)| peak),
+        other_ranks: Vec::new(),
     })
 }

@@ -7,7 +7,10 @@ use schema::{
     protocol::{Measure, Samples, WarmUp, WarmUpDone},
 };
 
-use crate::{Session, clock};
+use crate::{
+    Session, clock,
+    ranks::{self, Crew, Order},
+};
 
 /// The most samples of one `measure`: their message stays below the protocol's limit even at
 /// twenty digits each.
@@ -48,21 +51,87 @@ pub(super) fn nanoseconds(duration: Duration) -> u64 {
     clock::nanoseconds(duration).max(1)
 }
 
+/// Several ranks are told beforehand how many steps come next; these last about so long, and are so many
+/// at most.
+const STRETCH: Duration = Duration::from_millis(100);
+const MOST_STRETCH: u64 = 1000;
+
+/// A step that ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// How long it took by the monotonic clock.
+    took_ns: u64,
+    /// Its sample.
+    pub(crate) sample_ns: u64,
+}
+
+/// What runs steps: a session, with the other ranks of its cell, where there are any.
+pub(super) struct Run<'a> {
+    pub(super) session: &'a mut dyn Session,
+    pub(super) crew: Option<&'a mut Crew>,
+}
+
+impl Run<'_> {
+    /// Runs the next steps, at least one and at most `most`: one where a process is alone; otherwise about
+    /// as many as a stretch takes, if they take as long as the last one. Each takes as long as on the rank
+    /// where it took longest.
+    fn next(&mut self, most: u64, last: Option<Step>) -> Result<Vec<Step>, Outcome> {
+        let Some(crew) = &mut self.crew else {
+            return Ok(vec![step(self.session)?]);
+        };
+        let fit = last.map_or(1, |last| nanoseconds(STRETCH) / last.took_ns.max(1));
+        let count = fit.clamp(1, MOST_STRETCH).min(most).max(1);
+        crew.order(&Order::Steps(count))?;
+        let own = self.session.align();
+        let own = own.and_then(|()| (0..count).map(|_| step(self.session)).collect());
+        let (mut steps, answers): (Vec<Step>, _) = crew.answers(own)?;
+        for others in ranks::steps(answers) {
+            for (step, other_ns) in steps.iter_mut().zip(others) {
+                step.sample_ns = step.sample_ns.max(other_ns);
+            }
+        }
+        Ok(steps)
+    }
+
+    /// The same of steps that are not samples: the device of a process that is alone is not asked.
+    fn skip(&mut self, most: u64, last: Option<Step>) -> Result<Vec<Step>, Outcome> {
+        if self.crew.is_some() {
+            return self.next(most, last);
+        }
+        let took_ns = time_step(self.session)?;
+        Ok(vec![Step {
+            took_ns,
+            sample_ns: took_ns,
+        }])
+    }
+}
+
+/// Runs a step.
+pub(crate) fn step(session: &mut dyn Session) -> Result<Step, Outcome> {
+    let took_ns = time_step(session)?;
+    let sample_ns = sample(session, took_ns)?;
+    Ok(Step { took_ns, sample_ns })
+}
+
 /// Times steps until both minima are reached, or the maximum is, or `cancelled` says so. Limits are of the
 /// monotonic clock, whoever tells the samples: a device that is done soon keeps nobody measuring.
 pub(super) fn measure(
-    session: &mut dyn Session,
+    run: &mut Run<'_>,
     limits: &Measure,
     cancelled: impl Fn() -> bool,
 ) -> Result<Samples, Outcome> {
-    for _ in 0..limits.discard {
+    let mut last = None;
+    let mut discarded = 0;
+    while discarded < limits.discard {
         if cancelled() {
             return Ok(Samples {
                 samples_ns: Vec::new(),
                 cancelled: true,
             });
         }
-        session.step()?;
+        let steps = run.skip(limits.discard - discarded, last)?;
+        discarded += steps.len() as u64;
+        last = steps.last().copied();
     }
     let most = limits.max_steps.min(MAX_SAMPLES);
     let least = limits.min_steps.min(most);
@@ -75,10 +144,13 @@ pub(super) fn measure(
                 cancelled: true,
             });
         }
-        let step_ns = time_step(session)?;
-        samples_ns.push(sample(session, step_ns)?);
-        steps += 1;
-        total_ns = total_ns.saturating_add(step_ns);
+        let ran = run.next(most - steps, last)?;
+        last = ran.last().copied();
+        for step in ran {
+            samples_ns.push(step.sample_ns);
+            steps += 1;
+            total_ns = total_ns.saturating_add(step.took_ns);
+        }
     }
     Ok(Samples {
         samples_ns,
@@ -90,13 +162,14 @@ pub(super) fn measure(
 /// the tolerance, relative to the smaller, and so do those of the last third of all windows and of the
 /// third before it. That looks back the farther the longer it takes, so that a slow drift is seen.
 pub(super) fn warm_up(
-    session: &mut dyn Session,
+    run: &mut Run<'_>,
     limits: &WarmUp,
     cancelled: impl Fn() -> bool,
 ) -> Result<WarmUpDone, Outcome> {
     let start = Instant::now();
     let mut windows = Windows::new(limits.tolerance, limits.max_ns);
     let mut steps = 0_u64;
+    let mut last = None;
     loop {
         let total_ns = nanoseconds(start.elapsed());
         let enough = steps >= limits.min_steps;
@@ -109,9 +182,12 @@ pub(super) fn warm_up(
                 steady: windows.steady(),
             });
         }
-        let step_ns = time_step(session)?;
-        windows.push(sample(session, step_ns)?, step_ns);
-        steps += 1;
+        let ran = run.next(MOST_STRETCH, last)?;
+        last = ran.last().copied();
+        for step in ran {
+            windows.push(step.sample_ns, step.took_ns);
+            steps += 1;
+        }
     }
 }
 
@@ -277,6 +353,14 @@ mod tests {
         }
     }
 
+    /// What runs the steps of a process that is alone.
+    fn alone(session: &mut dyn Session) -> Run<'_> {
+        Run {
+            session,
+            crew: None,
+        }
+    }
+
     fn limits(discard: u64, min_steps: u64, min_ns: u64, max_steps: u64) -> Measure {
         Measure {
             discard,
@@ -290,7 +374,7 @@ mod tests {
     fn both_minima_or_the_maximum_end_a_measurement() {
         let mut session = Counter::default();
         let mut count = |limits: Measure| {
-            let samples = measure(&mut session, &limits, || false).unwrap();
+            let samples = measure(&mut alone(&mut session), &limits, || false).unwrap();
             assert!(!samples.cancelled && !samples.samples_ns.contains(&0));
             samples.samples_ns.len()
         };
@@ -307,7 +391,12 @@ mod tests {
             pause: Duration::from_millis(2),
             ..Counter::default()
         };
-        let samples = measure(&mut session, &limits(0, 1, 5_000_000, 1000), || false).unwrap();
+        let samples = measure(
+            &mut alone(&mut session),
+            &limits(0, 1, 5_000_000, 1000),
+            || false,
+        )
+        .unwrap();
         let (last, before) = samples.samples_ns.split_last().unwrap();
         let before: u64 = before.iter().sum();
         assert!(before < 5_000_000 && before + last >= 5_000_000);
@@ -318,16 +407,26 @@ mod tests {
         const PAUSE: Duration = Duration::from_millis(2);
         // Discarded steps are none of the samples; a step of no duration has no logarithm.
         let mut session = OnDevice::new(PAUSE, |step| Ok(step - 3));
-        let samples = measure(&mut session, &limits(2, 3, 0, 100), || false).unwrap();
+        let samples = measure(&mut alone(&mut session), &limits(2, 3, 0, 100), || false).unwrap();
         assert_eq!(samples.samples_ns, [1, 1, 2]);
         // By the device's clock ten milliseconds would take ten million of these.
         let mut session = OnDevice::new(PAUSE, |_| Ok(1));
-        let samples = measure(&mut session, &limits(0, 1, 10_000_000, 1000), || false).unwrap();
+        let samples = measure(
+            &mut alone(&mut session),
+            &limits(0, 1, 10_000_000, 1000),
+            || false,
+        )
+        .unwrap();
         assert!((1..=5).contains(&samples.samples_ns.len()), "{samples:?}");
         assert!(samples.samples_ns.iter().all(|&sample_ns| sample_ns == 1));
         // A device that says more than went by keeps no round short either.
         let mut session = OnDevice::new(PAUSE, |_| Ok(u64::MAX));
-        let samples = measure(&mut session, &limits(0, 1, 10_000_000, 4), || false).unwrap();
+        let samples = measure(
+            &mut alone(&mut session),
+            &limits(0, 1, 10_000_000, 4),
+            || false,
+        )
+        .unwrap();
         assert_eq!(samples.samples_ns, [u64::MAX; 4]);
     }
 
@@ -338,7 +437,7 @@ mod tests {
             _ => Ok(5),
         };
         let mut session = OnDevice::new(Duration::ZERO, lost);
-        let error = measure(&mut session, &limits(0, 9, 0, 9), || false).unwrap_err();
+        let error = measure(&mut alone(&mut session), &limits(0, 9, 0, 9), || false).unwrap_err();
         assert_eq!(
             (error.reason.as_str(), session.steps.steps),
             ("no event", 2)
@@ -349,10 +448,10 @@ mod tests {
             max_ns: u64::MAX,
             tolerance: 0.1,
         };
-        assert!(warm_up(&mut session, &patient, || false).is_err());
+        assert!(warm_up(&mut alone(&mut session), &patient, || false).is_err());
         // It is not asked after steps that are not timed.
         let mut session = OnDevice::new(Duration::ZERO, lost);
-        assert!(measure(&mut session, &limits(2, 1, 0, 1), || false).is_ok());
+        assert!(measure(&mut alone(&mut session), &limits(2, 1, 0, 1), || false).is_ok());
     }
 
     #[test]
@@ -366,7 +465,7 @@ mod tests {
             tolerance: 0.0,
         };
         let start = Instant::now();
-        let done = warm_up(&mut session, &limits, || false).unwrap();
+        let done = warm_up(&mut alone(&mut session), &limits, || false).unwrap();
         assert!(u128::from(done.total_ns) <= start.elapsed().as_nanos());
         assert!(done.total_ns >= limits.max_ns);
         assert!(done.steps <= PATIENCE * 20 + 1, "{done:?}");
@@ -393,10 +492,10 @@ mod tests {
         let mut session = Counter::default();
         let looks = Cell::new(0);
         let third = || looks.replace(looks.get() + 1) >= 3;
-        let samples = measure(&mut session, &limits(0, 9, 0, 9), third).unwrap();
+        let samples = measure(&mut alone(&mut session), &limits(0, 9, 0, 9), third).unwrap();
         assert!(samples.cancelled);
         assert_eq!(samples.samples_ns.len(), 3);
-        let samples = measure(&mut session, &limits(9, 9, 0, 9), || true).unwrap();
+        let samples = measure(&mut alone(&mut session), &limits(9, 9, 0, 9), || true).unwrap();
         assert!(samples.cancelled && samples.samples_ns.is_empty());
         assert_eq!(session.steps, 3);
     }
@@ -408,7 +507,10 @@ mod tests {
                 fails_at: 2,
                 ..Counter::default()
             };
-            let error = measure(&mut session, &limits(discard, 9, 0, 9), || false).unwrap_err();
+            let error = measure(&mut alone(&mut session), &limits(discard, 9, 0, 9), || {
+                false
+            })
+            .unwrap_err();
             assert_eq!(error.reason, "full");
         }
     }
@@ -421,9 +523,9 @@ mod tests {
             max_ns: 0,
             tolerance: 0.0,
         };
-        let done = warm_up(&mut session, &limits, || false).unwrap();
+        let done = warm_up(&mut alone(&mut session), &limits, || false).unwrap();
         assert_eq!((done.steps, done.steady), (12, false));
-        let done = warm_up(&mut session, &limits, || true).unwrap();
+        let done = warm_up(&mut alone(&mut session), &limits, || true).unwrap();
         assert_eq!((done.steps, session.steps), (0, 12));
     }
 

@@ -106,6 +106,7 @@ pub(crate) fn description(variant: &str) -> EngineDescription {
             precisions: vec![Precision::Fp32, Precision::Fp64],
             modes: vec![Mode::Inference, Mode::Training],
             boundaries: vec![Boundary::Step],
+            strategies: vec![schema::Strategy::Single],
             reads_onnx: false,
             compiles_cxx: false,
             preparation: schema::Preparation::default(),

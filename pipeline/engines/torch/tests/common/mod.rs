@@ -33,7 +33,7 @@ pub fn cell(graph: &Graph, precision: Precision, optimizer: Option<Optimizer>) -
 /// Loads `graph` as `cell` says.
 pub fn load(graph: &Graph, cell: Cell) -> Result<(Box<dyn Session>, LoadReport), Outcome> {
     let scratch = tempfile::tempdir().unwrap();
-    Torch.load(&Load {
+    Torch::default().load(&Load {
         cell,
         graph: graph.clone(),
         files: None,

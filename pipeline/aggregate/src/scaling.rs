@@ -1,0 +1,169 @@
+//! How training scales with the number of workers that share it: cells of a heat that are equal in all else.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    CellId, Strategy,
+    plan::PlannedCell,
+    protocol::{Exchanges, StepExchanges},
+    tables::{ComparisonTable, ExchangeRow, Interval, ScalingPoint, ScalingRow},
+};
+use statistics::{number::rounded, percentile};
+
+use crate::{
+    group::{Entry, Group},
+    slot::Slot,
+};
+
+/// The axis whose values are numbers of workers.
+const AXIS: &str = "world_size";
+
+/// What workers make of a job's cells, in the plan's order: those that are spread, each with what ranks
+/// exchanged, and how much of the workers is made use of where the job compares their numbers.
+pub(crate) fn rows(groups: &[&Group<'_>], comparisons: &[ComparisonTable]) -> Vec<ScalingRow> {
+    let mut rows: Vec<(BTreeMap<String, String>, Vec<Entry<'_>>)> = Vec::new();
+    for group in groups {
+        for (cell, slot) in group.originals() {
+            if cell.cell.strategy == Strategy::Single {
+                continue;
+            }
+            let mut coordinates = cell.coordinates.clone();
+            coordinates.remove(AXIS);
+            let entry = Entry { cell, slot };
+            match rows.iter_mut().find(|(known, _)| *known == coordinates) {
+                Some((_, entries)) => entries.push(entry),
+                None => rows.push((coordinates, vec![entry])),
+            }
+        }
+    }
+    let ratios = ratios(comparisons);
+    let row = |(coordinates, mut entries): (BTreeMap<String, String>, Vec<Entry<'_>>)| {
+        entries.sort_by_key(|entry| entry.cell.cell.world_size);
+        let strategy = entries.first()?.cell.cell.strategy;
+        let points = entries.iter().map(|entry| point(entry, &entries, &ratios));
+        Some(ScalingRow {
+            coordinates,
+            strategy,
+            points: points.collect(),
+        })
+    };
+    rows.into_iter().filter_map(row).collect()
+}
+
+/// Step times of contenders ÷ those of baselines with another number of workers, by both.
+type Ratios<'a> = BTreeMap<(&'a CellId, &'a CellId), Interval>;
+
+fn ratios(comparisons: &[ComparisonTable]) -> Ratios<'_> {
+    let over_workers = comparisons.iter().filter(|table| table.axis == AXIS);
+    let rows = over_workers.flat_map(|table| &table.rows);
+    rows.filter_map(|row| Some(((&row.baseline, &row.contender), row.ratio?)))
+        .collect()
+}
+
+fn point(entry: &Entry<'_>, entries: &[Entry<'_>], ratios: &Ratios<'_>) -> ScalingPoint {
+    let PlannedCell { id, cell, .. } = entry.cell;
+    let efficiency = entries.iter().find_map(|base| {
+        let ratio = ratios.get(&(&base.cell.id, id))?;
+        efficiency(base.cell, entry.cell, ratio)
+    });
+    ScalingPoint {
+        world_size: cell.world_size,
+        cell: id.clone(),
+        samples: cell.samples(),
+        efficiency,
+        exchange: exchange(&entry.slot.exchanges),
+        memory_bytes: memory(entry.slot),
+    }
+}
+
+/// The throughput of the one for each of its workers ÷ that of the other: (samples ÷ (workers · step)) ÷ the
+/// same of the base.
+fn efficiency(base: &PlannedCell, other: &PlannedCell, ratio: &Interval) -> Option<Interval> {
+    let of_each = |cell: &PlannedCell| {
+        let cell = &cell.cell;
+        cell.samples() as f64 / f64::from(cell.world_size.max(1))
+    };
+    let scale = of_each(other) / of_each(base);
+    let turned = |ratio: f64| rounded(scale / ratio);
+    (ratio.centre > 0.0).then(|| Interval {
+        low: ratio.high.map(turned),
+        centre: turned(ratio.centre),
+        high: ratio.low.filter(|low| *low > 0.0).map(turned),
+        blocks: ratio.blocks,
+        confidence: ratio.confidence,
+    })
+}
+
+/// What ranks exchange: medians over the steps of all ranks in all launches that count.
+fn exchange(told: &[Exchanges]) -> Option<ExchangeRow> {
+    let steps: Vec<&StepExchanges> = told
+        .iter()
+        .flat_map(|exchanges| exchanges.ranks.iter().flatten())
+        .collect();
+    let median = |of: &dyn Fn(&StepExchanges) -> f64| {
+        let values = steps.iter().map(|step| of(step));
+        percentile::middle(values).map(rounded)
+    };
+    let share = |part_ns: u64, whole_ns: u64| part_ns as f64 / whole_ns.max(1) as f64;
+    Some(ExchangeRow {
+        bytes: median(&|step| step.bytes() as f64)? as u64,
+        buckets: median(&|step| step.buckets.len() as f64)? as u32,
+        communication: median(&|step| share(step.communication_ns(), step.wall_ns))?,
+        hidden: median(&|step| share(step.hidden_ns(), step.communication_ns()))?,
+        steps: u32::try_from(steps.len()).unwrap_or(u32::MAX),
+    })
+}
+
+/// The most memory of each rank.
+fn memory(slot: &Slot) -> Vec<u64> {
+    let first = slot.memory.iter();
+    let others = slot.memory.iter().flat_map(|memory| &memory.other_ranks);
+    first
+        .chain(others)
+        .map(|memory| {
+            memory
+                .peak_device_bytes
+                .unwrap_or(memory.peak_resident_bytes)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::protocol::BucketExchange;
+
+    use super::*;
+
+    #[test]
+    fn what_is_exchanged_is_told_by_medians() {
+        assert_eq!(exchange(&[]), None);
+        let step = |wall_ns, ended_ns| StepExchanges {
+            wall_ns,
+            backward_ns: 10,
+            buckets: vec![
+                BucketExchange {
+                    bucket: 0,
+                    bytes: 1000,
+                    began_ns: 20,
+                    ended_ns: 60,
+                },
+                BucketExchange {
+                    bucket: 1,
+                    bytes: 24,
+                    began_ns: 60,
+                    ended_ns,
+                },
+            ],
+        };
+        let told = Exchanges {
+            ranks: vec![
+                vec![step(100, 80), step(200, 100)],
+                vec![step(100, 80), step(100, 80)],
+            ],
+        };
+        let row = exchange(&[told]).unwrap();
+        assert_eq!((row.bytes, row.buckets, row.steps), (1024, 2, 4));
+        assert!((row.communication - 0.6).abs() < 1e-9);
+        assert!((row.hidden - 40.0 / 60.0).abs() < 1e-6);
+    }
+}

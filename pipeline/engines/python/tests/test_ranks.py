@@ -1,0 +1,190 @@
+"""Several ranks: what launchers say, and two that train together. Needs PyTorch."""
+
+import array
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+from photofinish_worker.engine import ParityData, Quantity, Tensor
+from photofinish_worker.messages import Sgd
+from photofinish_worker.outcome import Failure, Kind
+from photofinish_worker.ranks import World, updates, world_of
+from tests.sketch import CELL, graph, node, value, weight
+from tests.with_pytorch import training
+
+ROWS = 4
+SGD = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.0}
+LAUNCHED = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "node", "MASTER_PORT": "29500"}
+
+
+PARAMETERS = [weight("w", [3, 6]), weight("b", [3])]
+NODES = [node("Linear", ["x", "w", "b"], "y")]
+
+
+def linear(rows: int) -> dict[str, Any]:
+    """A linear layer that is fed so many rows, as the supervisor would send it."""
+    loss = {"cross_entropy": {"logits": "y", "labels": value("labels", [rows], "int64")}}
+    return {
+        "name": "g",
+        "inputs": [value("x", [rows, 6])],
+        "parameters": PARAMETERS,
+        "nodes": NODES,
+        "outputs": ["y"],
+        "loss": loss,
+    }
+
+
+class Worker:
+    """A worker in a process of its own, with the ranks that it starts."""
+
+    def __init__(self) -> None:
+        root = Path(__file__).parent.parent
+        path = os.pathsep.join([str(root), *sys.path])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "photofinish_pytorch"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+            cwd=root,
+        )
+        self.hello = self.answer()
+
+    def answer(self) -> Any:
+        if self.process.stdout is None:
+            raise ValueError("it says nothing")
+        return json.loads(self.process.stdout.readline())
+
+    def ask(self, request: object) -> Any:
+        if self.process.stdin is None:
+            raise ValueError("it hears nothing")
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def load(self, scratch: str, **factors: str) -> Any:
+        cell = {
+            **CELL,
+            "engine": "pytorch/python-eager",
+            "precision": "fp64",
+            "mode": "training",
+            "optimizer": {"sgd": SGD},
+            "strategy": "ddp",
+            "world_size": 2,
+            "dims": {"batch": 2 * ROWS},
+            "factors": factors,
+        }
+        load = {"cell": cell, "graph": linear(ROWS), "scratch": scratch}
+        return self.ask({"load": load})
+
+    def others(self) -> list[int]:
+        """Processes that it has started."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(child) for child in children.read_text().split()]
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Together(unittest.TestCase):
+    def setUp(self) -> None:
+        self.worker = Worker()
+        self.addCleanup(self.worker.end)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def parity(self) -> tuple[list[float], list[float]]:
+        """All numbers of a training, and its losses."""
+        path = self.folder / "outputs"
+        answer = self.worker.ask({"parity": {"path": str(path), "steps": 3}})
+        self.assertIn("parity", answer, answer)
+        numbers = array.array("d", path.read_bytes())
+        path.unlink()
+        return list(numbers), answer["parity"]["losses"]
+
+    def assert_as_the_whole(self, tolerance: float) -> None:
+        rows = 2 * ROWS
+        both = graph([value("x", [rows, 6])], PARAMETERS, NODES, [rows])
+        whole = training(both, Sgd(**SGD)).parity(3)
+        right = [number for tensor in whole.tensors for number in array.array("d", tensor.data)]
+        numbers, losses = self.parity()
+        for own, other in zip(numbers + losses, right + list(whole.losses), strict=True):
+            self.assertTrue(math.isclose(own, other, rel_tol=tolerance, abs_tol=tolerance))
+
+    def test_two_ranks_train_as_one_does_on_the_whole_batch(self) -> None:
+        self.assertIn("loaded", self.worker.load(str(self.folder)))
+        self.assert_as_the_whole(1e-12)
+        measure = {"discard": 1, "min_steps": 5, "min_ns": 0, "max_steps": 5}
+        samples = self.worker.ask({"measure": measure})["measure"]["samples_ns"]
+        self.assertEqual(len(samples), 5)
+        self.assertEqual(len(self.worker.ask("memory")["memory"]["other_ranks"]), 1)
+        self.assertEqual(
+            self.worker.ask({"exchanges": {"steps": 5}})["failed"]["kind"], "unsupported"
+        )
+        # What was timed leaves nothing behind.
+        self.assert_as_the_whole(1e-12)
+        self.assertEqual(self.worker.ask("bye"), "bye")
+        self.assertEqual(self.worker.process.wait(), 0)
+
+    def test_gradients_may_live_in_buckets_of_a_static_graph(self) -> None:
+        switches = {"gradient_as_bucket_view": "on", "static_graph": "on", "bucket_mib": "1"}
+        self.assertIn("loaded", self.worker.load(str(self.folder), **switches))
+        self.assert_as_the_whole(1e-12)
+
+    def test_gradients_may_be_compressed(self) -> None:
+        self.assertIn("loaded", self.worker.load(str(self.folder), gradient_compression="bf16"))
+        self.assert_as_the_whole(2e-2)
+        with self.assertRaises(AssertionError):
+            self.assert_as_the_whole(1e-6)
+
+    def test_a_rank_that_dies_is_named(self) -> None:
+        self.assertIn("loaded", self.worker.load(str(self.folder)))
+        (other,) = self.worker.others()
+        os.kill(other, signal.SIGKILL)
+        measure = {"discard": 0, "min_steps": 5, "min_ns": 0, "max_steps": 5}
+        failed = self.worker.ask({"measure": measure})["failed"]
+        self.assertEqual(failed["kind"], "crashed")
+        self.assertIn("rank 1 was ended by signal 9", failed["reason"])
+
+
+class Launchers(unittest.TestCase):
+    def test_a_launcher_says_who_a_process_is(self) -> None:
+        self.assertIsNone(world_of({}))
+        self.assertEqual(world_of(LAUNCHED), World(1, 1, 2, "node", 29500))
+        self.assertEqual(world_of({**LAUNCHED, "LOCAL_RANK": "0"}), World(1, 0, 2, "node", 29500))
+
+    def test_what_it_cannot_mean_is_named(self) -> None:
+        for name, wrong, reason in (
+            ("RANK", "-1", "RANK='-1' is no whole number"),
+            ("RANK", "2", "RANK=2 is none of WORLD_SIZE=2 ranks"),
+            ("MASTER_PORT", "65536", "MASTER_PORT=65536 is no port"),
+        ):
+            with self.assertRaises(Failure) as raised:
+                world_of({**LAUNCHED, name: wrong})
+            self.assertIs(raised.exception.kind, Kind.UNAVAILABLE)
+            self.assertIn(reason, raised.exception.reason)
+        for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            rest = {key: value for key, value in LAUNCHED.items() if key != name}
+            with self.assertRaises(Failure) as raised:
+                world_of(rest)
+            self.assertIn(f"{name} is not", raised.exception.reason)
+
+    def test_ranks_are_told_apart_by_what_their_weights_did(self) -> None:
+        def of(quantity: Quantity, data: bytes) -> str:
+            return updates(ParityData([Tensor(quantity, "w", [1], "f32", data)]))
+
+        self.assertEqual(of(Quantity.UPDATE, b"1234"), of(Quantity.UPDATE, b"1234"))
+        self.assertNotEqual(of(Quantity.UPDATE, b"1234"), of(Quantity.UPDATE, b"1235"))
+        self.assertEqual(of(Quantity.GRADIENT, b"1234"), of(Quantity.GRADIENT, b"1235"))
+
+
+if __name__ == "__main__":
+    unittest.main()

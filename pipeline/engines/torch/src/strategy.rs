@@ -1,0 +1,72 @@
+//! How the parts of a batch are spread: the passes of an iteration, for each of the strategies.
+
+mod accumulated;
+mod data_parallel;
+mod ddp;
+
+use schema::{Graph, Outcome, graph::Role};
+use tch::Tensor;
+
+pub(crate) use accumulated::Accumulated;
+pub(crate) use data_parallel::DataParallel;
+pub(crate) use ddp::Ddp;
+
+use crate::failure::Fault;
+
+/// Where the values of a network are that is fed more than one part: what is fed comes first, parameters
+/// next, in the graph's order.
+#[derive(Debug, Clone)]
+struct Places {
+    /// How many values are fed, labels among them.
+    fed: usize,
+    /// The role of each parameter.
+    roles: Vec<Role>,
+}
+
+impl Places {
+    fn of(graph: &Graph) -> Self {
+        Self {
+            // The labels are one more.
+            fed: graph.inputs.len() + 1,
+            roles: graph.parameters.iter().map(|known| known.role).collect(),
+        }
+    }
+
+    /// Places of the parameters that have this role.
+    fn with(&self, role: Role) -> impl Iterator<Item = usize> {
+        let places = (self.fed..).zip(&self.roles);
+        places.filter_map(move |(place, known)| (*known == role).then_some(place))
+    }
+}
+
+/// The part of this number of so many, of equal length in the first dimension.
+fn part(whole: &Tensor, number: usize, parts: usize) -> Result<Tensor, Fault> {
+    let rows = *whole.size().first().ok_or(Fault::Missing)?;
+    let parts = i64::try_from(parts).unwrap_or(i64::MAX);
+    let length = rows.checked_div(parts).unwrap_or(rows);
+    let number = i64::try_from(number).unwrap_or(i64::MAX);
+    Ok(whole.f_narrow(0, number.saturating_mul(length), length)?)
+}
+
+/// The value at a place.
+fn at(values: &[Option<Tensor>], place: usize) -> Result<&Tensor, Fault> {
+    values
+        .get(place)
+        .and_then(Option::as_ref)
+        .ok_or(Fault::Missing)
+}
+
+/// Takes what is fed out of all values.
+fn take_fed(values: &mut [Option<Tensor>], places: &Places) -> Result<Vec<Tensor>, Outcome> {
+    let fed = values.iter_mut().take(places.fed);
+    let taken = fed.map(|value| value.take().ok_or(Fault::Missing));
+    let taken: Result<Vec<_>, _> = taken.collect();
+    taken.map_err(|fault| fault.at("inputs"))
+}
+
+/// Puts it back, whatever happened meanwhile.
+fn give_back(values: &mut [Option<Tensor>], fed: Vec<Tensor>) {
+    for (value, tensor) in values.iter_mut().zip(fed) {
+        *value = Some(tensor);
+    }
+}

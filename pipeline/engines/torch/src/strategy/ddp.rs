@@ -1,0 +1,116 @@
+//! A process for each part, with PyTorch's own reducer between them.
+
+use schema::{Graph, Outcome, graph::Role};
+use tch::Tensor;
+
+use super::{Places, at};
+use crate::{
+    failure::Fault,
+    kernel::Pass,
+    ranks::{self, Exchanged, Exchanging, Group, Reducer, Team},
+    tape::Tape,
+    training::Backward,
+};
+
+/// The network of this rank.
+pub(crate) struct Ddp {
+    tape: Tape,
+    places: Places,
+    exchanging: Exchanging,
+    /// There is one but while it is made anew. It goes before the group that it exchanges through.
+    reducer: Option<Reducer>,
+    group: Group,
+    rank: u32,
+    /// When the last backward pass began.
+    backward: u64,
+}
+
+impl Ddp {
+    /// `tape` is that of this rank's part, and `values` what it begins with: what is fed, then parameters.
+    pub(crate) fn build(
+        tape: Tape,
+        graph: &Graph,
+        values: &[&Tensor],
+        team: &Team,
+        exchanging: Exchanging,
+    ) -> Result<Self, Outcome> {
+        let mut ddp = Self {
+            tape,
+            places: Places::of(graph),
+            exchanging,
+            reducer: None,
+            group: team.group()?,
+            rank: team.rank(),
+            backward: 0,
+        };
+        ddp.reduce(
+            |place| values.get(place).copied().ok_or(Fault::Missing),
+            false,
+        )?;
+        Ok(ddp)
+    }
+
+    /// Makes the reducer of the weights among values.
+    fn reduce<'a>(
+        &mut self,
+        value: impl Fn(usize) -> Result<&'a Tensor, Fault>,
+        notes: bool,
+    ) -> Result<(), Outcome> {
+        // Two would both be told of every gradient.
+        self.reducer = None;
+        let of_role = |role| {
+            let found: Result<Vec<&Tensor>, Fault> = self.places.with(role).map(&value).collect();
+            found.map_err(|fault| fault.at("parameters"))
+        };
+        let (weights, buffers) = (of_role(Role::Weight)?, of_role(Role::Buffer)?);
+        let reducer = Reducer::new(&self.group, &weights, &buffers, self.exchanging, notes)?;
+        self.reducer = Some(reducer);
+        Ok(())
+    }
+
+    fn reducer(&mut self) -> Result<&mut Reducer, Outcome> {
+        let reducer = self.reducer.as_mut();
+        reducer.ok_or_else(|| Fault::Missing.at("reducer"))
+    }
+}
+
+impl Backward for Ddp {
+    fn values(&self) -> usize {
+        self.tape.values()
+    }
+
+    fn settle(&self, values: &[Option<Tensor>]) -> Result<(), Outcome> {
+        self.tape.settle(values)
+    }
+
+    fn run(&mut self, values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome> {
+        self.reducer()?.before_forward()?;
+        self.tape.forward(values, pass)?;
+        self.reducer()?.before_backward()?;
+        self.backward = ranks::now();
+        let loss = self.tape.backward(values)?;
+        self.reducer()?.after_backward()?;
+        Ok(loss)
+    }
+
+    fn align(&mut self) -> Result<(), Outcome> {
+        self.group.barrier()
+    }
+
+    fn note(&mut self, values: &[Option<Tensor>], on: bool) -> Result<(), Outcome> {
+        self.reduce(|place| at(values, place), on)
+    }
+
+    fn noted(&mut self) -> Result<(u64, Vec<Exchanged>), Outcome> {
+        let backward = self.backward;
+        Ok((backward, self.reducer()?.notes()?))
+    }
+
+    fn keeps_gradients(&self) -> bool {
+        self.exchanging.bucket_views
+    }
+
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+}
