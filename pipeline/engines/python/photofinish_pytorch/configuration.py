@@ -36,7 +36,7 @@ COMPRESSION = "gradient_compression"
 STATIC_GRAPH = "static_graph"
 OF_DDP = (BUCKET, BUCKET_VIEWS, COMPRESSION, STATIC_GRAPH)
 """Factors of how ranks exchange gradients."""
-COMPRESSIONS = ("none", "fp16", "bf16", "powersgd")
+COMPRESSIONS = ("none", "fp16", "bf16")
 USUAL_BUCKET = 25
 """PyTorch's own size of a bucket, with a smaller one first: what it does where nobody says
 otherwise."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 import torch
 from torch import distributed
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from photofinish_pytorch.configuration import Spread
@@ -21,12 +21,6 @@ PATIENCE = timedelta(seconds=60)
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
 """Names the network interface over which ranks exchange."""
-
-POWERSGD_RANK = 1
-POWERSGD_START = 10
-"""PyTorch's rank; compression begins before anything is timed, and after the iterations for parity,
-which says of gradients as they are that they are exchanged rightly. What it makes of them is no
-rounding that a bound could be given for."""
 
 
 class Team:
@@ -124,13 +118,6 @@ def wrap(
                 wrapped.register_comm_hook(None, default_hooks.fp16_compress_hook)
             case "bf16":
                 wrapped.register_comm_hook(None, default_hooks.bf16_compress_hook)
-            case "powersgd":
-                state = powerSGD_hook.PowerSGDState(
-                    None,
-                    matrix_approximation_rank=POWERSGD_RANK,
-                    start_powerSGD_iter=POWERSGD_START,
-                )
-                wrapped.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
             case _:
                 pass
     return wrapped
