@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    CellId, Strategy,
+    Cell, CellId, Strategy,
     plan::PlannedCell,
     protocol::{Exchanges, StepExchanges},
     tables::{ComparisonTable, ExchangeRow, Interval, ScalingPoint, ScalingRow},
@@ -64,7 +64,7 @@ fn point(entry: &Entry<'_>, entries: &[Entry<'_>], ratios: &Ratios<'_>) -> Scali
     let PlannedCell { id, cell, .. } = entry.cell;
     let efficiency = entries.iter().find_map(|base| {
         let ratio = ratios.get(&(&base.cell.id, id))?;
-        efficiency(base.cell, entry.cell, ratio)
+        efficiency(&base.cell.cell, cell, ratio)
     });
     ScalingPoint {
         world_size: cell.world_size,
@@ -78,11 +78,8 @@ fn point(entry: &Entry<'_>, entries: &[Entry<'_>], ratios: &Ratios<'_>) -> Scali
 
 /// The throughput of the one for each of its workers ÷ that of the other: (samples ÷ (workers · step)) ÷ the
 /// same of the base.
-fn efficiency(base: &PlannedCell, other: &PlannedCell, ratio: &Interval) -> Option<Interval> {
-    let of_each = |cell: &PlannedCell| {
-        let cell = &cell.cell;
-        cell.samples() as f64 / f64::from(cell.world_size.max(1))
-    };
+fn efficiency(base: &Cell, other: &Cell, ratio: &Interval) -> Option<Interval> {
+    let of_each = |cell: &Cell| cell.samples() as f64 / f64::from(cell.world_size.max(1));
     let scale = of_each(other) / of_each(base);
     let turned = |ratio: f64| rounded(scale / ratio);
     (ratio.centre > 0.0).then(|| Interval {
@@ -130,9 +127,50 @@ fn memory(slot: &Slot) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use schema::protocol::BucketExchange;
+    use schema::{BATCH, Graph, SCALING, WEAK, protocol::BucketExchange};
 
     use super::*;
+
+    #[test]
+    fn what_each_worker_gets_done_is_held_against_one_alone() {
+        let planned = |world_size, weak: bool| {
+            let graph = Graph {
+                name: "any".to_owned(),
+                inputs: Vec::new(),
+                parameters: Vec::new(),
+                nodes: Vec::new(),
+                outputs: Vec::new(),
+                loss: None,
+            };
+            let weak = weak.then(|| (SCALING.to_owned(), WEAK.to_owned()));
+            Cell {
+                strategy: Strategy::Ddp,
+                world_size,
+                dims: [(BATCH.to_owned(), 8)].into(),
+                factors: weak.into_iter().collect(),
+                ..Cell::plain(&graph, "any/any".parse().unwrap())
+            }
+        };
+        let ratio = |centre| Interval {
+            low: Some(centre / 1.25),
+            centre,
+            high: None,
+            blocks: 6,
+            confidence: 0.95,
+        };
+        let told = |weak, centre| {
+            let found = efficiency(&planned(1, weak), &planned(2, weak), &ratio(centre)).unwrap();
+            (found.low, found.centre, found.high)
+        };
+        // Half the time is all that two workers can make of a batch, and the same of two batches.
+        assert_eq!(told(false, 0.5), (None, 1.0, Some(1.25)));
+        assert_eq!(told(true, 1.0), (None, 1.0, Some(1.25)));
+        assert_eq!(told(true, 2.0).1, 0.5);
+        assert_eq!(
+            efficiency(&planned(1, true), &planned(2, true), &ratio(0.0)),
+            None
+        );
+    }
 
     #[test]
     fn what_is_exchanged_is_told_by_medians() {

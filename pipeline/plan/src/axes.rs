@@ -365,32 +365,12 @@ pub(crate) fn typed(
             Some((size.to_string(), Typed::Size(*size)))
         }
         (AxisKind::Threads, Scalar::Number(count)) => {
-            let fits = (1..=THREAD_LIMIT)
-                .contains(count)
-                .then_some(*count)
-                .and_then(|count| u32::try_from(count).ok());
-            if fits.is_none() {
-                context.error_with_help(
-                    steps,
-                    format!("{count} threads are out of bounds"),
-                    format!("possible are 1 to {THREAD_LIMIT}"),
-                );
-            }
-            fits.map(|count| (count.to_string(), Typed::Threads(count)))
+            let threads = within(context, steps, (*count, THREAD_LIMIT), "threads");
+            threads.map(|count| (count.to_string(), Typed::Threads(count)))
         }
         (AxisKind::WorldSize, Scalar::Number(count)) => {
-            let fits = (1..=WORLD_LIMIT)
-                .contains(count)
-                .then_some(*count)
-                .and_then(|count| u32::try_from(count).ok());
-            if fits.is_none() {
-                context.error_with_help(
-                    steps,
-                    format!("a world of {count} is out of bounds"),
-                    format!("possible are 1 to {WORLD_LIMIT} ranks or replicas"),
-                );
-            }
-            fits.map(|count| (count.to_string(), Typed::WorldSize(count)))
+            let workers = within(context, steps, (*count, WORLD_LIMIT), "workers");
+            workers.map(|count| (count.to_string(), Typed::WorldSize(count)))
         }
         (AxisKind::Dimension | AxisKind::Threads | AxisKind::WorldSize, Scalar::Word(word)) => {
             context.error_with_help(
@@ -435,6 +415,25 @@ pub(crate) fn typed(
         }
         (AxisKind::Engine, Scalar::Word(word)) => engine_value(context, word, steps),
     }
+}
+
+/// A number of something, of which there may be so many at most; an error is noted when it is none.
+fn within(
+    context: &mut Context<'_>,
+    steps: &[Step],
+    (count, limit): (u64, u64),
+    what: &str,
+) -> Option<u32> {
+    let fits = (1..=limit).contains(&count).then_some(count);
+    let fits = fits.and_then(|count| u32::try_from(count).ok());
+    if fits.is_none() {
+        context.error_with_help(
+            steps,
+            format!("{count} {what} are out of bounds"),
+            format!("possible are 1 to {limit}"),
+        );
+    }
+    fits
 }
 
 fn word_value<'a>(

@@ -181,12 +181,9 @@ pub struct Situation {
 /// The dimension that counts samples.
 pub const BATCH: &str = "batch";
 
-/// The factor that says whose the batch is when ranks or replicas share a step.
+/// The factor that says whose the batch is when ranks or replicas share a step: that of the whole step
+/// (`strong`), of which the more parts there are the less each has to do, unless it is [`WEAK`].
 pub const SCALING: &str = "scaling";
-
-/// The value of [`SCALING`] by which the batch is that of the whole step: the more parts, the less each
-/// has to do.
-pub const STRONG: &str = "strong";
 
 /// The value of [`SCALING`] by which every part has a batch of its own: the more parts, the more a step
 /// does.

@@ -27,8 +27,7 @@ pub mod telemetry;
 
 pub use cell::{
     BATCH, Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource,
-    Optimizer, Precision, SCALING, STRONG, Situation, Strategy, TF32_OVERRIDE, WEAK, Weights,
-    forbids_tf32,
+    Optimizer, Precision, SCALING, Situation, Strategy, TF32_OVERRIDE, WEAK, Weights, forbids_tf32,
 };
 pub use digest::Digest;
 pub use engine::{

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use schema::{Outcome, OutcomeKind};
 
-pub(crate) use crew::{Crew, exchanges, memories, steps};
+pub(crate) use crew::{Crew, each};
 pub(crate) use follow::follow;
 pub(crate) use order::{Answer, Order};
 

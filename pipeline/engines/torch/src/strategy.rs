@@ -56,17 +56,21 @@ fn at(values: &[Option<Tensor>], place: usize) -> Result<&Tensor, Fault> {
         .ok_or(Fault::Missing)
 }
 
-/// Takes what is fed out of all values.
-fn take_fed(values: &mut [Option<Tensor>], places: &Places) -> Result<Vec<Tensor>, Outcome> {
+/// Runs an iteration that is given what is fed for all parts, while its place among the values is free for
+/// that of one; it is put back whatever happens meanwhile.
+fn in_parts<T>(
+    values: &mut [Option<Tensor>],
+    places: &Places,
+    run: impl FnOnce(&mut [Option<Tensor>], &[Tensor]) -> Result<T, Outcome>,
+) -> Result<T, Outcome> {
     let fed = values.iter_mut().take(places.fed);
-    let taken = fed.map(|value| value.take().ok_or(Fault::Missing));
-    let taken: Result<Vec<_>, _> = taken.collect();
-    taken.map_err(|fault| fault.at("inputs"))
-}
-
-/// Puts it back, whatever happened meanwhile.
-fn give_back(values: &mut [Option<Tensor>], fed: Vec<Tensor>) {
-    for (value, tensor) in values.iter_mut().zip(fed) {
+    let whole: Result<Vec<_>, _> = fed
+        .map(|value| value.take().ok_or(Fault::Missing))
+        .collect();
+    let whole = whole.map_err(|fault| fault.at("inputs"))?;
+    let ran = run(values, &whole);
+    for (value, tensor) in values.iter_mut().zip(whole) {
         *value = Some(tensor);
     }
+    ran
 }

@@ -7,10 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use schema::{
-    Cell, Outcome, OutcomeKind,
-    protocol::{CONTROL_VARIABLE, Memory, StepExchanges},
-};
+use schema::{Cell, Outcome, OutcomeKind, protocol::CONTROL_VARIABLE};
 
 use super::{
     Answer, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, Order, RANK, Store, WORLD_SIZE, World,
@@ -228,27 +225,37 @@ fn how(status: ExitStatus) -> String {
     }
 }
 
-/// The answers that say what steps took, one list a rank.
-pub(crate) fn steps(answers: Vec<Answer>) -> impl Iterator<Item = Vec<u64>> {
-    answers.into_iter().map(|answer| match answer {
-        Answer::Steps(steps) => steps,
-        _ => Vec::new(),
-    })
-}
-
-/// Those that say what was exchanged.
-pub(crate) fn exchanges(answers: Vec<Answer>) -> impl Iterator<Item = Vec<StepExchanges>> {
-    answers.into_iter().map(|answer| match answer {
-        Answer::Exchanges(steps) => steps,
-        _ => Vec::new(),
-    })
-}
-
-/// Those that tell memory.
-pub(crate) fn memories(answers: Vec<Answer>) -> Vec<Memory> {
-    let told = answers.into_iter().filter_map(|answer| match answer {
-        Answer::Memory(memory) => Some(memory),
-        _ => None,
+/// What each rank answered, from rank 1 on, where that is what it was asked for.
+///
+/// # Errors
+/// `crashed`: one answered something else.
+pub(crate) fn each<T>(
+    answers: Vec<Answer>,
+    asked: impl Fn(Answer) -> Option<T>,
+) -> Result<Vec<T>, Outcome> {
+    let told = (1..).zip(answers).map(|(rank, answer)| {
+        asked(answer).ok_or_else(|| {
+            let reason = format!("rank {rank} answered something else than it was asked for");
+            Outcome::new(OutcomeKind::Crashed, reason)
+        })
     });
-    told.collect()
+    told.collect::<Result<_, _>>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_to_something_else_is_none() {
+        let steps = |answer| match answer {
+            Answer::Steps(steps) => Some(steps),
+            _ => None,
+        };
+        let right = vec![Answer::Steps(vec![1, 2]), Answer::Steps(Vec::new())];
+        assert_eq!(each(right, steps), Ok(vec![vec![1, 2], Vec::new()]));
+        let outcome = each(vec![Answer::Steps(vec![1]), Answer::Done], steps).unwrap_err();
+        assert_eq!(outcome.kind, OutcomeKind::Crashed);
+        assert!(outcome.reason.starts_with("rank 2 "), "{}", outcome.reason);
+    }
 }

@@ -9,7 +9,7 @@ use schema::{
 
 use crate::{
     Session, clock,
-    ranks::{self, Crew, Order},
+    ranks::{self, Answer, Crew, Order},
 };
 
 /// The most samples of one `measure`: their message stays below the protocol's limit even at
@@ -85,7 +85,12 @@ impl Run<'_> {
         let own = self.session.align();
         let own = own.and_then(|()| (0..count).map(|_| step(self.session)).collect());
         let (mut steps, answers): (Vec<Step>, _) = crew.answers(own)?;
-        for others in ranks::steps(answers) {
+        // As many as it was told, or it is nobody's time that the slowest rank took.
+        let others = ranks::each(answers, |answer| match answer {
+            Answer::Steps(others) if others.len() == steps.len() => Some(others),
+            _ => None,
+        })?;
+        for others in others {
             for (step, other_ns) in steps.iter_mut().zip(others) {
                 step.sample_ns = step.sample_ns.max(other_ns);
             }

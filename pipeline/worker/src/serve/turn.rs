@@ -263,12 +263,17 @@ impl Ready {
         }
         let ranks = answers.len() as f64 + 1.0;
         let own = data.updates();
-        for (rank, answer) in (1..).zip(answers) {
-            if let Answer::Parity { losses, updates } = answer {
-                check_rank(rank, own, updates)?;
-                for (sum, loss) in data.losses.iter_mut().zip(losses) {
-                    *sum += loss;
-                }
+        let iterations = data.losses.len();
+        let told = ranks::each(answers, |answer| match answer {
+            Answer::Parity { losses, updates } if losses.len() == iterations => {
+                Some((losses, updates))
+            }
+            _ => None,
+        })?;
+        for (rank, (losses, updates)) in (1..).zip(told) {
+            check_rank(rank, own, updates)?;
+            for (sum, loss) in data.losses.iter_mut().zip(losses) {
+                *sum += loss;
             }
         }
         for loss in &mut data.losses {
@@ -287,9 +292,12 @@ impl Ready {
         }
         let order = Order::Exchanges(steps);
         let (own, answers) = self.together(&order, |session| session.exchanges(steps))?;
-        let ranks = std::iter::once(own).chain(ranks::exchanges(answers));
+        let others = ranks::each(answers, |answer| match answer {
+            Answer::Exchanges(steps) => Some(steps),
+            _ => None,
+        })?;
         Ok(Exchanges {
-            ranks: ranks.collect(),
+            ranks: std::iter::once(own).chain(others).collect(),
         })
     }
 
@@ -299,7 +307,10 @@ impl Ready {
             memory::read(session.device_memory())
         })?;
         Ok(protocol::Memory {
-            other_ranks: ranks::memories(answers),
+            other_ranks: ranks::each(answers, |answer| match answer {
+                Answer::Memory(memory) => Some(memory),
+                _ => None,
+            })?,
             ..own
         })
     }

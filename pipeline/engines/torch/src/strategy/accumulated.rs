@@ -4,7 +4,7 @@
 use schema::{Graph, Outcome, graph::Role};
 use tch::{TchError, Tensor, no_grad};
 
-use super::{Places, at, give_back, part, take_fed};
+use super::{Places, at, in_parts, part};
 use crate::{failure::Fault, kernel::Pass, tape::Tape, training::Backward};
 
 /// One network that is fed part after part.
@@ -90,9 +90,8 @@ impl Backward for Accumulated {
     }
 
     fn run(&mut self, values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome> {
-        let whole = take_fed(values, &self.places)?;
-        let ran = self.all(values, &whole, pass);
-        give_back(values, whole);
-        ran
+        in_parts(values, &self.places, |values, whole| {
+            self.all(values, whole, pass)
+        })
     }
 }

@@ -11,7 +11,7 @@ use std::thread;
 use schema::{Graph, Outcome, graph::Role};
 use tch::{Device, Tensor, no_grad};
 
-use super::{Places, at, give_back, part, take_fed};
+use super::{Places, at, in_parts, part};
 use crate::{failure::Fault, kernel::Pass, tape::Tape, training::Backward};
 
 /// One network and its replicas.
@@ -138,9 +138,8 @@ impl Backward for DataParallel {
     }
 
     fn run(&mut self, values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome> {
-        let whole = take_fed(values, &self.places)?;
-        let ran = self.all(values, &whole, pass);
-        give_back(values, whole);
-        ran
+        in_parts(values, &self.places, |values, whole| {
+            self.all(values, whole, pass)
+        })
     }
 }
