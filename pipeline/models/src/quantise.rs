@@ -6,7 +6,7 @@
 //! follows ONNX Runtime's own quantiser, so that its kernels for integers apply:
 //!
 //! * Products are convolutions, linear maps by a weight, and products of matrices. Their weights are
-//!   of 8 bits with a sign, symmetric, one scale for each output; batch normalisation is folded into
+//!   of 8 bits with a sign ([`WeightBits`]), symmetric, one scale for each output; batch normalisation is folded into
 //!   a convolution's weights first.
 //! * [`Form::Asymmetric`], for CPUs: activations are of 8 bits without a sign, with a zero point; a
 //!   `Relu` or `Clip` behind a product is what the grid's ends do; biases are integers of 32 bits with
@@ -59,8 +59,17 @@ pub const ASYMMETRIC: &str = "asymmetric";
 /// The value of [`GRID`] that asks for [`Form::Symmetric`].
 pub const SYMMETRIC: &str = "symmetric";
 
-/// The factors that are about grids found by calibration.
-pub const FACTORS: [&str; 2] = [CALIBRATION, GRID];
+/// The factor that decides how many bits of the 8 a weight takes: [`EIGHT`] or [`SEVEN`].
+pub const WEIGHT_BITS: &str = "weight_bits";
+
+/// The value of [`WEIGHT_BITS`] that asks for [`WeightBits::Eight`]; so does a cell that does not say.
+pub const EIGHT: &str = "8";
+
+/// The value of [`WEIGHT_BITS`] that asks for [`WeightBits::Seven`].
+pub const SEVEN: &str = "7";
+
+/// The factors that are about grids.
+pub const FACTORS: [&str; 3] = [CALIBRATION, GRID, WEIGHT_BITS];
 
 /// How many generated inputs ranges are found with. None of them is the input of parity.
 pub const CALIBRATION_INPUTS: u32 = 4;
@@ -74,12 +83,17 @@ pub fn check(cell: &Cell) -> Result<(), String> {
     let known = [
         (CALIBRATION, [MINMAX, PERCENTILE]),
         (GRID, [ASYMMETRIC, SYMMETRIC]),
+        (WEIGHT_BITS, [EIGHT, SEVEN]),
     ];
     for (factor, values) in known {
         let Some(value) = cell.factors.get(factor) else {
             continue;
         };
-        if cell.precision != Precision::Int8Static {
+        let has_part = match factor {
+            WEIGHT_BITS => cell.precision.is_int8(),
+            _ => cell.precision == Precision::Int8Static,
+        };
+        if !has_part {
             return Err(format!("`{factor}` has no part in {}", cell.precision));
         }
         if !values.contains(&value.as_str()) {
@@ -102,9 +116,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// What a cell asks for; `None` where its precision is not one of integers.
-    #[must_use]
-    pub fn of(cell: &Cell) -> Option<Self> {
+    fn of(cell: &Cell) -> Option<Self> {
         let is_symmetric = || cell.factors.get(GRID).is_some_and(|grid| grid == SYMMETRIC);
         match cell.precision {
             Precision::Int8Dynamic => Some(Self::Dynamic),
@@ -113,6 +125,85 @@ impl Form {
             _ => None,
         }
     }
+}
+
+/// How many of 8 bits the integers of weights take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WeightBits {
+    /// All: from −127 to 127.
+    Eight,
+    /// From −63 to 63. Where a processor multiplies 8-bit integers by `VPMADDUBSW`, which adds two
+    /// products in 16 bits and saturates, no such weights do, whatever they are multiplied by:
+    /// 2 · 255 · 63 < 2¹⁵. Without VNNI that is what kernels have, and quantisers halve the range of
+    /// weights for them (ONNX Runtime's `reduce_range`, NNCF's overflow fix).
+    Seven,
+}
+
+impl WeightBits {
+    fn of(cell: &Cell) -> Self {
+        match cell.factors.get(WEIGHT_BITS) {
+            Some(bits) if bits == SEVEN => Self::Seven,
+            _ => Self::Eight,
+        }
+    }
+
+    /// The largest integer; the smallest is as far from zero.
+    const fn largest(self) -> f64 {
+        match self {
+            Self::Eight => grid::LARGEST,
+            Self::Seven => 63.0,
+        }
+    }
+
+    /// Those whose products cannot saturate in this processor's kernels.
+    #[must_use]
+    pub fn safe_here() -> Self {
+        match adds_in_16_bits() {
+            true => Self::Seven,
+            false => Self::Eight,
+        }
+    }
+}
+
+/// Whether this processor's best instruction for products of 8-bit integers adds two of them in 16
+/// bits, which saturates: one for x86-64 without VNNI.
+fn adds_in_16_bits() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        !(std::arch::is_x86_feature_detected!("avx512vnni")
+            || std::arch::is_x86_feature_detected!("avxvnni"))
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// On which grids a network is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Grids {
+    /// What is rounded.
+    pub form: Form,
+    /// The integers of weights.
+    pub weights: WeightBits,
+}
+
+impl Grids {
+    /// What a cell asks for; `None` where its precision is not one of integers.
+    #[must_use]
+    pub fn of(cell: &Cell) -> Option<Self> {
+        let weights = WeightBits::of(cell);
+        Form::of(cell).map(|form| Self { form, weights })
+    }
+}
+
+/// Why a cell may be off from its grids that asks for more bits than this processor multiplies, and what
+/// to do about it.
+#[must_use]
+pub fn may_saturate(cell: &Cell) -> Option<&'static str> {
+    let is_asked = Grids::of(cell).is_some_and(|grids| grids.weights == WeightBits::Eight);
+    (is_asked && cell.device.is_cpu() && adds_in_16_bits()).then_some(
+        "this processor has no VNNI, and kernels that add two products of 8-bit integers in 16 bits \
+         saturate; with `weight_bits: 7` none can",
+    )
 }
 
 /// Where numbers that quantisation makes are put down: behind those that are there.
@@ -146,13 +237,13 @@ pub fn wanted(graph: &Graph, form: Form) -> Result<Vec<String>, ModelError> {
 /// that are not finite, cannot be had or not be put down.
 pub fn apply<'a>(
     graph: &Graph,
-    form: Form,
+    grids: Grids,
     ranges: &BTreeMap<String, Range>,
     numbers: &'a Numbers,
     sink: Sink<'a>,
 ) -> Result<Graph, ModelError> {
     let tidy = tidy::Tidy::of(graph)?;
-    rewrite::Rewriter::new(tidy, form, numbers, sink)?.rewrite(ranges)
+    rewrite::Rewriter::new(tidy, grids, numbers, sink)?.rewrite(ranges)
 }
 
 /// The network on grids of no calibration, for who asks how long integers take and not how good they
@@ -161,7 +252,7 @@ pub fn apply<'a>(
 ///
 /// # Errors
 /// As of [`apply`].
-pub fn uncalibrated(graph: &Graph, form: Form, out: &mut dyn Write) -> Result<Graph, ModelError> {
+pub fn uncalibrated(graph: &Graph, grids: Grids, out: &mut dyn Write) -> Result<Graph, ModelError> {
     let is_relu = |value: &String| {
         let mut nodes = graph.nodes.iter();
         nodes.any(|node| node.op == Op::Relu && node.outputs.contains(value))
@@ -170,9 +261,9 @@ pub fn uncalibrated(graph: &Graph, form: Form, out: &mut dyn Write) -> Result<Gr
         let low = if is_relu(&value) { 0.0 } else { -6.0 };
         (value, Range { low, high: 6.0 })
     };
-    let ranges = wanted(graph, form)?.into_iter().map(range).collect();
+    let ranges = wanted(graph, grids.form)?.into_iter().map(range).collect();
     let numbers = Numbers::default();
-    apply(graph, form, &ranges, &numbers, Sink { out, bytes: 0 })
+    apply(graph, grids, &ranges, &numbers, Sink { out, bytes: 0 })
 }
 
 /// Whether an operator is a product: what is worth computing in integers.

@@ -14,7 +14,7 @@ use std::{
 
 use photofinish_models::{
     Numbers, onnx,
-    quantise::{self, Form, Range, Sink, census},
+    quantise::{self, EIGHT, Form, Grids, Range, SEVEN, Sink, WeightBits, census},
     rewrite::Rewriting,
 };
 use schema::{Graph, Precision, graph::Fill};
@@ -24,13 +24,6 @@ use support::{
     python,
 };
 use tempfile::TempDir;
-
-/// Whether ONNX Runtime multiplies 8-bit integers here as they are. Without instructions for it (VNNI) its kernels
-/// for x86-64 add two products in 16 bits, which saturate: what it computes then is no matter of grids.
-fn multiplies_integers() -> bool {
-    std::arch::is_x86_feature_detected!("avx512vnni")
-        || std::arch::is_x86_feature_detected!("avxvnni")
-}
 
 /// Whether the long form is asked for.
 fn is_full() -> bool {
@@ -51,6 +44,14 @@ struct Quantised {
     folder: TempDir,
 }
 
+/// The form with weights that this processor multiplies as they are.
+fn grids(form: Form) -> Grids {
+    Grids {
+        form,
+        weights: WeightBits::safe_here(),
+    }
+}
+
 impl Quantised {
     fn of(graph: &Graph, form: Form) -> Self {
         let folder = scratch();
@@ -61,7 +62,8 @@ impl Quantised {
             out: &mut out,
             bytes: 0,
         };
-        let graph = quantise::apply(graph, form, &ranges, &Numbers::default(), sink).unwrap();
+        let graph =
+            quantise::apply(graph, grids(form), &ranges, &Numbers::default(), sink).unwrap();
         Self { graph, folder }
     }
 
@@ -106,7 +108,19 @@ fn beside_its_own(graph: &Graph) -> [Made; 4] {
     let forms = [Form::Asymmetric, Form::Dynamic].map(|form| Quantised::of(graph, form));
     let [ours, dynamic] = forms.each_ref().map(|form| form.save("quantised.onnx"));
     let mode = Path::new("compare");
-    let files = [mode, &json, &recipe, &plain, &ours, &dynamic];
+    let bits = match WeightBits::safe_here() {
+        WeightBits::Eight => EIGHT,
+        WeightBits::Seven => SEVEN,
+    };
+    let files = [
+        mode,
+        &json,
+        &recipe,
+        &plain,
+        Path::new(bits),
+        &ours,
+        &dynamic,
+    ];
     let printed = python::run("quantiser.py", &files);
     let made: Vec<Made> = serde_json::from_str(&printed).unwrap();
     made.try_into().unwrap()
@@ -128,15 +142,18 @@ const ONE_STEP_OFF: f64 = 0.05;
 
 #[test]
 fn onnx_runtime_computes_on_the_grids_that_the_graph_says() {
-    // Elsewhere there is nothing to hold them against.
-    if !multiplies_integers() {
-        return;
-    }
     // A transformer in the symmetric form is for TensorRT alone: ONNX Runtime gets lost among its own
     // rewritings there (a zero point without a sign for integers with one).
+    //
+    // With weights of seven bits one of BERT's 3,072 integers falls on the other side of a step where the
+    // first attention ends, and the outputs are off by 1.2 %; products that saturate were off by 24 %.
+    let text = match WeightBits::safe_here() {
+        WeightBits::Eight => SAME,
+        WeightBits::Seven => ONE_STEP_OFF,
+    };
     let mut forms = vec![
         ("resnet18", Form::Asymmetric, SAME),
-        ("bert_tiny", Form::Asymmetric, SAME),
+        ("bert_tiny", Form::Asymmetric, text),
         ("bert_tiny", Form::Dynamic, SAME),
     ];
     if is_full() {
@@ -160,10 +177,6 @@ fn onnx_runtime_computes_on_the_grids_that_the_graph_says() {
 
 #[test]
 fn convolutions_are_as_near_as_those_of_onnx_runtime_s_own_quantiser() {
-    // Elsewhere there is nothing to hold them against.
-    if !multiplies_integers() {
-        return;
-    }
     let mut networks = vec![("resnet18", 20)];
     if is_full() {
         networks.push(("mobilenet_v2", 52));
@@ -197,10 +210,6 @@ fn convolutions_are_as_near_as_those_of_onnx_runtime_s_own_quantiser() {
 
 #[test]
 fn transformers_are_as_near_as_those_of_onnx_runtime_s_own_quantiser() {
-    // Elsewhere there is nothing to hold them against.
-    if !multiplies_integers() {
-        return;
-    }
     let graph = network("bert_tiny", 2);
     let [ours, dynamic, own, own_dynamic] = beside_its_own(&graph);
     assert!(ours.0 < 1.2 * own.0 && ours.0 > 0.001, "{ours:?} {own:?}");
@@ -239,7 +248,8 @@ fn all_products_are_on_grids() {
                 out: &mut out,
                 bytes: 0,
             };
-            let made = quantise::apply(&graph, form, &ranges, &Numbers::default(), sink).unwrap();
+            let made =
+                quantise::apply(&graph, grids(form), &ranges, &Numbers::default(), sink).unwrap();
             let count = census(&made);
             println!("{name} {form:?}: {count:?}");
             if form != Form::Dynamic {
@@ -272,7 +282,7 @@ fn ranges_that_lack_or_lie_are_named() {
             bytes: 0,
         };
         let numbers = Numbers::default();
-        let error = quantise::apply(&graph, Form::Asymmetric, ranges, &numbers, sink);
+        let error = quantise::apply(&graph, grids(Form::Asymmetric), ranges, &numbers, sink);
         error.unwrap_err().to_string()
     };
     let error = refused(&BTreeMap::new());

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, env, fs, path::Path};
 use photofinish_models::{
     Numbers,
     onnx::{self, Extensions, WriteOptions},
-    quantise::{self, Form, Range, Sink},
+    quantise::{self, Form, Grids, Range, Sink, WeightBits},
     rewrite::{self, Rewriting},
     zoo,
 };
@@ -66,7 +66,11 @@ fn written(graph: &Graph, precision: Precision) -> Vec<u8> {
         low: -3.0,
         high: 3.0,
     };
-    let wanted = quantise::wanted(&graph, Form::Symmetric).unwrap();
+    let grids = Grids {
+        form: Form::Symmetric,
+        weights: WeightBits::Eight,
+    };
+    let wanted = quantise::wanted(&graph, grids.form).unwrap();
     let ranges = wanted.into_iter().map(|value| (value, range)).collect();
     let weights = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let sink = Sink {
@@ -74,7 +78,7 @@ fn written(graph: &Graph, precision: Precision) -> Vec<u8> {
         bytes: 0,
     };
     let none = Numbers::default();
-    let graph = quantise::apply(&graph, Form::Symmetric, &ranges, &none, sink).unwrap();
+    let graph = quantise::apply(&graph, grids, &ranges, &none, sink).unwrap();
     let numbers = Numbers::open(Some(weights.path())).unwrap();
     let made = onnx::write_with(&graph, &options, Extensions::default(), &numbers);
     made.unwrap().model

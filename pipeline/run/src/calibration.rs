@@ -148,12 +148,12 @@ fn ranges(
     header: &HeatHeader,
     cell: &Cell,
     (network, graphs): (&Prepared, &Graphs),
-    Quantisation { form, method }: Quantisation,
+    Quantisation { grids, method }: Quantisation,
 ) -> Result<Result<Ranges, Lack>, Stop> {
     let measure = &gallery::unlimited(&header.measure);
     let largest = calibrate::largest_pass(gallery::memory_bytes(measure).unwrap_or(0));
     let Calibration { mut ranges, passes } =
-        match Calibration::of(&network.graph, form, method, largest) {
+        match Calibration::of(&network.graph, grids.form, method, largest) {
             Ok(calibration) => calibration,
             Err(error) => {
                 let outcome = unsupported(error.to_string());
@@ -267,7 +267,7 @@ fn apply(
         out: &mut out,
     };
     let numbers = Numbers::open(own).map_err(not_put_down)?;
-    let graph = quantise::apply(&network.graph, quantisation.form, ranges, &numbers, sink)
+    let graph = quantise::apply(&network.graph, quantisation.grids, ranges, &numbers, sink)
         .map_err(|error| unsupported(error.to_string()))?;
     out.flush().map_err(not_put_down)?;
     Ok(Prepared {
@@ -289,6 +289,7 @@ fn copy(own: &Path, out: &mut BufWriter<File>) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use models::quantise::{Form, Grids, WeightBits};
     use schema::protocol::{FileElement, Quantity, TensorInfo};
 
     use super::*;
@@ -313,7 +314,7 @@ mod tests {
     fn a_number_that_no_grid_holds_is_no_failure_of_the_engine_s() {
         let folder = tempfile::tempdir().unwrap();
         let graph = models::sample::perceptron(1).unwrap();
-        let form = quantise::Form::Asymmetric;
+        let form = Form::Asymmetric;
         let method = Method::MinMax;
         let calibration = Calibration::of(&graph, form, method, u64::MAX).unwrap();
         let pass = &calibration.passes[0];
@@ -363,11 +364,14 @@ mod tests {
             low: -1.0,
             high: 1.0,
         };
-        let form = quantise::Form::Asymmetric;
-        let wanted = quantise::wanted(&network.graph, form).unwrap();
+        let grids = Grids {
+            form: Form::Asymmetric,
+            weights: WeightBits::Eight,
+        };
+        let wanted = quantise::wanted(&network.graph, grids.form).unwrap();
         let ranges = wanted.into_iter().map(|value| (value, range)).collect();
         let quantisation = Quantisation {
-            form,
+            grids,
             method: Method::MinMax,
         };
         let path = folder.path().join("quantised");

@@ -10,7 +10,7 @@ use std::{
 
 use models::{
     Checkpoint, onnx,
-    quantise::{Form, calibrate::Method},
+    quantise::{Grids, calibrate::Method},
     rewrite::{self, Rewriting},
 };
 use schema::{
@@ -29,15 +29,15 @@ type Key = (Digest, Rewriting, Option<Quantisation>);
 /// How a network is quantised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Quantisation {
-    pub(crate) form: Form,
+    pub(crate) grids: Grids,
     pub(crate) method: Method,
 }
 
 impl Quantisation {
     /// What a cell asks for; `None` where it is not one of integers.
     pub(crate) fn asked_by(cell: &Cell) -> Option<Self> {
-        Form::of(cell).map(|form| Self {
-            form,
+        Grids::of(cell).map(|grids| Self {
+            grids,
             method: Method::asked_by(&cell.factors),
         })
     }

@@ -153,6 +153,15 @@ fn judge_cell(
         }
         (parity, obstacle) = compare(gallery, &standards, cell);
     }
+    let is_off = parity.as_ref().is_some_and(|it| it.error > it.bound);
+    if let Some(outcome) = obstacle
+        .as_mut()
+        .filter(|outcome| is_off && failed(outcome))
+        && let Some(hint) = quantise::may_saturate(cell)
+    {
+        outcome.reason.push_str("; ");
+        outcome.reason.push_str(hint);
+    }
     let kept = [Some(reference), Some(eager), own_file.as_ref()];
     if kept
         .into_iter()

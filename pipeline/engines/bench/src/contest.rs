@@ -8,7 +8,7 @@ use std::{
 };
 
 use catalog::Catalog;
-use models::quantise::{self, Form};
+use models::quantise::{self, Grids};
 use schema::{
     Cell, EngineVariant, Graph, Outcome, Precision,
     protocol::{self, ModelFiles},
@@ -266,16 +266,16 @@ pub(crate) fn worker(catalog: &Catalog, variant: &str) -> Result<WorkerCommand> 
 /// # Errors
 /// The network cannot be quantised, or its weights not be written to `scratch`.
 pub(crate) fn load(cell: Cell, graph: &Graph, scratch: &Path) -> Result<protocol::Load> {
-    let (graph, files) = match Form::of(&cell) {
+    let (graph, files) = match Grids::of(&cell) {
         None => (graph.clone(), None),
-        Some(form) => {
+        Some(grids) => {
             let weights = scratch.join(format!("{}.weights", cell.id()));
             let files = ModelFiles {
                 weights: weights.clone(),
                 onnx: None,
                 precision: cell.precision,
             };
-            (quantised(graph, form, &weights)?, Some(files))
+            (quantised(graph, grids, &weights)?, Some(files))
         }
     };
     Ok(protocol::Load {
@@ -287,9 +287,9 @@ pub(crate) fn load(cell: Cell, graph: &Graph, scratch: &Path) -> Result<protocol
 }
 
 /// The network on grids, its weights in the file at `path`.
-fn quantised(graph: &Graph, form: Form, path: &Path) -> Result<Graph> {
+fn quantised(graph: &Graph, grids: Grids, path: &Path) -> Result<Graph> {
     let mut out = File::create(path)?;
-    Ok(quantise::uncalibrated(graph, form, &mut out)?)
+    Ok(quantise::uncalibrated(graph, grids, &mut out)?)
 }
 
 /// An outcome in words.

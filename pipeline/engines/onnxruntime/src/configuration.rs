@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use models::{
-    quantise::{self, CALIBRATION},
+    quantise::{self, CALIBRATION, WEIGHT_BITS},
     rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT},
 };
 use ort::session::builder::GraphOptimizationLevel;
@@ -23,13 +23,14 @@ const SPIN: &str = "spin";
 
 /// Every factor. Whether recurrent layers are spelt out, and on which grids, is decided in the graph
 /// that comes.
-const FACTORS: [&str; 6] = [
+const FACTORS: [&str; 7] = [
     ALLOCATOR,
     ATTENTION,
     CALIBRATION,
     OPTIMIZATION,
     RECURRENT,
     SPIN,
+    WEIGHT_BITS,
 ];
 
 /// A cell, understood.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs};
 
 use models::{
-    quantise::{self, CALIBRATION},
+    quantise::{self, CALIBRATION, WEIGHT_BITS},
     rewrite::RECURRENT,
 };
 use schema::{Cell, Device, Mode, Outcome, Precision};
@@ -21,7 +21,7 @@ const PROCESSORS: &str = "/proc/cpuinfo";
 
 /// Every factor. Whether recurrent layers are spelt out, and on which grids, is decided in the graph
 /// that comes.
-const FACTORS: [&str; 3] = [AFFINITY, CALIBRATION, RECURRENT];
+const FACTORS: [&str; 4] = [AFFINITY, CALIBRATION, RECURRENT, WEIGHT_BITS];
 
 /// The factor that decides whether threads are bound to cores.
 const AFFINITY: &str = "affinity";

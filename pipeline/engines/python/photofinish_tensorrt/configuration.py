@@ -8,7 +8,7 @@ from photofinish_worker import ask
 from photofinish_worker.messages import Cell, Load, Mode, Precision
 from photofinish_worker.outcome import unsupported
 
-FORMS = ("recurrent", "attention", "calibration", "grid")
+FORMS = ("recurrent", "attention", "calibration", "grid", "weight_bits")
 """Factors that decided what the ONNX file holds; there is nothing left to do about them."""
 
 PRECISIONS = (Precision.FP32, Precision.TF32, Precision.FP16, Precision.INT8_STATIC)

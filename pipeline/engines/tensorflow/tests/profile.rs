@@ -87,8 +87,13 @@ fn composed_operators_are_told_as_the_nodes_that_they_are() {
     let graph = zoo::small("bert_tiny");
     let profile = profiled(&graph, "frozen");
     assert_eq!(untold(&graph, &profile), [""; 0]);
+    // One kernel where TensorFlow takes oneDNN's, as it does by itself on processors with VNNI alone.
     let pooler = entry(&profile, " pooler.activation/");
-    assert_eq!(nodes(pooler), ["pooler.activation", "pooler.dense"]);
+    if nodes(pooler) == ["pooler.activation"] {
+        assert_eq!(nodes(entry(&profile, " pooler.dense/")), ["pooler.dense"]);
+    } else {
+        assert_eq!(nodes(pooler), ["pooler.activation", "pooler.dense"]);
+    }
     for entry in profile.entries.iter().filter(|entry| *entry != pooler) {
         assert!(entry.nodes.len() <= 1, "{entry:?}");
     }

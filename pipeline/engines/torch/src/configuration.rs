@@ -27,7 +27,7 @@ pub(crate) const VARIANTS: [&str; 2] = [EAGER, AOT];
 
 /// Every factor. What is fused, what is spelt out, what drops and what is rounded is decided in the
 /// graph that comes.
-const FACTORS: [&str; 13] = [
+const FACTORS: [&str; 14] = [
     ALLOCATOR,
     rewrite::ATTENTION,
     AUTOTUNE,
@@ -41,6 +41,7 @@ const FACTORS: [&str; 13] = [
     rewrite::RECURRENT,
     SCALING,
     STATIC_GRAPH,
+    quantise::WEIGHT_BITS,
 ];
 
 /// The factors of the reducer.

@@ -20,7 +20,7 @@ pub(super) struct Grid {
 }
 
 /// The largest integer of a symmetric grid of 8 bits; −128 is not used.
-const LARGEST: f64 = 127.0;
+pub(super) const LARGEST: f64 = 127.0;
 
 /// Biases stay below this share of what 32 bits hold: sums of products are added to them.
 const LARGEST_BIAS: f64 = (1_u64 << 30) as f64;
@@ -80,13 +80,14 @@ pub(super) struct Bias<'a> {
     pub(super) operand_scale: f32,
 }
 
-/// Scales of a weight, one for each place of `axis`; all integers lie in −127 to 127. A scale is
+/// Scales of a weight, one for each place of `axis`; all integers lie in −`most` to `most`. A scale is
 /// raised where the bias on that place's grid would not fit 32 bits: the weights of such a channel
 /// are nothing beside its bias.
 pub(super) fn weight_scales(
     weights: &[f32],
     shape: &[u64],
     axis: usize,
+    most: f64,
     bias: Option<&Bias<'_>>,
 ) -> Result<Vec<f32>, String> {
     let size = |sizes: &[u64]| sizes.iter().product::<u64>() as usize;
@@ -104,7 +105,7 @@ pub(super) fn weight_scales(
         }
     }
     let scale = |(place, largest): (usize, f32)| {
-        let scale = scale_of(f64::from(largest) / LARGEST)?;
+        let scale = scale_of(f64::from(largest) / most)?;
         let Some(bias) = bias else { return Ok(scale) };
         let number = bias.numbers.get(place).copied().unwrap_or(0.0);
         if !number.is_finite() {
@@ -179,15 +180,16 @@ mod tests {
         }
 
         #[test]
-        fn weights_are_off_by_half_a_step(numbers in prop::collection::vec(-3.0_f32..3.0, 12), axis in 0_usize..2) {
+        fn weights_are_off_by_half_a_step(numbers in prop::collection::vec(-3.0_f32..3.0, 12), axis in 0_usize..2, most in prop::sample::select(vec![63_u8, 127])) {
             let shape = [3, 4];
-            let scales = weight_scales(&numbers, &shape, axis, None).unwrap();
+            let most = f64::from(most);
+            let scales = weight_scales(&numbers, &shape, axis, most, None).unwrap();
             prop_assert_eq!(scales.len() as u64, shape[axis]);
             let axis = axis as u64;
             let integers = integers(&numbers, &scales, &shape, Some(axis), 0, GridElement::Int8);
             for (place, (number, integer)) in numbers.iter().zip(&integers).enumerate() {
                 let scale = scales[if axis == 0 { place / 4 } else { place % 4 }];
-                prop_assert!((-127..=127).contains(integer));
+                prop_assert!((integer.abs() as f64) <= most);
                 prop_assert!((number - scale * *integer as f32).abs() <= scale * 0.5001);
             }
         }
@@ -214,7 +216,7 @@ mod tests {
         assert_eq!(grid.zero_point, 255);
         assert!((on(grid, -3.0) + 3.0).abs() < 1e-6);
         assert_eq!(
-            weight_scales(&[0.0; 4], &[2, 2], 0, None).unwrap(),
+            weight_scales(&[0.0; 4], &[2, 2], 0, LARGEST, None).unwrap(),
             [1.0; 2]
         );
     }
@@ -231,7 +233,7 @@ mod tests {
             assert!(Grid::asymmetric(range).is_err(), "{range:?}");
             assert!(Grid::symmetric(range).is_err(), "{range:?}");
         }
-        assert!(weight_scales(&[f32::NAN], &[1, 1], 0, None).is_err());
+        assert!(weight_scales(&[f32::NAN], &[1, 1], 0, LARGEST, None).is_err());
         // Beside such small numbers nothing is lost.
         let tiny = Grid::asymmetric(Range {
             low: 0.0,
@@ -246,7 +248,7 @@ mod tests {
             numbers: &[5.0, 5.0],
             operand_scale: 1e-3,
         };
-        let scales = weight_scales(&[1e-12, 1.0], &[2, 1], 0, Some(&bias)).unwrap();
+        let scales = weight_scales(&[1e-12, 1.0], &[2, 1], 0, LARGEST, Some(&bias)).unwrap();
         let sums: Vec<f64> = scales
             .iter()
             .map(|&scale| 5.0 / (f64::from(scale) * 1e-3))

@@ -8,7 +8,7 @@ use schema::{
 };
 
 use super::{
-    Form, Range, Sink,
+    Form, Grids, Range, Sink, WeightBits,
     choose::Choice,
     grid::{self, Bias, Grid},
     tidy::{self, Tidy},
@@ -19,6 +19,7 @@ use crate::{ModelError, Numbers, infer, rewrite::sheet::Names};
 pub(super) struct Rewriter<'a> {
     tidy: Tidy,
     form: Form,
+    weight_bits: WeightBits,
     numbers: &'a Numbers,
     sink: Sink<'a>,
     choice: Choice,
@@ -45,7 +46,7 @@ struct Weight {
 impl<'a> Rewriter<'a> {
     pub(super) fn new(
         tidy: Tidy,
-        form: Form,
+        Grids { form, weights }: Grids,
         numbers: &'a Numbers,
         sink: Sink<'a>,
     ) -> Result<Self, ModelError> {
@@ -55,6 +56,7 @@ impl<'a> Rewriter<'a> {
             names: Names::new(types.keys(), &tidy.graph.nodes),
             tidy,
             form,
+            weight_bits: weights,
             numbers,
             sink,
             choice,
@@ -281,7 +283,8 @@ impl<'a> Rewriter<'a> {
             numbers,
             operand_scale,
         });
-        let scales = grid::weight_scales(&numbers, &shape, axis as usize, bias.as_ref())
+        let most = self.weight_bits.largest();
+        let scales = grid::weight_scales(&numbers, &shape, axis as usize, most, bias.as_ref())
             .map_err(|reason| self.value_error(name, reason))?;
         let scale = self.stored(&format!("{name}.scale"), &[scales.len() as u64], &scales)?;
         let op = Op::QuantizeDequantize {

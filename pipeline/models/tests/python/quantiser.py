@@ -4,9 +4,10 @@ Arguments: `ranges`, the graph as JSON, the recipe for numbers, its ONNX file, a
 names of values: prints JSON, for each value the smallest and the largest number that ONNX Runtime
 makes of the calibration inputs.
 
-Or `compare`, the graph, the recipe, its ONNX file, and ONNX files of quantised forms: prints JSON,
-for each form the relative L2 error against the file in floats, and the operators that ONNX Runtime
-makes of it; then the same for its own static quantiser on the same inputs, and its dynamic one.
+Or `compare`, the graph, the recipe, its ONNX file, how many bits weights take, and ONNX files of
+quantised forms: prints JSON, for each form the relative L2 error against the file in floats, and the
+operators that ONNX Runtime makes of it; then the same for its own static quantiser on the same
+inputs, and its dynamic one.
 """
 import json
 import math
@@ -100,7 +101,8 @@ else:
             operators[node.op_type] = operators.get(node.op_type, 0) + 1
         return off / math.sqrt(sum((w**2).sum() for w in want)), operators
 
-    found = [judge(path) for path in sys.argv[5:]]
+    found = [judge(path) for path in sys.argv[6:]]
+    narrow = sys.argv[5] == "7"
     folded = os.path.join(folder, "folded.onnx")
     session(plain, folded, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC)
     own = os.path.join(folder, "own.onnx")
@@ -111,9 +113,16 @@ else:
         per_channel=True,
         activation_type=q.QuantType.QUInt8,
         weight_type=q.QuantType.QInt8,
+        reduce_range=narrow,
     )
     found.append(judge(own))
     # Convolutions of integers take weights without a sign alone.
-    q.quantize_dynamic(folded, own, per_channel=True, weight_type=q.QuantType.QUInt8)
+    q.quantize_dynamic(
+        folded,
+        own,
+        per_channel=True,
+        weight_type=q.QuantType.QUInt8,
+        reduce_range=narrow,
+    )
     found.append(judge(own))
     json.dump(found, sys.stdout)

@@ -1,6 +1,9 @@
 //! A cell gets the graph, the form and the numbers that it asks for.
 
-use models::{quantise, zoo};
+use models::{
+    quantise::{self, Form, WeightBits},
+    zoo,
+};
 use schema::{Model, ModelSource, Precision, graph::Role};
 
 use super::*;
@@ -165,7 +168,7 @@ fn grids_are_as_the_cell_wants_them() {
         cell.factors.extend(grid);
         cell
     };
-    let form = |cell: &Cell| Quantisation::asked_by(cell).map(|asked| asked.form);
+    let form = |cell: &Cell| Quantisation::asked_by(cell).map(|asked| asked.grids.form);
     let [static_, dynamic] = [Precision::Int8Static, Precision::Int8Dynamic];
     let symmetric = cell(static_, quantise::SYMMETRIC);
     assert_eq!(form(&symmetric), Some(Form::Symmetric));
@@ -184,6 +187,19 @@ fn grids_are_as_the_cell_wants_them() {
     );
     let idle = quantise::check(&cell(dynamic, quantise::SYMMETRIC)).unwrap_err();
     assert!(idle.contains("no part in int8-dynamic"), "{idle}");
+    // Every form has weights.
+    for precision in [static_, dynamic] {
+        let mut asks = silent.clone();
+        asks.precision = precision;
+        let bits = |cell: &Cell| Quantisation::asked_by(cell).map(|asked| asked.grids.weights);
+        for (value, weights) in [("8", WeightBits::Eight), ("7", WeightBits::Seven)] {
+            asks.factors = [(quantise::WEIGHT_BITS.to_owned(), value.to_owned())].into();
+            assert_eq!(quantise::check(&asks), Ok(()));
+            assert_eq!(bits(&asks), Some(weights));
+        }
+        asks.precision = Precision::Fp32;
+        assert!(quantise::check(&asks).is_err());
+    }
 }
 
 #[test]

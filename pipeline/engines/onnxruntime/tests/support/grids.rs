@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use models::quantise::{self, Form};
+use models::quantise::{self, Form, Grids, WeightBits};
 use schema::{Graph, Precision, protocol::ModelFiles};
 
 /// The network on grids that nothing was calibrated for, its weights in the folder.
@@ -11,9 +11,13 @@ pub(crate) fn on_grids(graph: &Graph, precision: Precision, folder: &Path) -> (G
         Precision::Int8Dynamic => Form::Dynamic,
         _ => Form::Asymmetric,
     };
+    let grids = Grids {
+        form,
+        weights: WeightBits::safe_here(),
+    };
     let weights = folder.join("weights");
     let mut out = fs::File::create(&weights).unwrap();
-    let graph = quantise::uncalibrated(graph, form, &mut out).unwrap();
+    let graph = quantise::uncalibrated(graph, grids, &mut out).unwrap();
     let files = ModelFiles {
         weights,
         onnx: None,
