@@ -105,6 +105,9 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Store,
     },
+    /// Measure a part of a plan, as a task of a cluster
+    #[command(hide = true)]
+    Part(Part),
     /// Print the JSON Schema of a document
     Schema(Schema),
     /// Print a completion script for a shell
@@ -126,13 +129,34 @@ pub(crate) struct Manifests {
     pub(crate) cell_limit: usize,
 }
 
+/// How what is lacking is measured.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Measuring {
+    /// Measure everything anew, beside what the store has
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Who measures
+    #[arg(long, value_enum, value_name = "EXECUTOR", default_value_t)]
+    pub(crate) executor: Executor,
+}
+
+/// Who measures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Executor {
+    /// This machine
+    #[default]
+    Local,
+    /// Nodes like this one of a Slurm cluster that see the store and the engines: a job array, a comparison
+    /// group a task. Partition, account and the like are sbatch's own variables (SBATCH_PARTITION, ...)
+    Slurm,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     #[command(flatten)]
     pub(crate) manifests: Manifests,
-    /// Measure everything anew, beside what the store has
-    #[arg(long)]
-    pub(crate) fresh: bool,
+    #[command(flatten)]
+    pub(crate) measuring: Measuring,
     #[command(flatten)]
     pub(crate) site: Site,
 }
@@ -161,9 +185,19 @@ pub(crate) struct Plan {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) manifests: Manifests,
-    /// Measure everything anew, beside what the store has
-    #[arg(long)]
-    pub(crate) fresh: bool,
+    #[command(flatten)]
+    pub(crate) measuring: Measuring,
+}
+
+/// A task of a cluster's, started by `run --executor slurm`.
+#[derive(Debug, Args)]
+pub(crate) struct Part {
+    /// The folder of what was submitted
+    pub(crate) folder: PathBuf,
+    /// The number of the part
+    pub(crate) part: usize,
+    /// How often it was started before
+    pub(crate) start: u32,
 }
 
 /// A run that is in the store.

@@ -39,6 +39,9 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
             | Command::Engines { .. }
     );
     let borrows = matches!(&cli.command, Command::Report(report) if report.bundle.is_some());
+    if let Command::Part(part) = &cli.command {
+        return bench::part(printer, &cli.common, part);
+    }
     let session = Session::open(printer, &cli.common, borrows)?;
     if heeds {
         session.watch()?;
@@ -76,6 +79,6 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
             Store::List => stored::list(&session),
             Store::Gc { keep, dry_run } => gc::gc(&session, *keep, *dry_run),
         },
-        Command::Schema(_) | Command::Completions { .. } => Ok(()),
+        Command::Part(_) | Command::Schema(_) | Command::Completions { .. } => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ use store::{ArtifactKind, StoreError};
 use telemetry::Sensors;
 
 use crate::{
-    args::Manifests,
+    args::{Executor, Manifests, Measuring},
     failure::Failure,
     progress::{self, InstallProgress, SweepProgress},
     session::{Session, Workers, aggregate_failure, report_failure, store_failure},
@@ -209,32 +209,54 @@ fn look_around(session: &Session, plan: &Plan) {
 }
 
 /// Plan to run record: measures what the store lacks, and keeps the record.
-pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Measured, Failure> {
+pub(crate) fn measure(
+    session: &Session,
+    plan: &Plan,
+    Measuring { fresh, executor }: Measuring,
+) -> Result<Measured, Failure> {
     if is_cached(plan) && !fresh {
         return Ok(found(session, plan));
     }
     let lock = session.writer()?;
-    look_around(session, plan);
     let blocks = plan
         .heats_to_measure()
         .filter_map(|heat| plan.job(&heat.job))
         .map(|job| u64::from(job.measure.first_look()))
         .sum();
     let mut progress = SweepProgress::new(session.printer, blocks);
-    let options = run::Options {
-        sensors: Sensors::system(),
-        fresh,
-        tool: session.tool(),
+    let record = match executor {
+        Executor::Local => {
+            look_around(session, plan);
+            let options = options(session, fresh, None);
+            let workers = Workers(session.catalog()?);
+            run::run(
+                plan,
+                &lock,
+                &workers,
+                &options,
+                &session.interrupt,
+                &mut progress,
+            )
+        }
+        Executor::Slurm => {
+            let program = std::env::current_exe().map_err(|error| {
+                Failure::lacking(format!("cannot tell where this program is: {error}"))
+            })?;
+            let launching = run::Launching {
+                program: &program,
+                machine: &run::Machine::here(),
+            };
+            run::on_slurm(
+                plan,
+                &lock,
+                &launching,
+                fresh,
+                &session.interrupt,
+                &mut progress,
+            )
+        }
     };
-    let record = run::run(
-        plan,
-        &lock,
-        &Workers(session.catalog()?),
-        &options,
-        &session.interrupt,
-        &mut progress,
-    )
-    .map_err(Failure::lacking)?;
+    let record = record.map_err(Failure::lacking)?;
     let (measured, cached) = (progress.measured, progress.cached);
     drop(progress);
     if session.interrupt.is_set() && sealed(&record) < heats(&record) {
@@ -249,6 +271,42 @@ pub(crate) fn measure(session: &Session, plan: &Plan, fresh: bool) -> Result<Mea
         measured,
         cached,
     })
+}
+
+fn options(session: &Session, fresh: bool, only: Option<BTreeSet<Digest>>) -> run::Options {
+    run::Options {
+        sensors: Sensors::system(),
+        fresh,
+        tool: session.tool(),
+        only,
+    }
+}
+
+/// Measures a part of a plan into the session's store, and leaves word for whoever submitted it.
+pub(crate) fn measure_part(session: &Session, part: &run::Part) -> Result<(), Failure> {
+    let (plan, key) = part.task(&run::Machine::here()).map_err(Failure::lacking)?;
+    prepare(session, &plan)?;
+    let lock = session.writer()?;
+    let mut progress = SweepProgress::new(session.printer, 0);
+    let options = options(session, false, Some([key].into()));
+    let record = run::run(
+        &plan,
+        &lock,
+        &Workers(session.catalog()?),
+        &options,
+        &session.interrupt,
+        &mut progress,
+    )
+    .map_err(Failure::lacking)?;
+    drop(progress);
+    if session.interrupt.is_set() {
+        // Who cancelled it waits for nothing, and where Slurm puts it off it begins anew.
+        return Err(Failure::interrupted());
+    }
+    let results = record.heats.into_iter().filter(|entry| entry.key == key);
+    let result = results.map(|entry| entry.heat).next();
+    let result = result.ok_or_else(|| Failure::internal("the plan lacks the part's heat"))?;
+    part.finish(key, result).map_err(Failure::lacking)
 }
 
 /// The run of a plan whose every heat is in the store. Nothing needs to be written for it: a store

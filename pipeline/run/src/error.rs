@@ -8,6 +8,14 @@ pub enum RunError {
     /// The store cannot keep what is measured.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The cluster does not do what it is asked for.
+    #[error("`{command}`: {reason}")]
+    Slurm {
+        /// Which of Slurm's commands, or of our own on a node.
+        command: String,
+        /// What it said.
+        reason: String,
+    },
     /// The plan contradicts itself.
     #[error("the plan cannot be run: heat `{group}` belongs to job `{job}`, which the plan lacks")]
     NoSuchJob {

@@ -37,6 +37,7 @@ mod profile;
 mod reference;
 #[cfg(test)]
 mod sample;
+mod slurm;
 mod sweep;
 mod tally;
 mod tensors;
@@ -52,5 +53,6 @@ pub use error::RunError;
 pub use identical::{Identical, identical};
 pub use observer::{Event, Observer, Phase};
 pub use options::Options;
+pub use slurm::{Launching, Machine, Part, on_slurm};
 pub use sweep::run;
 pub use workers::Workers;

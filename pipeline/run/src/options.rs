@@ -1,6 +1,8 @@
 //! How to run a plan.
 
-use schema::record::Tool;
+use std::collections::BTreeSet;
+
+use schema::{Digest, record::Tool};
 use telemetry::Sensors;
 
 /// How to run a plan.
@@ -13,4 +15,6 @@ pub struct Options {
     pub tool: Tool,
     /// What tells powers, clocks and heat while it measures.
     pub sensors: Sensors,
+    /// The keys of the heats that are measured; of the plan's others nothing is. `None`: all.
+    pub only: Option<BTreeSet<Digest>>,
 }

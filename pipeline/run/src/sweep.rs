@@ -51,14 +51,9 @@ pub fn run(
         interrupt,
         observer,
     };
-    let mut known = known(&mut context)?;
-    let mut fresh = None;
-    if options.fresh {
-        let counts = fresh_run(&context, plan)?;
-        known = store.known_heats_of(&counts)?.heats;
-        fresh = Some(counts);
-    }
-    let results = Sweep::new(plan, fresh.as_ref(), known).run(&mut context)?;
+    let (known, fresh) = counting(plan, store, options.fresh, context.observer)?;
+    let results =
+        Sweep::new(plan, fresh.as_ref(), known, options.only.as_ref()).run(&mut context)?;
     let entry = |(heat, result): (&PlannedHeat, HeatResult)| HeatEntry {
         group: heat.group.clone(),
         key: heat.key,
@@ -89,6 +84,8 @@ struct Sweep<'a> {
     sealed: BTreeMap<Digest, Digest>,
     /// Fresh runs: what counts for them.
     fresh: Option<&'a Fresh>,
+    /// The heats that are measured, by their keys; `None`: all.
+    only: Option<&'a BTreeSet<Digest>>,
     /// Time spent on every job.
     spent: BTreeMap<&'a str, Duration>,
     /// The number of every job's verdicts.
@@ -136,7 +133,12 @@ enum Went {
 
 impl<'a> Sweep<'a> {
     /// Of a plan, where the store has these heats that count.
-    fn new(plan: &'a Plan, fresh: Option<&'a Fresh>, known: Vec<KnownHeat>) -> Self {
+    fn new(
+        plan: &'a Plan,
+        fresh: Option<&'a Fresh>,
+        known: Vec<KnownHeat>,
+        only: Option<&'a BTreeSet<Digest>>,
+    ) -> Self {
         let sealed = known.into_iter().filter_map(|heat| match heat.state {
             KnownState::Sealed(digest) => Some((heat.key, digest)),
             KnownState::Open(_) => None,
@@ -145,6 +147,7 @@ impl<'a> Sweep<'a> {
             plan,
             sealed: sealed.collect(),
             fresh,
+            only,
             spent: BTreeMap::new(),
             families: plan.families(),
             wanting: Vec::new(),
@@ -160,7 +163,11 @@ impl<'a> Sweep<'a> {
         let mut seen = BTreeSet::new();
         sweep.wanting = heats
             .clone()
-            .map(|heat| seen.insert(heat.key) && sweep.have(&heat.key).is_none())
+            .map(|heat| {
+                seen.insert(heat.key)
+                    && sweep.is_asked(&heat.key)
+                    && sweep.have(&heat.key).is_none()
+            })
             .collect();
         let wanted = heats.zip(&sweep.wanting).filter(|(_, wanting)| **wanting);
         for (heat, _) in wanted.clone() {
@@ -262,6 +269,10 @@ impl<'a> Sweep<'a> {
             }
             return Ok(Turn::Ends(HeatResult::Sealed(digest)));
         }
+        if !self.is_asked(&heat.key) {
+            let reason = "it is another part's".to_owned();
+            return Ok(Turn::Ends(HeatResult::NotReached(reason)));
+        }
         if self
             .open
             .iter()
@@ -298,6 +309,11 @@ impl<'a> Sweep<'a> {
             fresh: self.fresh,
             family: self.families.get(job.id.as_str()).copied().unwrap_or(0),
         }))
+    }
+
+    /// Whether this run measures heats of this key.
+    fn is_asked(&self, key: &Digest) -> bool {
+        self.only.is_none_or(|only| only.contains(key))
     }
 
     /// A heat leaves those that are ahead.
@@ -537,30 +553,35 @@ impl<'a> Sweep<'a> {
     }
 }
 
-const INTERRUPTED: &str = "interrupted; the same command goes on";
+pub(crate) const INTERRUPTED: &str = "interrupted; the same command goes on";
 
-/// The heats that the store has; what cannot be read is moved out of the way.
-fn known(context: &mut Context<'_>) -> Result<Vec<KnownHeat>, RunError> {
-    let known = context.store.known_heats()?;
-    let runs = context.store.corrupt_runs()?;
+/// The heats that the store has and that count, and for a fresh run what those are: the interrupted one
+/// that is gone on with, or a new one. What cannot be read is moved out of the way.
+pub(crate) fn counting(
+    plan: &Plan,
+    store: &WriterLock,
+    fresh: bool,
+    observer: &mut dyn Observer,
+) -> Result<(Vec<KnownHeat>, Option<Fresh>), RunError> {
+    let known = store.known_heats()?;
+    let runs = store.corrupt_runs()?;
     for corrupt in known.corrupt.iter().chain(&runs) {
-        if let Some(place) = context.store.set_aside(corrupt)? {
-            context.tell(&Event::SetAside {
+        if let Some(place) = store.set_aside(corrupt)? {
+            observer.observe(&Event::SetAside {
                 place: &place,
                 reason: &corrupt.reason,
             });
         }
     }
-    Ok(known.heats)
-}
-
-/// The interrupted fresh run that is gone on with, or a new one.
-fn fresh_run(context: &Context<'_>, plan: &Plan) -> Result<Fresh, RunError> {
-    let keys: Vec<Digest> = plan.all_heats().map(|heat| heat.key).collect();
-    match context.store.interrupted_fresh(&keys)? {
-        Some(fresh) => Ok(fresh),
-        None => Ok(context.store.begin_fresh(&keys)?),
+    if !fresh {
+        return Ok((known.heats, None));
     }
+    let keys: Vec<Digest> = plan.all_heats().map(|heat| heat.key).collect();
+    let fresh = match store.interrupted_fresh(&keys)? {
+        Some(fresh) => fresh,
+        None => store.begin_fresh(&keys)?,
+    };
+    Ok((store.known_heats_of(&fresh)?.heats, Some(fresh)))
 }
 
 fn not_reached(context: &mut Context<'_>, heat: &PlannedHeat, reason: &str) -> HeatResult {

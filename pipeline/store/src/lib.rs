@@ -34,6 +34,7 @@ mod journal;
 mod known;
 mod layout;
 mod lock;
+mod parts;
 mod runs;
 mod stamp;
 

@@ -15,7 +15,7 @@ use crate::command::{cargo, photofinish, program, read, run, target, write};
 type Benchmark = (&'static str, fn(&Path) -> Result<(), String>);
 
 /// Name and body, in the order in which they run.
-const BENCHMARKS: [Benchmark; 10] = [
+const BENCHMARKS: [Benchmark; 11] = [
     ("harness", harness),
     ("sensors", sensors),
     ("plan", plan),
@@ -24,6 +24,7 @@ const BENCHMARKS: [Benchmark; 10] = [
     ("site", site),
     ("python", python),
     ("peers", peers),
+    ("ranks", ranks),
     ("start", start),
     ("parity", parity),
 ];
@@ -258,6 +259,13 @@ fn python(folder: &Path) -> Result<(), String> {
 fn peers(folder: &Path) -> Result<(), String> {
     let python = racing_python(folder)?;
     run(race(&python).args(["--peers", "--launches", "4"]))
+}
+
+/// A step of ranks that train together, from Rust beside from Python.
+fn ranks(_: &Path) -> Result<(), String> {
+    run(program(photofinish()).args(["engines", "install", "pytorch"]))?;
+    build(&["--workspace", "--bin", ENGINE_BENCH])?;
+    run(engine_bench().arg("ranks"))
 }
 
 /// A Python for the other side of a race, with everything built that a race needs.

@@ -1,13 +1,17 @@
 //! Minutes per suite, and what they leave of the disk.
 
 use std::{
+    env,
+    io::{self, Seek as _},
     path::Path,
+    process::Command,
+    thread,
     time::{Duration, Instant},
 };
 
 use nix::sys::statvfs::statvfs;
 
-use crate::command::{root, target};
+use crate::command::{root, run, target};
 
 /// With less no suite is begun: the linker's error would be about anything but that. From nothing all of them take
 /// some 20 GB, most of it for engines and test programs, which may be there already.
@@ -17,6 +21,7 @@ const LEAST_FREE_GB: f64 = 2.0;
 #[derive(Debug)]
 pub(crate) struct Ledger {
     entries: Vec<Entry>,
+    began: Instant,
 }
 
 #[derive(Debug)]
@@ -38,6 +43,7 @@ impl Ledger {
             )),
             _ => Ok(Self {
                 entries: Vec::new(),
+                began: Instant::now(),
             }),
         }
     }
@@ -58,15 +64,47 @@ impl Ledger {
         });
     }
 
+    /// Runs suites that leave processors idle at once, each as a chore of its own, whose words come when it has
+    /// ended.
+    pub(crate) fn at_once(&mut self, suites: &[&'static str]) {
+        println!("\n==> at once: {}", suites.join(", "));
+        let chore = |suite: &'static str| {
+            let start = Instant::now();
+            let failure = chore(suite).err();
+            if let Some(reason) = &failure {
+                println!("==> {suite} failed: {reason}");
+            }
+            Entry {
+                suite,
+                took: start.elapsed(),
+                free_gb: free_gb(),
+                failure,
+            }
+        };
+        self.entries.extend(thread::scope(|scope| {
+            let running: Vec<_> = suites
+                .iter()
+                .map(|&suite| (suite, scope.spawn(move || chore(suite))))
+                .collect();
+            let ended = running.into_iter().map(|(suite, chore)| {
+                chore.join().unwrap_or_else(|_| Entry {
+                    suite,
+                    took: Duration::ZERO,
+                    free_gb: None,
+                    failure: Some("it panicked".to_owned()),
+                })
+            });
+            ended.collect::<Vec<_>>()
+        }));
+    }
+
     /// Prints the ledger.
     ///
     /// # Errors
     /// When a suite failed, or none ran.
-    pub(crate) fn close(self) -> Result<(), String> {
+    pub(crate) fn close(&self) -> Result<(), String> {
         println!("\nminutes  GB free  suite");
-        let mut total = Duration::ZERO;
         for entry in &self.entries {
-            total += entry.took;
             let note = entry
                 .failure
                 .as_ref()
@@ -81,7 +119,7 @@ impl Ledger {
                 note.unwrap_or_default()
             );
         }
-        println!("{:7.1}           in all", minutes(total));
+        println!("{:7.1}           in all", minutes(self.began.elapsed()));
         let failed = self
             .entries
             .iter()
@@ -94,6 +132,22 @@ impl Ledger {
             (false, _) => Err("some suites failed".to_owned()),
         }
     }
+}
+
+/// Runs one suite in a process of its own, and prints what that printed.
+fn chore(suite: &str) -> Result<(), String> {
+    let of_files = |error: io::Error| format!("no file for what {suite} prints: {error}");
+    let mut printed = tempfile::tempfile().map_err(of_files)?;
+    let (out, errors) = (printed.try_clone(), printed.try_clone());
+    let mut chore = Command::new(env::current_exe().map_err(of_files)?);
+    chore.args(["test", suite]);
+    chore.stdout(out.map_err(of_files)?);
+    chore.stderr(errors.map_err(of_files)?);
+    let ended = run(&mut chore);
+    println!("\n==> {suite}");
+    printed.rewind().map_err(of_files)?;
+    io::copy(&mut printed, &mut io::stdout().lock()).map_err(of_files)?;
+    ended
 }
 
 /// Of the disk that cargo writes to, to all users; `None` where nobody tells.

@@ -8,8 +8,8 @@
 )]
 
 mod bench;
-mod browser;
 mod command;
+mod debian;
 mod example;
 mod experiment;
 mod exported;

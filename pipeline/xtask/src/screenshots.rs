@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    browser,
     command::{program, root, run},
+    debian,
 };
 
 /// Takes a picture of each kind of page: light, dark, and as wide as a phone.
@@ -15,7 +15,7 @@ use crate::{
 /// # Errors
 /// When there is no site, or no browser.
 pub(crate) fn take(site: &Path, out: &Path) -> Result<(), String> {
-    browser::install()?;
+    debian::browser()?;
     let site = root().join(site);
     let out = root().join(out);
     fs::create_dir_all(&out)

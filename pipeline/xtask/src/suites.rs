@@ -10,15 +10,17 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    browser,
     command::{cargo, output, photofinish, program, run, target},
-    example, exported,
+    debian, example, exported,
     ledger::Ledger,
     python, quickstart,
 };
 
 /// The suite, and the file of tests, that needs Chromium.
 const BROWSER: &str = "browser";
+
+/// The files of tests that need Slurm, and hosts of this machine's own.
+const CLUSTER: [&str; 2] = ["hosts", "slurm"];
 
 /// Says to tests that they should run their long forms.
 const FULL_VARIABLE: &str = "PHOTOFINISH_TEST_FULL";
@@ -29,57 +31,78 @@ const RUN_IT_LONG: [&str; 2] = ["parity", "exported"];
 
 /// Runs all suites, or those whose name contains `only`, and the build of the program where one of them runs it.
 pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
-    let mut ledger = Ledger::new()?;
     let is_asked = |name: &str| only.is_none_or(|word| name.contains(word));
     let long = RUN_IT_LONG.into_iter().filter(|_| full);
     let builds = RUN_THE_PROGRAM.into_iter().chain(long).any(is_asked);
-    let mut suite = |name: &'static str, body: &dyn Fn() -> Result<(), String>| {
+    let ledger = &mut Ledger::new()?;
+    let suite = |ledger: &mut Ledger, name: &'static str, body: &dyn Fn() -> Result<(), String>| {
         if is_asked(name) || (name == "program" && builds) {
             ledger.suite(name, body);
         }
     };
-    suite("format", &|| run(&mut cargo(&["fmt", "--all", "--check"])));
-    suite("program", &|| {
+    suite(ledger, "format", &|| {
+        run(&mut cargo(&["fmt", "--all", "--check"]))
+    });
+    suite(ledger, "program", &|| {
         run(&mut cargo(&["build", "--release", "--locked"]))
     });
-    // The torch worker links against the libtorch that this brings: lints and tests need it.
-    suite("engines", &|| {
-        run(program(photofinish()).args(["engines", "install"]))
-    });
-    suite("lints", &|| run(&mut lints()));
-    suite("unit", &|| {
+    let engines = || run(program(photofinish()).args(["engines", "install"]));
+    let lints = || run(&mut lints());
+    if only.is_none() {
+        // The torch worker links against the libtorch that this brings: lints and tests need it.
+        suite(ledger, "libtorch", &|| {
+            run(program(photofinish()).args(["engines", "install", "pytorch/eager"]))
+        });
+        // Most of the former is downloading.
+        ledger.at_once(&["engines", "lints"]);
+    } else {
+        suite(ledger, "engines", &engines);
+        suite(ledger, "lints", &lints);
+    }
+    suite(ledger, "unit", &|| {
         tests(full, &["--workspace", "--lib", "--bins", "--examples"])
     });
-    suite("integration", &|| {
-        tests(full, &workspace_tests(|name| name != BROWSER)?)
+    suite(ledger, "integration", &|| {
+        let is_wanted = |name: &str| name != BROWSER && !CLUSTER.contains(&name);
+        tests(full, &workspace_tests(is_wanted)?)
     });
-    suite("documentation", &|| {
+    suite(ledger, "documentation", &|| {
         tests(full, &["--workspace", "--doc"])?;
         run(
             cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
                 .env("RUSTDOCFLAGS", "-D warnings"),
         )
     });
-    suite("python", &|| python::check());
-    suite("conformance", &|| {
+    let conformance = || {
         let mut check = program(photofinish());
         check.args(["engines", "check"]);
         if !full {
             check.args(QUICK_TO_START);
         }
         run(&mut check)
+    };
+    if only.is_none() && !full {
+        // Python has one thread for most of it, and workers rest between blocks.
+        ledger.at_once(&["python", "conformance", "quickstart", "example"]);
+    } else {
+        suite(ledger, "python", &python::check);
+        suite(ledger, "conformance", &conformance);
+        suite(ledger, "quickstart", &quickstart::check);
+        suite(ledger, "example", &example::check);
+    }
+    suite(ledger, "cluster", &|| {
+        debian::cluster()?;
+        tests(full, &workspace_tests(|name| CLUSTER.contains(&name))?)
     });
-    suite("quickstart", &|| quickstart::check());
-    suite("example", &|| example::check());
-    suite(BROWSER, &|| {
-        browser::install()?;
+    suite(ledger, BROWSER, &|| {
+        debian::browser()?;
         tests(full, &workspace_tests(|name| name == BROWSER)?)
     });
     if full {
-        suite("licences", &licences);
-        suite("parity", &parity);
+        suite(ledger, "licences", &licences);
+        suite(ledger, "parity", &parity);
         // The exporters' Python is made by the tests of what they export.
-        suite("exported", &|| {
+        suite(ledger, "exported", &|| {
             exported::check(|| tests(false, &["--workspace", "--test=pytorch_exports"]))
         });
     }

@@ -13,9 +13,9 @@ use schema::{
 use serde::{Serialize, Serializer};
 
 use crate::{
-    args::{Bench, Plan, Run},
+    args::{Bench, Common, Part, Plan, Run},
     failure::Failure,
-    printer::counted,
+    printer::{Printer, counted},
     session::Session,
     stages,
 };
@@ -81,14 +81,15 @@ struct FailureRow {
 /// All four stages.
 pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure> {
     stages::check_out(session, &arguments.site.out)?;
-    let plan = stages::plan(session, &arguments.manifests, arguments.fresh)?;
+    let measuring = arguments.measuring;
+    let plan = stages::plan(session, &arguments.manifests, measuring.fresh)?;
     session.watch()?;
     announce(session, &plan);
     if !stages::is_cached(&plan) {
         stages::check_writable(&arguments.site.out)?;
         stages::prepare(session, &plan)?;
     }
-    let measured = stages::measure(session, &plan, arguments.fresh)?;
+    let measured = stages::measure(session, &plan, measuring)?;
     session.heed()?;
     let tables = stages::tabulate(session, &measured.run, &measured.record)?;
     session.heed()?;
@@ -104,13 +105,14 @@ pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure>
 
 /// Measures, and leaves the rest to later stages.
 pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
-    let plan = stages::plan(session, &arguments.manifests, arguments.fresh)?;
+    let measuring = arguments.measuring;
+    let plan = stages::plan(session, &arguments.manifests, measuring.fresh)?;
     session.watch()?;
     announce(session, &plan);
     if !stages::is_cached(&plan) {
         stages::prepare(session, &plan)?;
     }
-    let measured = stages::measure(session, &plan, arguments.fresh)?;
+    let measured = stages::measure(session, &plan, measuring)?;
     session.heed()?;
     // The outcomes are judged here, too: the tables know which of them the manifest allows.
     let tables = stages::tabulate(session, &measured.run, &measured.record)?;
@@ -136,6 +138,23 @@ pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
         session.printer.note(&failure.text());
     }
     summary.verdict_of_the_run().map_err(Failure::already_told)
+}
+
+/// Measures a part of a plan into a store of its own, on a node of a cluster.
+pub(crate) fn part(printer: Printer, common: &Common, arguments: &Part) -> Result<(), Failure> {
+    let Part {
+        folder,
+        part,
+        start,
+    } = arguments;
+    let part = run::Part::new(folder.clone(), *part, *start);
+    let common = Common {
+        store: Some(part.store()),
+        ..common.clone()
+    };
+    let session = Session::open(printer, &common, false)?;
+    session.watch()?;
+    stages::measure_part(&session, &part)
 }
 
 /// Shows what a run would do.

@@ -15,12 +15,13 @@
 //! With `--peers` the other side is a harness of others, by its own clock: `torch.utils.benchmark`,
 //! ONNX Runtime's own profiler, OpenVINO's `benchmark_app`.
 //!
-//! `cargo xtask bench python`, `peers` and `start` prepare what this needs and run it.
+//! `cargo xtask bench python`, `peers`, `ranks` and `start` prepare what this needs and run it.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "it speaks to its caller")]
 
 mod contest;
 mod race;
+mod ranks;
 mod start;
 
 use std::{collections::BTreeMap, error::Error, fs, path::PathBuf};
@@ -51,6 +52,15 @@ struct Cli {
 enum Measurement {
     /// Race workers against plain Python loops, or the harnesses of others
     Race(RaceArguments),
+    /// Time steps of ranks that train together, driven from Rust and from Python
+    Ranks {
+        /// Ranks of either side, one thread each
+        #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..))]
+        ranks: u32,
+        /// Pairs of launches
+        #[arg(long, default_value_t = 12, value_parser = at_least_one())]
+        pairs: usize,
+    },
     /// Time workers from their start until they have measured a step of ResNet-18
     Start {
         /// Starts of each worker
@@ -102,6 +112,7 @@ fn main() -> Result<()> {
     let catalog = Catalog::load(&Places::from_environment()?)?;
     match Cli::parse().measurement {
         Measurement::Race(arguments) => race(&catalog, &arguments),
+        Measurement::Ranks { ranks, pairs } => ranks::all(&catalog, ranks, pairs),
         Measurement::Start { launches, variants } => start::all(&catalog, &variants, launches),
     }
 }
@@ -203,7 +214,7 @@ mod tests {
         ];
         match Cli::try_parse_from(programs.iter().chain(words))?.measurement {
             Measurement::Race(arguments) => Ok(arguments),
-            Measurement::Start { .. } => Err("not a race".into()),
+            _ => Err("not a race".into()),
         }
     }
 

@@ -7,173 +7,20 @@ mod common;
 use std::{
     collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use common::SGD;
+use common::ranks::*;
 use schema::{
-    Cell, Graph, Mode, Outcome, OutcomeKind, Precision, Strategy,
-    protocol::{Load, Measure, Parity, ParityOutputs, Quantity, Reply, Request},
+    Cell, OutcomeKind, Precision, Strategy,
+    protocol::{Load, Measure, Quantity, Reply, Request},
 };
 use worker::{
-    RANK_VARIABLES, WorkerCommand,
+    WorkerCommand,
     host::{Host, Interrupt, Limits},
 };
-
-const PATIENCE: Duration = Duration::from_secs(120);
-const ITERATIONS: u32 = 3;
-
-fn command() -> WorkerCommand {
-    WorkerCommand {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_photofinish-worker-torch")),
-        args: vec![],
-        env: BTreeMap::new(),
-    }
-}
-
-fn deadline() -> Instant {
-    Instant::now() + PATIENCE
-}
-
-/// A network of the zoo whose batch is `batch`, in training.
-fn network(name: &str, batch: u64) -> Graph {
-    let small: &[(&str, u64)] = match name {
-        "resnet18" => &[("image", 32)],
-        _ => &[("seq", 8)],
-    };
-    let dims = small.iter().map(|(name, size)| ((*name).to_owned(), *size));
-    let dims = dims.chain([("batch".to_owned(), batch)]).collect();
-    models::zoo::build_for(name, &dims, Mode::Training).unwrap()
-}
-
-/// A cell of a batch of four.
-fn cell(graph: &Graph, precision: Precision, strategy: Strategy, world_size: u32) -> Cell {
-    Cell {
-        strategy,
-        world_size,
-        dims: [("batch".to_owned(), 4)].into(),
-        ..common::cell(graph, precision, Some(SGD))
-    }
-}
-
-/// A worker that has a cell loaded.
-struct Loaded {
-    host: Host,
-    folder: tempfile::TempDir,
-}
-
-fn start(graph: &Graph, cell: &Cell, command: &WorkerCommand) -> Result<Loaded, Outcome> {
-    let folder = tempfile::tempdir().unwrap();
-    let interrupt = Interrupt::new().unwrap();
-    let mut host = Host::start(command, &Limits::default(), &interrupt)?;
-    host.hello(deadline())?;
-    let load = Load {
-        cell: cell.clone(),
-        graph: graph.clone(),
-        files: None,
-        scratch: folder.path().to_owned(),
-    };
-    match host.request(&Request::Load(Box::new(load)), deadline())? {
-        Reply::Loaded(_) => Ok(Loaded { host, folder }),
-        other => panic!("{other:?}"),
-    }
-}
-
-impl Loaded {
-    fn call(&mut self, request: &Request) -> Result<Reply, Outcome> {
-        self.host.request(request, deadline())
-    }
-
-    /// What it trains to, each tensor by its name and in double precision.
-    fn outputs(&mut self) -> (BTreeMap<String, Vec<f64>>, Vec<f64>) {
-        let path = self.folder.path().join("outputs");
-        let reply = self.call(&Request::Parity(Parity::plain(path.clone(), ITERATIONS)));
-        let Reply::Parity(outputs) = reply.unwrap() else {
-            panic!("no outputs");
-        };
-        let tensors = read(&path, &outputs);
-        fs::remove_file(path).unwrap();
-        (tensors, outputs.losses)
-    }
-
-    fn measure(&mut self, steps: u64) -> Result<Vec<u64>, Outcome> {
-        let measure = Measure {
-            discard: 1,
-            min_steps: steps,
-            min_ns: 0,
-            max_steps: steps,
-        };
-        match self.call(&Request::Measure(measure))? {
-            Reply::Measure(samples) => Ok(samples.samples_ns),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn end(self) -> String {
-        let ended = self.host.finish(deadline());
-        assert_eq!(ended.outcome, None, "{}", ended.log);
-        ended.log
-    }
-}
-
-fn read(path: &Path, outputs: &ParityOutputs) -> BTreeMap<String, Vec<f64>> {
-    let bytes = fs::read(path).unwrap();
-    let mut at = 0;
-    let mut tensors = BTreeMap::new();
-    for tensor in &outputs.tensors {
-        let count = tensor.shape.iter().product::<u64>() as usize;
-        let size = match tensor.element {
-            schema::protocol::FileElement::F32 => 4,
-            schema::protocol::FileElement::F64 => 8,
-        };
-        let numbers = bytes[at..at + count * size]
-            .chunks(size)
-            .map(|bytes| match size {
-                4 => f64::from(f32::from_le_bytes(bytes.try_into().unwrap())),
-                _ => f64::from_le_bytes(bytes.try_into().unwrap()),
-            });
-        tensors.insert(tensor.quantity.of(&tensor.name), numbers.collect());
-        at += count * size;
-    }
-    tensors
-}
-
-/// How far numbers are from those that they should be, relative to the size of all of these.
-fn error(own: &[f64], right: &[f64]) -> f64 {
-    assert_eq!(own.len(), right.len());
-    let norm = |numbers: &mut dyn Iterator<Item = f64>| {
-        numbers.map(|number| number * number).sum::<f64>().sqrt()
-    };
-    let off = norm(&mut own.iter().zip(right).map(|(own, right)| own - right));
-    off / norm(&mut right.iter().copied()).max(f64::MIN_POSITIVE)
-}
-
-/// What a network trains to by a strategy.
-fn trained(
-    name: &str,
-    precision: Precision,
-    strategy: Strategy,
-    world_size: u32,
-    factors: &[(&str, &str)],
-) -> (BTreeMap<String, Vec<f64>>, Vec<f64>) {
-    let parts = if strategy == Strategy::Single {
-        1
-    } else {
-        world_size
-    };
-    let graph = network(name, 4 / u64::from(parts));
-    let mut cell = cell(&graph, precision, strategy, parts);
-    cell.factors = factors
-        .iter()
-        .map(|(factor, value)| ((*factor).to_owned(), (*value).to_owned()))
-        .collect();
-    let mut loaded = start(&graph, &cell, &command()).unwrap();
-    let outputs = loaded.outputs();
-    loaded.end();
-    outputs
-}
 
 /// Holds all that is told of one training against another's.
 fn assert_same(
@@ -277,8 +124,7 @@ fn a_step_of_ranks_is_timed_as_that_of_one_is() {
 }
 
 /// The processes of other ranks that a worker has started.
-fn others(host: &Host) -> Vec<i32> {
-    let worker = host.pid();
+fn others(worker: u32) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Some(process) = entry
@@ -298,19 +144,12 @@ fn others(host: &Host) -> Vec<i32> {
     found
 }
 
-fn signal(process: i32, signal: &str) {
-    let status = std::process::Command::new("kill")
-        .args([&format!("-{signal}"), &process.to_string()])
-        .status();
-    assert!(status.unwrap().success());
-}
-
 #[test]
 fn a_rank_that_dies_is_named_and_nobody_stays() {
     let graph = network("resnet18", 2);
     let cell = cell(&graph, Precision::Fp32, Strategy::Ddp, 2);
     let mut loaded = start(&graph, &cell, &command()).unwrap();
-    let [other] = others(&loaded.host)[..] else {
+    let [other] = others(loaded.host.pid())[..] else {
         panic!("one other rank");
     };
     let killer = thread::spawn(move || {
@@ -328,12 +167,75 @@ fn a_rank_that_dies_is_named_and_nobody_stays() {
     assert!(!Path::new(&format!("/proc/{other}")).exists());
 }
 
+/// How often a rank is killed.
+fn kills() -> u32 {
+    match std::env::var_os("PHOTOFINISH_TEST_FULL") {
+        Some(_) => 50,
+        None => 2,
+    }
+}
+
+#[test]
+fn any_rank_may_die_at_any_moment_and_the_next_cell_runs() {
+    let graph = network("bert_tiny", 2);
+    let cell = cell(&graph, Precision::Fp32, Strategy::Ddp, 2);
+    for _ in 0..kills() {
+        // Where a kill falls is up to chance; what must hold does not depend on it.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let chance = now.subsec_micros();
+        let (rank, moment) = (
+            chance as usize % 2,
+            Duration::from_millis((chance / 2 % 4000).into()),
+        );
+        println!("rank {rank} after {moment:?}");
+        let folder = tempfile::tempdir().unwrap();
+        let interrupt = Interrupt::new().unwrap();
+        let mut host = Host::start(&command(), &Limits::default(), &interrupt).unwrap();
+        let worker = host.pid();
+        let killer = thread::spawn(move || {
+            thread::sleep(moment);
+            let mut ranks = vec![i32::try_from(worker).unwrap()];
+            ranks.extend(others(worker));
+            // The other one may not be there yet.
+            signal(*ranks.get(rank).unwrap_or(&ranks[0]), "KILL");
+            ranks
+        });
+        let load = Load {
+            cell: cell.clone(),
+            graph: graph.clone(),
+            files: None,
+            scratch: folder.path().to_owned(),
+        };
+        let measure = Measure {
+            discard: 0,
+            min_steps: u64::from(u32::MAX),
+            min_ns: 0,
+            max_steps: u64::from(u32::MAX),
+        };
+        let failure = host
+            .hello(deadline())
+            .and_then(|_| host.request(&Request::Load(Box::new(load)), deadline()))
+            .and_then(|_| host.request(&Request::Measure(measure), deadline()))
+            .unwrap_err();
+        let ranks = killer.join().unwrap();
+        assert_eq!(failure.kind, OutcomeKind::Crashed, "{failure:?}");
+        assert!(failure.reason.contains("signal 9"), "{failure:?}");
+        drop(host);
+        for rank in ranks {
+            assert!(!Path::new(&format!("/proc/{rank}")).exists(), "{failure:?}");
+        }
+        let mut next = start(&graph, &cell, &command()).unwrap();
+        assert_eq!(next.measure(1).unwrap().len(), 1);
+        next.end();
+    }
+}
+
 #[test]
 fn a_rank_that_hangs_ends_with_the_patience_of_whoever_asked() {
     let graph = network("bert_tiny", 2);
     let cell = cell(&graph, Precision::Fp32, Strategy::Ddp, 2);
     let mut loaded = start(&graph, &cell, &command()).unwrap();
-    let [other] = others(&loaded.host)[..] else {
+    let [other] = others(loaded.host.pid())[..] else {
         panic!("one other rank");
     };
     signal(other, "STOP");
@@ -348,21 +250,6 @@ fn a_rank_that_hangs_ends_with_the_patience_of_whoever_asked() {
     assert_eq!(failure.kind, OutcomeKind::TimedOut, "{failure:?}");
     drop(loaded);
     assert!(!Path::new(&format!("/proc/{other}")).exists());
-}
-
-/// A worker as a launcher of several processes starts it.
-fn launched(rank: &str, size: &str, port: u16) -> WorkerCommand {
-    let values = [rank, rank, size, "127.0.0.1", &port.to_string()].map(str::to_owned);
-    let names = RANK_VARIABLES.map(str::to_owned);
-    WorkerCommand {
-        env: names.into_iter().zip(values).collect(),
-        ..command()
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 #[test]

@@ -315,6 +315,7 @@ pub fn options(fresh: bool) -> Options {
             revision: None,
         },
         sensors: Sensors::at(Path::new("/nowhere"), None),
+        only: None,
     }
 }
 

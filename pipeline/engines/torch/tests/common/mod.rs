@@ -7,6 +7,8 @@
     reason = "each test is a program and uses a part of it"
 )]
 
+pub mod ranks;
+
 use models::fill;
 use photofinish_worker_torch::Torch;
 use schema::{

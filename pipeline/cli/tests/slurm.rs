@@ -1,0 +1,377 @@
+//! A run on a Slurm cluster of four nodes, all of them this machine: every heat is measured once,
+//! whatever becomes of nodes, and nothing stays. Times of such nodes tell nothing, and none is looked at.
+//!
+//! Needs Debian's `slurm-wlm` and `munge`, and root, which `cargo xtask test cluster` sees to.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{User, assert_says, text};
+use serde_json::Value;
+
+const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
+
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Slurm's daemons, in the foreground and in a folder of their own.
+struct Cluster {
+    folder: tempfile::TempDir,
+    daemons: Vec<Child>,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cluster = Self {
+            folder,
+            daemons: Vec::new(),
+        };
+        authenticate();
+        fs::create_dir(cluster.path("state")).unwrap();
+        fs::write(cluster.configuration(), cluster.configured()).unwrap();
+        cluster.daemon("slurmctld", &["-D"]);
+        for node in NODES {
+            cluster.daemon("slurmd", &["-D", "-N", node]);
+        }
+        wait_for("four idle nodes", || {
+            let told = cluster.ask("sinfo", &["--noheader", "--Node", "--format=%T"]);
+            told.lines().filter(|state| *state == "idle").count() == NODES.len()
+        });
+        cluster
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.path("slurm.conf")
+    }
+
+    fn configured(&self) -> String {
+        let host = Command::new("hostname").arg("-s").output().unwrap();
+        let host = String::from_utf8(host.stdout).unwrap();
+        let (host, folder) = (host.trim(), self.folder.path().display());
+        let listeners: Vec<TcpListener> = (0..=NODES.len())
+            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+            .collect();
+        let ports: Vec<u16> = listeners
+            .iter()
+            .map(|listener| listener.local_addr().unwrap().port())
+            .collect();
+        let nodes: String = NODES
+            .iter()
+            .zip(&ports[1..])
+            .map(|(node, port)| {
+                format!(
+                    "NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=1000\n"
+                )
+            })
+            .collect();
+        format!(
+            "ClusterName=photofinish\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\n\
+             SlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\nMpiDefault=none\n\
+             ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSwitchType=switch/none\n\
+             JobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none\n\
+             SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nSlurmdParameters=config_overrides\n\
+             ReturnToService=2\nKillWait=5\n\
+             StateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool-%n\n\
+             SlurmctldPidFile={folder}/slurmctld.pid\nSlurmdPidFile={folder}/slurmd-%n.pid\n\
+             SlurmctldLogFile={folder}/slurmctld.log\nSlurmdLogFile={folder}/slurmd-%n.log\n\
+             {nodes}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
+            ports[0]
+        )
+    }
+
+    fn daemon(&mut self, name: &str, arguments: &[&str]) {
+        let daemon = Command::new(name)
+            .args(arguments)
+            .env("SLURM_CONF", self.configuration())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name}: {error}; Debian has it in slurm-wlm"));
+        self.daemons.push(daemon);
+    }
+
+    fn ask(&self, command: &str, arguments: &[&str]) -> String {
+        let mut asked = Command::new(command);
+        asked.args(arguments);
+        let output = self.knows(&mut asked).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The command, which is to speak to this cluster.
+    fn knows<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env("SLURM_CONF", self.configuration())
+    }
+
+    /// Tasks that are there, and have not come to their end.
+    fn tasks(&self) -> usize {
+        let told = self.ask("squeue", &["--noheader", "--array", "--format=%T"]);
+        told.lines().count()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Nodes first: one that finds no controller would wait for it.
+        for daemon in self.daemons.iter_mut().rev() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// Starts what Slurm's programs know each other by, where it does not run.
+fn authenticate() {
+    let works = || {
+        let tried = Command::new("munge").args(["--no-input"]).output();
+        tried.is_ok_and(|tried| tried.status.success())
+    };
+    if works() {
+        return;
+    }
+    let run = |command: &str, arguments: &[&str]| {
+        let ended = Command::new(command).args(arguments).status();
+        assert!(
+            ended.is_ok_and(|ended| ended.success()),
+            "{command} {arguments:?} failed: this test needs root, and Debian's munge"
+        );
+    };
+    run(
+        "install",
+        &[
+            "-d",
+            "-o",
+            "munge",
+            "-g",
+            "munge",
+            "-m",
+            "755",
+            "/run/munge",
+        ],
+    );
+    run("runuser", &["-u", "munge", "--", "/usr/sbin/munged"]);
+    wait_for("munge", works);
+}
+
+#[track_caller]
+fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_there() {
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Twenty groups of two cells.
+fn manifest() -> String {
+    let batches: Vec<String> = (1..=20).map(|batch| batch.to_string()).collect();
+    format!(
+        "version: 1
+title: Many nodes
+measure: {{ blocks: 1, rounds: 1, round: 100ms, warm_up: 5ms, disturbed: keep }}
+jobs:
+  - id: many
+    question: Which is faster?
+    matrix:
+      model: bert_tiny
+      seq: 8
+      batch: [{}]
+      threads: 1
+      engine: [pytorch/eager, other/eager]
+    compare: {{ axis: engine, baseline: pytorch/eager }}
+",
+        batches.join(", ")
+    )
+}
+
+const RUN: [&str; 4] = ["run", "manifest.yaml", "--store", "store"];
+const ON_SLURM: [&str; 6] = [
+    "run",
+    "manifest.yaml",
+    "--store",
+    "store",
+    "--executor",
+    "slurm",
+];
+
+/// The sealed heats of a store, by their keys.
+fn sealed(store: &Path) -> BTreeMap<String, usize> {
+    let mut sealed = BTreeMap::new();
+    for key in fs::read_dir(store.join("heats")).into_iter().flatten() {
+        let key = key.unwrap();
+        let files = fs::read_dir(key.path()).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned());
+        let count = names.filter(|name| name.ends_with(".heat.zst")).count();
+        if count > 0 {
+            sealed.insert(key.file_name().to_string_lossy().into_owned(), count);
+        }
+    }
+    sealed
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(output)))
+}
+
+/// How each group of a record ended.
+fn ends(record: &Value) -> BTreeMap<String, String> {
+    let heats = record["record"]["heats"].as_array().unwrap();
+    let end = |heat: &Value| {
+        let ends = heat["heat"].as_object().unwrap();
+        let key = format!("{} {}", heat["group"], heat["key"]);
+        (key, ends.keys().next().unwrap().clone())
+    };
+    heats.iter().map(end).collect()
+}
+
+/// Command lines of processes that carry the mark.
+fn marked(mark: &str) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    processes
+        .filter(|process| {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains(mark)
+        })
+        .map(|process| fs::read(process.path().join("cmdline")).unwrap_or_default())
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+#[test]
+fn every_heat_is_measured_once_though_a_node_goes_down() {
+    let cluster = Cluster::start();
+    let user = User::new();
+    user.manifest(&manifest());
+    let mut command = user.command(&ON_SLURM);
+    command.args(["--output-format", "json"]);
+    let child = cluster.knows(&mut command).spawn().unwrap();
+    let store = user.path("store");
+    wait_for("heats", || sealed(&store).len() >= 3);
+    wait_for("a task on n2", || {
+        let told = cluster.ask(
+            "squeue",
+            &["--noheader", "--nodelist=n2", "--states=RUNNING"],
+        );
+        !told.trim().is_empty()
+    });
+    let down = ["update", "NodeName=n2", "State=DOWN", "Reason=test"];
+    assert_eq!(cluster.ask("scontrol", &down), "");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let told = document(&output);
+    let ends_there = ends(&told);
+    assert!(ends_there.values().all(|end| end == "sealed"), "{told}");
+    assert_eq!(ends_there.len(), 20, "{ends_there:?}");
+    let sealed = sealed(&store);
+    assert_eq!(sealed.len(), ends_there.len());
+    assert!(sealed.values().all(|count| *count == 1), "{sealed:?}");
+    assert_eq!(told["measured_heats"], sealed.len());
+    assert_eq!(fs::read_dir(store.join("parts")).unwrap().count(), 0);
+    assert_eq!(cluster.tasks(), 0);
+    // To a local run they are its own.
+    let again = user.json(&RUN);
+    assert_eq!(again["measured_heats"], 0, "{again}");
+    // And what it would have measured itself is the same in all but times.
+    let mut local = RUN;
+    local[3] = "elsewhere";
+    let local = user.json(&local);
+    assert_eq!(ends(&local), ends_there);
+    let cells = |store: &str| {
+        let tables = user.json(&["aggregate", "--store", store]);
+        let cells = tables["cells"].as_array().unwrap().iter();
+        let told = |cell: &Value| format!("{} {}", cell["id"], cell["outcome"]["kind"]);
+        cells.map(told).collect::<Vec<_>>()
+    };
+    assert_eq!(cells("store"), cells("elsewhere"));
+}
+
+#[test]
+fn what_is_interrupted_is_cancelled_and_gone_on_with() {
+    let cluster = Cluster::start();
+    let user = User::new();
+    user.manifest(&manifest().replace("100ms", "400ms"));
+    let mark = user.path("mark").display().to_string();
+    let store = user.path("store");
+    let begin = || {
+        let mut command = user.command(&ON_SLURM);
+        command.env("PHOTOFINISH_TEST_MARK", &mark);
+        cluster.knows(&mut command).spawn().unwrap()
+    };
+    let child = begin();
+    wait_for("a heat", || !sealed(&store).is_empty());
+    let signal = |child: &Child, signal: &str| {
+        let status = Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status();
+        assert!(status.unwrap().success());
+    };
+    signal(&child, "-INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+    assert_eq!(cluster.tasks(), 0);
+    assert_eq!(marked(&mark), Vec::<String>::new(), "processes are left");
+    assert_eq!(fs::read_dir(store.join("parts")).unwrap().count(), 0);
+
+    // One that is killed leaves its tasks, and the next one takes over what they have measured.
+    let before = sealed(&store).len();
+    let mut child = begin();
+    wait_for("another heat", || sealed(&store).len() > before);
+    signal(&child, "-KILL");
+    child.wait().unwrap();
+    assert!(cluster.tasks() > 0);
+    let output = begin().wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert_says(&output, "taking over");
+    let sealed = sealed(&store);
+    assert!(sealed.values().all(|count| *count == 1), "{sealed:?}");
+    assert_eq!(cluster.tasks(), 0);
+    assert_eq!(marked(&mark), Vec::<String>::new(), "processes are left");
+}
+
+#[test]
+fn a_task_that_fails_is_told_with_what_it_said() {
+    let cluster = Cluster::start();
+    let user = User::small();
+    let mut command = user.command(&ON_SLURM);
+    // On the nodes the engines are others, or none.
+    let nowhere = user.path("nowhere");
+    fs::create_dir(&nowhere).unwrap();
+    fs::write(nowhere.join("engines.toml"), "[engines").unwrap();
+    command.env(
+        "SBATCH_EXPORT",
+        format!("PATH,SLURM_CONF,PHOTOFINISH_CONFIG={}", nowhere.display()),
+    );
+    let output = cluster.knows(&mut command).output().unwrap();
+    assert!(!output.status.success(), "{}", text(&output));
+    assert_says(&output, "its task on the cluster ended FAILED");
+    assert_says(&output, "engines.toml");
+}
+
+#[test]
+fn without_slurm_nothing_is_left() {
+    let user = User::small();
+    let output = user
+        .command(&ON_SLURM)
+        .env("PATH", user.path("config"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output));
+    assert_says(&output, "`sbatch`: it cannot be started");
+    let parts = user.path("store/parts");
+    assert_eq!(fs::read_dir(parts).unwrap().count(), 0);
+}
