@@ -196,8 +196,6 @@ pub(crate) struct Part {
     pub(crate) folder: PathBuf,
     /// The number of the part
     pub(crate) part: usize,
-    /// How often it was started before
-    pub(crate) start: u32,
 }
 
 /// A run that is in the store.

@@ -41,6 +41,19 @@ pub(crate) fn plan(session: &Session, manifests: &Manifests, fresh: bool) -> Res
     plan::plan(&files, &world).map_err(|found| refusal(&found))
 }
 
+/// Manifests to what is measured: on a cluster no ceilings, which belong to the node that they were measured on.
+pub(crate) fn plan_for(
+    session: &Session,
+    manifests: &Manifests,
+    Measuring { fresh, executor }: Measuring,
+) -> Result<Plan, Failure> {
+    let mut plan = plan(session, manifests, fresh)?;
+    if executor == Executor::Slurm {
+        plan.ceilings = None;
+    }
+    Ok(plan)
+}
+
 /// What an interrupted fresh run over the same heats left.
 fn measured_anew(session: &Session, plan: &Plan) -> Result<Vec<KnownHeat>, Failure> {
     let keys: Vec<Digest> = plan.all_heats().map(|heat| heat.key).collect();
@@ -226,6 +239,11 @@ pub(crate) fn measure(
     let mut progress = SweepProgress::new(session.printer, blocks);
     let record = match executor {
         Executor::Local => {
+            if run::is_on_slurm(&lock).map_err(Failure::lacking)? {
+                session.printer.note(
+                    "warning: a run on a cluster left something, which may still be measured: `--executor slurm` takes it over",
+                );
+            }
             look_around(session, plan);
             let options = options(session, fresh, None);
             let workers = Workers(session.catalog()?);

@@ -223,6 +223,20 @@ fn sealed(store: &Path) -> BTreeMap<String, usize> {
     sealed
 }
 
+/// The heats that tasks say they have measured, by their content.
+fn digests(parts: &Path) -> Vec<String> {
+    let submissions = fs::read_dir(parts).unwrap().flatten();
+    let files =
+        submissions.flat_map(|submission| fs::read_dir(submission.path()).into_iter().flatten());
+    let told = files.flatten().filter_map(|file| {
+        let name = file.file_name().into_string().ok()?;
+        let _: usize = name.strip_suffix(".json")?.parse().ok()?;
+        let told: Value = serde_json::from_slice(&fs::read(file.path()).ok()?).ok()?;
+        Some(told["result"]["sealed"].as_str()?.to_owned())
+    });
+    told.collect()
+}
+
 fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(output)))
 }
@@ -262,17 +276,34 @@ fn every_heat_is_measured_once_though_a_node_goes_down() {
     let child = cluster.knows(&mut command).spawn().unwrap();
     let store = user.path("store");
     wait_for("heats", || sealed(&store).len() >= 3);
-    wait_for("a task on n2", || {
-        let told = cluster.ask(
-            "squeue",
-            &["--noheader", "--nodelist=n2", "--states=RUNNING"],
-        );
-        !told.trim().is_empty()
+    wait_for("a task that loses its node", || {
+        let on_n2 = ["--noheader", "--nodelist=n2", "--states=RUNNING"];
+        if cluster.ask("squeue", &on_n2).trim().is_empty() {
+            return false;
+        }
+        let set = |state: &str| {
+            let state = format!("State={state}");
+            let words = ["update", "NodeName=n2", &state, "Reason=test"];
+            assert_eq!(cluster.ask("scontrol", &words), "");
+        };
+        set("DOWN");
+        // It may have come to its end just before.
+        let starts = [
+            "--noheader",
+            "--array",
+            "--states=all",
+            "--Format=RestartCnt",
+        ];
+        let starts = cluster.ask("squeue", &starts);
+        let is_lost = starts.lines().any(|count| count.trim() == "1");
+        if !is_lost {
+            set("RESUME");
+        }
+        is_lost
     });
-    let down = ["update", "NodeName=n2", "State=DOWN", "Reason=test"];
-    assert_eq!(cluster.ask("scontrol", &down), "");
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
+    assert_says(&output, "measured anew, at start 2 of its task");
     let told = document(&output);
     let ends_there = ends(&told);
     assert!(ends_there.values().all(|end| end == "sealed"), "{told}");
@@ -334,11 +365,23 @@ fn what_is_interrupted_is_cancelled_and_gone_on_with() {
     signal(&child, "-KILL");
     child.wait().unwrap();
     assert!(cluster.tasks() > 0);
+    let has = |digest: &str| {
+        let files = user.files("store/heats");
+        let mut names = files.iter().map(|(path, _)| path.to_string_lossy());
+        names.any(|name| name.contains(digest))
+    };
+    let mut left = Vec::new();
+    wait_for("what nobody has taken over", || {
+        left = digests(&store.join("parts"));
+        left.retain(|digest| !has(digest));
+        !left.is_empty()
+    });
     let output = begin().wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
     assert_says(&output, "taking over");
     let sealed = sealed(&store);
     assert!(sealed.values().all(|count| *count == 1), "{sealed:?}");
+    assert!(left.iter().all(|digest| has(digest)), "{left:?}");
     assert_eq!(cluster.tasks(), 0);
     assert_eq!(marked(&mark), Vec::<String>::new(), "processes are left");
 }
@@ -372,6 +415,5 @@ fn without_slurm_nothing_is_left() {
         .unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", text(&output));
     assert_says(&output, "`sbatch`: it cannot be started");
-    let parts = user.path("store/parts");
-    assert_eq!(fs::read_dir(parts).unwrap().count(), 0);
+    assert!(!user.path("store/parts").exists());
 }

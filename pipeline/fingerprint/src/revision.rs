@@ -4,6 +4,7 @@ use std::{
     env,
     error::Error,
     ffi::OsString,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -42,6 +43,16 @@ pub fn revision() -> Result<Option<String>, Box<dyn Error>> {
     for path in watched(Workspace::find(&start)?.root(), Path::new(&folder)) {
         line(&format!("cargo::rerun-if-changed={}", path.display()));
     }
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("not in a build script")?);
+    Ok(described(&start, Path::new(&folder), &out))
+}
+
+/// The revision that is checked out, by a copy of git's index in `out`: `describe` writes what it finds out
+/// about files into the index that it reads, whatever it is asked, and git's own would count as changed by the
+/// next build.
+fn described(start: &Path, git_folder: &Path, out: &Path) -> Option<String> {
+    let copy = out.join("index");
+    fs::copy(git_folder.join("index"), &copy).ok()?;
     let describe = [
         "describe",
         "--always",
@@ -49,7 +60,7 @@ pub fn revision() -> Result<Option<String>, Box<dyn Error>> {
         "--dirty",
         "--exclude=*",
     ];
-    Ok(git(&start, &describe))
+    git_by(Some(&copy), start, &describe)
 }
 
 /// What is to be watched. Workers and their kits are compiled in, or built from the checkout, by
@@ -64,6 +75,11 @@ fn watched(root: &Path, git: &Path) -> Vec<PathBuf> {
 
 /// What git says in a folder, on one line.
 fn git(folder: &Path, args: &[&str]) -> Option<String> {
+    git_by(None, folder, args)
+}
+
+/// The same, with another index than the folder's own.
+fn git_by(index: Option<&Path>, folder: &Path, args: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
     let is_git_s = |name: &OsString| name.to_string_lossy().starts_with(VARIABLES);
     for (name, _) in env::vars_os().filter(|(name, _)| is_git_s(name)) {
@@ -73,8 +89,7 @@ fn git(folder: &Path, args: &[&str]) -> Option<String> {
         .arg("-C")
         .arg(folder)
         .args(args)
-        // Who asks changes nothing: the index would count as changed by the next build.
-        .env("GIT_OPTIONAL_LOCKS", "0")
+        .envs(index.map(|index| ("GIT_INDEX_FILE", index)))
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()
@@ -124,14 +139,21 @@ mod tests {
             git(folder.path(), &args)
         };
         done(&["init", "--quiet"]);
-        std::fs::write(folder.path().join("file"), "one").unwrap();
+        fs::write(folder.path().join("file"), "one").unwrap();
         done(&["add", "file"]);
         done(&["commit", "--quiet", "--message", "One"]);
-        let describe = ["describe", "--always", "--abbrev=40", "--dirty"];
-        let revision = git(folder.path(), &describe).unwrap();
+        let (git_folder, out) = (folder.path().join(".git"), tempfile::tempdir().unwrap());
+        let described = || described(folder.path(), &git_folder, out.path()).unwrap();
+        let index = fs::read(git_folder.join("index")).unwrap();
+        // As another checkout of the same content would have it.
+        let file = fs::File::options()
+            .write(true)
+            .open(folder.path().join("file"));
+        file.unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        let revision = described();
         assert_eq!(revision.len(), 40, "{revision}");
-        std::fs::write(folder.path().join("file"), "two").unwrap();
-        let dirty = git(folder.path(), &describe).unwrap();
-        assert_eq!(dirty, format!("{revision}-dirty"));
+        fs::write(folder.path().join("file"), "two").unwrap();
+        assert_eq!(described(), format!("{revision}-dirty"));
+        assert_eq!(fs::read(git_folder.join("index")).unwrap(), index);
     }
 }

@@ -2,8 +2,7 @@
 
 use models::rewrite;
 use schema::{
-    Cell, Device, ModelSource, Outcome, OutcomeKind, Precision, Strategy, TF32_OVERRIDE,
-    VariantDescription,
+    Cell, Device, ModelSource, Outcome, OutcomeKind, Precision, TF32_OVERRIDE, VariantDescription,
 };
 
 use crate::{
@@ -190,10 +189,7 @@ fn unavailable(world: &World, cell: &Cell) -> Option<String> {
         return Some(reason.clone());
     }
     // Each rank and each replica has a GPU of its own.
-    let gpus = match cell.strategy {
-        Strategy::Single | Strategy::Accumulated => 1,
-        Strategy::DataParallel | Strategy::Ddp => cell.world_size as usize,
-    };
+    let gpus = cell.at_once() as usize;
     match cell.device {
         Device::Cpu => None,
         Device::Cuda(index)

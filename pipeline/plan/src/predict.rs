@@ -75,7 +75,7 @@ fn rates(cell: &Cell, machine: &Fingerprint) -> Rates {
                 _ if half && !has("amx_bf16") => 0.25,
                 _ => 1.0,
             };
-            let threads = cell.threads.saturating_mul(at_once(cell));
+            let threads = cell.threads.saturating_mul(cell.at_once());
             let cores = f64::from(threads.min(machine.physical_cores).max(1));
             Rates {
                 flops_per_second: per_core * cores * scale,
@@ -88,14 +88,6 @@ fn rates(cell: &Cell, machine: &Fingerprint) -> Rates {
             bytes_per_second: 600e9,
             operator_ns: 12e3,
         },
-    }
-}
-
-/// How many parts of a batch are computed at once.
-const fn at_once(cell: &Cell) -> u32 {
-    match cell.strategy {
-        Strategy::Single | Strategy::Accumulated => 1,
-        Strategy::DataParallel | Strategy::Ddp => cell.world_size,
     }
 }
 

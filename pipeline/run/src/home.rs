@@ -39,7 +39,8 @@ fn outcome(outcome: &mut Outcome) {
     hide(&mut outcome.reason);
 }
 
-fn hide(text: &mut String) {
+/// A text with the home folder as `~`.
+pub(crate) fn hide(text: &mut String) {
     let home = std::env::var("HOME").unwrap_or_default();
     let home = home.trim_end_matches('/');
     if !home.is_empty() && text.contains(home) {

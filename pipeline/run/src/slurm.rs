@@ -20,24 +20,26 @@ use std::{
 };
 
 use schema::{
-    Device, Digest, Fingerprint, Plan, RunRecord, Strategy,
+    Device, Digest, Fingerprint, Heat, Plan, RunRecord,
     plan::{KnownState, PlannedHeat},
     record::{self, HeatEntry, HeatResult},
 };
-use store::{Store, WriterLock};
+use store::{Store, StoreError, WriterLock};
 use worker::host::Interrupt;
 
 pub use folder::Part;
-use folder::{Folder, Submission};
-use queue::{Array, Needs, State};
+use folder::{Folder, Submission, Told};
+use queue::{Array, Needs, State, Task};
 
 use crate::{Event, Observer, RunError, sweep};
 
 /// How often it is looked at what became of the tasks.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// So long what a task wrote may take to be seen from here.
-const SEEN: Duration = Duration::from_secs(20);
+/// So long what a task left may take to be seen from here: a file system of a network remembers for a minute what
+/// was not there. One that did not come to its own end is waited for no longer than it takes to look again.
+const SEEN: Duration = Duration::from_secs(90);
+const LOOKED: Duration = Duration::from_secs(5);
 
 /// So long Slurm may not answer.
 const SILENCE: Duration = Duration::from_mins(10);
@@ -125,60 +127,80 @@ pub fn on_slurm(
     })
 }
 
+/// Whether a run on a cluster over this store left something, for [`on_slurm`] to take over.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn is_on_slurm(store: &WriterLock) -> Result<bool, RunError> {
+    Ok(!Folder::all(store)?.is_empty())
+}
+
 /// What a run that was killed left: what is measured is kept, and what is not, cancelled.
 fn take_over(
     store: &WriterLock,
     left: &Folder,
     observer: &mut dyn Observer,
 ) -> Result<(), RunError> {
-    let submission = left.submission()?;
-    let text = format!(
+    let mut note = |text: &str| observer.observe(&Event::Note { text });
+    note(&format!(
         "taking over what was submitted by an earlier run: {}",
         left.path().display()
-    );
-    observer.observe(&Event::Note { text: &text });
-    let arrays = left.arrays()?;
-    queue::cancel(&arrays)?;
-    settle(&arrays)?;
-    for part in 0..submission.map_or(0, |submission| submission.keys.len()) {
-        adopt(store, left, part)?;
+    ));
+    queue::cancel(&left.name())?;
+    settle(&left.name())?;
+    left.look_again();
+    for part in left.done()? {
+        if let Some(Err(reason)) = adopt(store, left, part)? {
+            note(&format!("warning: {reason}: it is measured again"));
+        }
     }
     left.remove()
 }
 
 /// Waits until nothing of what was cancelled runs any more.
-fn settle(arrays: &[Array]) -> Result<(), RunError> {
+fn settle(name: &str) -> Result<(), RunError> {
     let until = Instant::now() + LAST_WORDS;
-    while Instant::now() < until {
-        let tasks = queue::tasks(arrays)?;
-        if tasks.values().all(|task| task.state == State::Ended) {
-            break;
+    loop {
+        match queue::is_busy(name) {
+            Ok(false) => return Ok(()),
+            Err(error) if Instant::now() > until => return Err(error),
+            Ok(true) if Instant::now() > until => return Ok(()),
+            Ok(true) | Err(_) => std::thread::sleep(LOOK),
         }
-        std::thread::sleep(LOOK);
     }
-    Ok(())
 }
 
-/// Takes over what a task has measured, if it has come to its end; with it, what was measured.
+/// Takes over what a task has measured, if it has come to its end; within, why there is nothing.
 fn adopt(
     store: &WriterLock,
     folder: &Folder,
     part: usize,
-) -> Result<Option<(HeatResult, Option<schema::Heat>)>, RunError> {
-    let Some((part_store, key, result)) = folder.result(part)? else {
-        return Ok(None);
+) -> Result<Option<Result<(Digest, Heat), String>>, RunError> {
+    let (told, part_store) = match folder.told(part)? {
+        None => return Ok(None),
+        Some(Err(reason)) => return Ok(Some(Err(reason))),
+        Some(Ok(told)) => told,
     };
-    if let HeatResult::NotReached(reason) = result {
-        return Ok(Some((HeatResult::NotReached(reason), None)));
+    let Told { key, result, .. } = told;
+    let digest = match result {
+        HeatResult::NotReached(reason) => return Ok(Some(Err(reason))),
+        HeatResult::Sealed(digest) => digest,
+    };
+    let adopted = Store::open(part_store).and_then(|part| store.adopt(&part, &key, &digest));
+    match adopted {
+        Ok(heat) => Ok(Some(Ok((digest, heat)))),
+        // Of the part's store: what is written to the run's own is none of these.
+        Err(
+            error @ (StoreError::Corrupt(_)
+            | StoreError::Version { .. }
+            | StoreError::Missing { .. }
+            | StoreError::NotAStore { .. }
+            | StoreError::NotAFolder { .. }),
+        ) => Ok(Some(Err(format!(
+            "what its task left cannot be used: {error}"
+        )))),
+        Err(error) => Err(error.into()),
     }
-    let part_store = Store::open(part_store)?;
-    Ok(Some(match store.adopt(&part_store, &key)? {
-        Some((digest, heat)) => (HeatResult::Sealed(digest), Some(heat)),
-        None => {
-            let reason = "its task says that it measured it, and left nothing".to_owned();
-            (HeatResult::NotReached(reason), None)
-        }
-    }))
 }
 
 /// What is to be measured elsewhere.
@@ -192,8 +214,10 @@ struct Cluster<'a> {
 #[derive(Debug, Default)]
 struct Waiting {
     has_begun: bool,
+    /// Why it waits, as it was told.
+    reason: String,
     /// Since when Slurm says that it has ended.
-    ended: Option<(Instant, String)>,
+    ended: Option<Instant>,
 }
 
 impl<'a> Cluster<'a> {
@@ -235,25 +259,29 @@ impl<'a> Cluster<'a> {
             machine: launching.machine.clone(),
             keys: self.ahead.iter().map(|(_, heat)| heat.key).collect(),
         };
+        queue::check()?;
         let folder = Folder::create(store, &submission)?;
-        let arrays = match self.submit(&folder, launching) {
-            Ok(arrays) => arrays,
-            Err(error) => {
-                folder.remove()?;
-                return Err(error);
-            }
-        };
-        let done = self.wait(store, &folder, &arrays, interrupt, observer, results);
+        let done = self
+            .submit(&folder, launching)
+            .and_then(|arrays| self.wait(store, &folder, &arrays, interrupt, observer, results));
         // Whatever ended the wait: nothing goes on that nobody waits for.
-        queue::cancel(&arrays).and_then(|()| settle(&arrays))?;
-        done?;
-        // What came to its end while it was cancelled.
-        for (part, (index, heat)) in self.ahead.iter().enumerate() {
-            if !results.contains_key(&heat.key) {
-                self.collect(store, &folder, part, (*index, heat), observer, results)?;
+        let name = folder.name();
+        let cancelled = queue::cancel(&name).and_then(|()| settle(&name));
+        if done.is_ok() {
+            // What came to its end while it was cancelled, or was seen late.
+            folder.look_again();
+            for (part, (index, heat)) in self.ahead.iter().enumerate() {
+                if !matches!(results.get(&heat.key), Some(HeatResult::Sealed(_))) {
+                    self.collect(store, &folder, part, (*index, heat), observer, results)?;
+                }
             }
         }
-        folder.remove()
+        // What may still run has a folder, and whoever comes next cancels it once more.
+        if let Err(error) = cancelled.and_then(|()| folder.remove()) {
+            let text = format!("warning: something may be left on the cluster: {error}");
+            observer.observe(&Event::Note { text: &text });
+        }
+        done
     }
 
     /// Hands the tasks to Slurm: an array for each kind of node that they need.
@@ -262,17 +290,11 @@ impl<'a> Cluster<'a> {
         for (part, (_, heat)) in self.ahead.iter().enumerate() {
             by_needs.entry(needs(heat)).or_default().push(part);
         }
+        let (name, path) = (folder.name(), folder.path());
         let mut arrays = Vec::new();
         for (needs, parts) in by_needs {
             for parts in parts.chunks(LARGEST_ARRAY) {
-                match queue::submit(folder.path(), launching, needs, parts) {
-                    Ok(array) => arrays.push(array),
-                    Err(error) => {
-                        queue::cancel(&arrays)?;
-                        return Err(error);
-                    }
-                }
-                folder.keep(&arrays)?;
+                arrays.push(queue::submit(&name, path, launching, needs, parts)?);
             }
         }
         Ok(arrays)
@@ -293,7 +315,7 @@ impl<'a> Cluster<'a> {
             .collect();
         let mut heard = Instant::now();
         while !waiting.is_empty() && !interrupt.is_set() {
-            let tasks = match queue::tasks(arrays) {
+            let tasks = match queue::tasks(&folder.name(), arrays) {
                 Ok(tasks) => {
                     heard = Instant::now();
                     Some(tasks)
@@ -301,53 +323,32 @@ impl<'a> Cluster<'a> {
                 Err(error) if heard.elapsed() > SILENCE => return Err(error),
                 Err(_) => None,
             };
-            let parts: Vec<usize> = waiting.keys().copied().collect();
-            for part in parts {
-                let Some(&(index, heat)) = self.ahead.get(part) else {
+            if waiting.values().any(|task| task.ended.is_some()) {
+                folder.look_again();
+            }
+            for (part, (index, heat)) in self.ahead.iter().enumerate() {
+                if !waiting.contains_key(&part) {
                     continue;
-                };
-                if self.collect(store, folder, part, (index, heat), observer, results)? {
+                }
+                if self.collect(store, folder, part, (*index, heat), observer, results)? {
                     waiting.remove(&part);
                     continue;
                 }
-                let (Some(tasks), Some(task)) = (&tasks, waiting.get_mut(&part)) else {
+                let Some(tasks) = &tasks else { continue };
+                let left = self.left(&waiting);
+                let Some(task) = waiting.get_mut(&part) else {
                     continue;
                 };
-                let told = tasks.get(&part);
-                match told.map_or(State::Ended, |task| task.state) {
-                    State::Waits => {
-                        if task.has_begun {
-                            let text =
-                                format!("{}: Slurm begins it anew on another node", heat.group);
-                            observer.observe(&Event::Note { text: &text });
-                        }
-                        *task = Waiting::default();
-                    }
-                    State::Runs => {
-                        let is_new = !task.has_begun;
-                        *task = Waiting {
-                            has_begun: true,
-                            ended: None,
-                        };
-                        if is_new {
-                            let left = self.left(&waiting);
-                            self.begun((index, heat), left, observer);
-                        }
-                    }
-                    State::Ended => {
-                        let word = told.map_or("unknown to Slurm", |task| &task.word);
-                        let since = task
-                            .ended
-                            .get_or_insert_with(|| (Instant::now(), word.to_owned()));
-                        if since.0.elapsed() > SEEN {
-                            let reason = folder.why(part, &since.1);
-                            observer.observe(&Event::NotReached {
-                                group: &heat.group,
-                                reason: &reason,
-                            });
-                            results.insert(heat.key, HeatResult::NotReached(reason));
-                            waiting.remove(&part);
-                        }
+                match self.hear(task, tasks.get(&part), (*index, heat), left, observer) {
+                    Heard::Nothing => {}
+                    Heard::Lost(word) => {
+                        let reason = folder.why(arrays, part, &word);
+                        observer.observe(&Event::NotReached {
+                            group: &heat.group,
+                            reason: &reason,
+                        });
+                        results.insert(heat.key, HeatResult::NotReached(reason));
+                        waiting.remove(&part);
                     }
                 }
             }
@@ -356,6 +357,50 @@ impl<'a> Cluster<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What Slurm tells of a task that has left nothing yet.
+    fn hear(
+        &self,
+        task: &mut Waiting,
+        told: Option<&Task>,
+        (index, heat): (usize, &PlannedHeat),
+        left: Duration,
+        observer: &mut dyn Observer,
+    ) -> Heard {
+        let state = told.map_or(State::Left, |told| told.state);
+        match state {
+            State::Waits => {
+                task.ended = None;
+                let reason = told.map(|told| told.reason.clone()).unwrap_or_default();
+                if !is_usual(&reason) && task.reason != reason {
+                    let text = format!("{}: it waits for a node: {reason}", heat.group);
+                    observer.observe(&Event::Note { text: &text });
+                }
+                task.reason = reason;
+            }
+            State::Runs => {
+                task.ended = None;
+                if !task.has_begun {
+                    task.has_begun = true;
+                    self.begun((index, heat), left, observer);
+                }
+            }
+            State::Left | State::Ended => {
+                let since = *task.ended.get_or_insert_with(Instant::now);
+                let patience = if state == State::Left { SEEN } else { LOOKED };
+                if since.elapsed() > patience {
+                    let word = told.map_or("unknown to Slurm".to_owned(), |told| {
+                        match told.word.as_str() {
+                            "PENDING" => format!("before it began ({})", told.reason),
+                            word => word.to_owned(),
+                        }
+                    });
+                    return Heard::Lost(word);
+                }
+            }
+        }
+        Heard::Nothing
     }
 
     /// What is predicted for all that is waited for, on as many nodes as measure now.
@@ -394,49 +439,73 @@ impl<'a> Cluster<'a> {
         observer: &mut dyn Observer,
         results: &mut BTreeMap<Digest, HeatResult>,
     ) -> Result<bool, RunError> {
-        let Some((result, measured)) = adopt(store, folder, part)? else {
+        let Some(adopted) = adopt(store, folder, part)? else {
             return Ok(false);
         };
-        let job = self.plan.job(&heat.job);
-        let has_looks = job.is_some_and(|job| job.measure.looks().len() > 1);
-        match (&result, &measured) {
-            (HeatResult::NotReached(reason), _) => observer.observe(&Event::NotReached {
-                group: &heat.group,
-                reason,
-            }),
-            (HeatResult::Sealed(_), measured) => {
-                if let Some(measured) = measured {
-                    observer.observe(&Event::HeatFinished {
-                        group: &heat.group,
-                        index,
-                        cells: &measured.header.cells,
-                        outcomes: &measured.footer.outcomes,
-                        stopped: Some(measured.footer.stopped.as_str()).filter(|_| has_looks),
-                    });
-                }
+        let result = match adopted {
+            Err(reason) => {
+                observer.observe(&Event::NotReached {
+                    group: &heat.group,
+                    reason: &reason,
+                });
+                HeatResult::NotReached(reason)
             }
-        }
+            Ok((digest, measured)) => {
+                let starts = folder.starts(part);
+                if starts > 1 {
+                    let text = format!(
+                        "{}: measured anew, at start {starts} of its task",
+                        heat.group
+                    );
+                    observer.observe(&Event::Note { text: &text });
+                }
+                let job = self.plan.job(&heat.job);
+                let has_looks = job.is_some_and(|job| job.measure.looks().len() > 1);
+                observer.observe(&Event::HeatFinished {
+                    group: &heat.group,
+                    index,
+                    cells: &measured.header.cells,
+                    outcomes: &measured.footer.outcomes,
+                    stopped: Some(measured.footer.stopped.as_str()).filter(|_| has_looks),
+                });
+                HeatResult::Sealed(digest)
+            }
+        };
         results.insert(heat.key, result);
         Ok(true)
     }
 }
 
-/// What a node must have to measure a heat.
+/// What comes of what Slurm tells of a task.
+enum Heard {
+    /// It is waited for.
+    Nothing,
+    /// It leaves nothing, and this is how it ended.
+    Lost(String),
+}
+
+/// Whether a task that waits for this reason waits for its turn.
+fn is_usual(reason: &str) -> bool {
+    let usual = [
+        "",
+        "None",
+        "BeginTime",
+        "JobArrayTaskLimit",
+        "Priority",
+        "Resources",
+    ];
+    usual.contains(&reason)
+}
+
+/// What a node must have to measure a heat. What cannot run on the machine of the plan asks for nothing.
 fn needs(heat: &PlannedHeat) -> Needs {
     let mut needs = Needs { cpus: 1, gpus: 0 };
-    for planned in &heat.cells {
+    for planned in heat.cells.iter().filter(|cell| cell.obstacle.is_none()) {
         let cell = &planned.cell;
-        let ranks = match cell.strategy {
-            Strategy::Ddp => cell.world_size,
-            _ => 1,
-        };
-        needs.cpus = needs.cpus.max(cell.threads.saturating_mul(ranks));
+        let at_once = cell.at_once();
+        needs.cpus = needs.cpus.max(cell.threads.saturating_mul(at_once));
         if let Device::Cuda(index) = cell.device {
-            let devices = match cell.strategy {
-                Strategy::Ddp | Strategy::DataParallel => cell.world_size,
-                Strategy::Single | Strategy::Accumulated => 1,
-            };
-            needs.gpus = needs.gpus.max(index.saturating_add(devices));
+            needs.gpus = needs.gpus.max(index.saturating_add(at_once));
         }
     }
     needs

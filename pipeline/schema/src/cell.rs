@@ -115,6 +115,15 @@ impl Cell {
         Some(dims)
     }
 
+    /// How many parts of a batch are computed at once, each on a device of its own where devices are GPUs.
+    #[must_use]
+    pub const fn at_once(&self) -> u32 {
+        match self.strategy {
+            Strategy::Single | Strategy::Accumulated => 1,
+            Strategy::DataParallel | Strategy::Ddp => self.world_size,
+        }
+    }
+
     fn scales_weakly(&self) -> bool {
         self.strategy != Strategy::Single
             && self.factors.get(SCALING).is_some_and(|value| value == WEAK)

@@ -282,7 +282,7 @@ impl SealedName {
         format!("{}-{}{origin}{}", self.started, self.digest, Self::SUFFIX)
     }
 
-    fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let (started, rest) = name.strip_suffix(Self::SUFFIX)?.split_once('-')?;
         let marks = [
             (Self::OPENED, Origin::Bundle),

@@ -12,6 +12,7 @@
 //! | `runs/NNNNNN-<sha256>.run.zst` | run records, numbered in the order of writing; `.interrupted.run.zst` where the run did not come to its end |
 //! | `tables/<key>`, `site/<key>` | what later stages made, by the key that they choose |
 //! | `aside/` | corrupt artifacts, each with the reason for which it was set aside |
+//! | `parts/` | what a cluster's tasks measure for this store, each into a store of its own; gone when it is taken over |
 //! | `fresh.json` | a `--fresh` run in progress, so that it can be resumed |
 //! | `tmp/` | what is being written: `write-*`, `scratch-*`, `bundle-*`; the next writer removes these |
 //!

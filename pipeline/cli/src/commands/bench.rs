@@ -82,7 +82,7 @@ struct FailureRow {
 pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure> {
     stages::check_out(session, &arguments.site.out)?;
     let measuring = arguments.measuring;
-    let plan = stages::plan(session, &arguments.manifests, measuring.fresh)?;
+    let plan = stages::plan_for(session, &arguments.manifests, measuring)?;
     session.watch()?;
     announce(session, &plan);
     if !stages::is_cached(&plan) {
@@ -106,7 +106,7 @@ pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure>
 /// Measures, and leaves the rest to later stages.
 pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
     let measuring = arguments.measuring;
-    let plan = stages::plan(session, &arguments.manifests, measuring.fresh)?;
+    let plan = stages::plan_for(session, &arguments.manifests, measuring)?;
     session.watch()?;
     announce(session, &plan);
     if !stages::is_cached(&plan) {
@@ -142,14 +142,10 @@ pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
 
 /// Measures a part of a plan into a store of its own, on a node of a cluster.
 pub(crate) fn part(printer: Printer, common: &Common, arguments: &Part) -> Result<(), Failure> {
-    let Part {
-        folder,
-        part,
-        start,
-    } = arguments;
-    let part = run::Part::new(folder.clone(), *part, *start);
+    let Part { folder, part } = arguments;
+    let part = run::Part::begin(folder.clone(), *part).map_err(Failure::lacking)?;
     let common = Common {
-        store: Some(part.store()),
+        store: Some(part.store().to_owned()),
         ..common.clone()
     };
     let session = Session::open(printer, &common, false)?;

@@ -96,12 +96,7 @@ fn told(ranks: u32, [ours, other]: &[Vec<f64>; 2]) -> String {
             centre,
             high: Some(high),
             ..
-        }) => format!(
-            "{:.3} ({:.3} to {:.3})",
-            centre.exp(),
-            low.exp(),
-            high.exp()
-        ),
+        }) => format!("{centre:.3} ({low:.3} to {high:.3})"),
         _ => "not to be told".to_owned(),
     };
     let [ours_ns, other_ns] = [ours, other].map(|steps| race::median(steps.clone()));

@@ -6,9 +6,7 @@ mod common;
 
 use std::{
     collections::BTreeMap,
-    fs,
-    path::Path,
-    thread,
+    fs, thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -164,7 +162,7 @@ fn a_rank_that_dies_is_named_and_nobody_stays() {
         "{failure:?}"
     );
     drop(loaded);
-    assert!(!Path::new(&format!("/proc/{other}")).exists());
+    assert_gone(other);
 }
 
 /// How often a rank is killed.
@@ -222,7 +220,7 @@ fn any_rank_may_die_at_any_moment_and_the_next_cell_runs() {
         assert!(failure.reason.contains("signal 9"), "{failure:?}");
         drop(host);
         for rank in ranks {
-            assert!(!Path::new(&format!("/proc/{rank}")).exists(), "{failure:?}");
+            assert_gone(rank);
         }
         let mut next = start(&graph, &cell, &command()).unwrap();
         assert_eq!(next.measure(1).unwrap().len(), 1);
@@ -249,7 +247,7 @@ fn a_rank_that_hangs_ends_with_the_patience_of_whoever_asked() {
     let failure = loaded.host.request(&request, soon).unwrap_err();
     assert_eq!(failure.kind, OutcomeKind::TimedOut, "{failure:?}");
     drop(loaded);
-    assert!(!Path::new(&format!("/proc/{other}")).exists());
+    assert_gone(other);
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::{
     collections::BTreeMap,
+    env,
     io::Write as _,
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Command, Stdio},
 };
-
-use serde::{Deserialize, Serialize};
 
 use super::Launching;
 use crate::RunError;
@@ -20,7 +20,7 @@ pub(super) struct Needs {
 }
 
 /// A job array that Slurm has taken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Array {
     /// Slurm's number of it.
     pub(super) job: u64,
@@ -34,7 +34,9 @@ pub(super) enum State {
     /// It is to begin, for the first time or again.
     Waits,
     Runs,
-    /// It will not begin again.
+    /// It came to its own end: what it leaves may not be seen yet.
+    Left,
+    /// It will leave nothing.
     Ended,
 }
 
@@ -42,35 +44,70 @@ pub(super) enum State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) state: State,
-    /// Slurm's own word.
+    /// Slurm's own word, and why it waits.
     pub(super) word: String,
+    pub(super) reason: String,
 }
 
-/// Hands in an array of tasks.
+/// Names another cluster than that of this node, which none of the other commands would know of.
+const CLUSTERS: &str = "SBATCH_CLUSTERS";
+
+/// Begin the variables by which users have commands leave tasks out.
+const FILTERS: [&str; 2] = ["SQUEUE_", "SCANCEL_"];
+
+/// Slurm counts by it how often a task was begun before; a run that is a task itself has one of its own.
+const STARTS: &str = "SLURM_RESTART_COUNT";
+
+/// Makes sure that Slurm's commands are there.
+pub(super) fn check() -> Result<(), RunError> {
+    for command in ["sbatch", "squeue", "scancel"] {
+        let mut asked = Command::new(command);
+        asked.arg("--version");
+        answer(asked, "")?;
+    }
+    Ok(())
+}
+
+/// Hands in an array of tasks under the name of a submission.
 pub(super) fn submit(
+    name: &str,
     folder: &Path,
     launching: &Launching<'_>,
     needs: Needs,
     parts: &[usize],
 ) -> Result<Array, RunError> {
+    if env::var_os(CLUSTERS).is_some() {
+        let reason = format!(
+            "{CLUSTERS} is set: a run goes to the cluster of the node that it is started on"
+        );
+        return Err(refused("sbatch", &reason));
+    }
+    let (Some(folder), Some(program)) = (folder.to_str(), launching.program.to_str()) else {
+        let reason = "the store or this program lies in a folder whose name is not UTF-8";
+        return Err(refused("sbatch", reason));
+    };
+    if folder.contains('\\') {
+        return Err(refused(
+            "sbatch",
+            "it takes no name of a folder with a backslash in it",
+        ));
+    }
     let mut command = Command::new("sbatch");
-    let log = folder.join("%A_%a.log");
     command
-        .args([
-            "--parsable",
-            "--job-name=photofinish",
-            "--nodes=1",
-            "--ntasks=1",
-        ])
-        .args(["--exclusive", "--requeue", "--open-mode=append"])
+        .env_remove(STARTS)
+        .args(["--parsable", "--nodes=1", "--ntasks=1"])
+        // All memory of the node, too.
+        .args(["--exclusive", "--mem=0", "--requeue", "--open-mode=append"])
+        .arg(format!("--job-name={name}"))
         .arg(format!("--array=0-{}", parts.len().saturating_sub(1)))
         .arg(format!("--cpus-per-task={}", needs.cpus))
-        .arg(format!("--output={}", log.display()));
+        .arg(format!("--output={}/%A_%a.log", folder.replace('%', "%%")));
     if needs.gpus > 0 {
         command.arg(format!("--gpus-per-node={}", needs.gpus));
     }
-    let printed = answer(command, &script(folder, launching, parts))?;
-    // `1234`, or `1234;cluster`.
+    let seen = launching.machine.conditions.get(GPUS);
+    let script = script(folder, program, seen.map(String::as_str), parts);
+    let printed = answer(command, &script)?;
     let job = printed.trim().split(';').next().unwrap_or_default().parse();
     let job = job.map_err(|_| refused("sbatch", &format!("printed no number: {printed}")))?;
     Ok(Array {
@@ -83,19 +120,18 @@ pub(super) fn submit(
 /// and what decides a measurement is to be as it was when it was planned.
 const GPUS: &str = "CUDA_VISIBLE_DEVICES";
 
-/// What each task runs. Each start of it measures into a store of its own.
-fn script(folder: &Path, launching: &Launching<'_>, parts: &[usize]) -> String {
+/// What each task runs.
+fn script(folder: &str, program: &str, seen: Option<&str>, parts: &[usize]) -> String {
     let numbers: Vec<String> = parts.iter().map(ToString::to_string).collect();
-    let seen = match launching.machine.conditions.get(GPUS) {
+    let seen = match seen {
         Some(seen) => format!("export {GPUS}={}", quoted(seen)),
         None => format!("unset {GPUS}"),
     };
     format!(
-        "#!/bin/sh\n{seen}\nset -- {}\nshift \"$SLURM_ARRAY_TASK_ID\"\nexec {} part {} \"$1\" \
-         \"${{SLURM_RESTART_COUNT:-0}}\"\n",
+        "#!/bin/sh\n{seen}\nset -- {}\nshift \"$SLURM_ARRAY_TASK_ID\"\nexec {} part {} \"$1\"\n",
         numbers.join(" "),
-        quoted(&launching.program.to_string_lossy()),
-        quoted(&folder.to_string_lossy()),
+        quoted(program),
+        quoted(folder),
     )
 }
 
@@ -104,21 +140,33 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// What became of the tasks, by what they measure. One that ended long ago is not among them.
-pub(super) fn tasks(arrays: &[Array]) -> Result<BTreeMap<usize, Task>, RunError> {
+/// What became of the tasks of a submission, by what they measure. One that ended long ago is not among
+/// them.
+pub(super) fn tasks(name: &str, arrays: &[Array]) -> Result<BTreeMap<usize, Task>, RunError> {
+    Ok(parse(&queue(name)?, arrays))
+}
+
+/// Whether any task of a submission may still run.
+pub(super) fn is_busy(name: &str) -> Result<bool, RunError> {
+    let told = queue(name)?;
+    let words = told
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2));
+    let mut states = words.map(state);
+    Ok(states.any(|state| matches!(state, State::Waits | State::Runs)))
+}
+
+fn queue(name: &str) -> Result<String, RunError> {
     let mut command = Command::new("squeue");
-    let jobs: Vec<String> = arrays.iter().map(|array| array.job.to_string()).collect();
     command
-        .args(["--noheader", "--array", "--states=all", "--format=%F %K %T"])
-        .arg(format!("--jobs={}", jobs.join(",")));
-    match answer(command, "") {
-        Ok(printed) => Ok(parse(&printed, arrays)),
-        // Of jobs that are all forgotten.
-        Err(RunError::Slurm { reason, .. }) if reason.contains("Invalid job id") => {
-            Ok(BTreeMap::new())
-        }
-        Err(error) => Err(error),
-    }
+        .args([
+            "--noheader",
+            "--array",
+            "--states=all",
+            "--format=%F %K %T %r",
+        ])
+        .arg(format!("--name={name}"));
+    answer(command, "")
 }
 
 fn parse(printed: &str, arrays: &[Array]) -> BTreeMap<usize, Task> {
@@ -127,13 +175,23 @@ fn parse(printed: &str, arrays: &[Array]) -> BTreeMap<usize, Task> {
         let job: u64 = words.next()?.parse().ok()?;
         let place: usize = words.next()?.parse().ok()?;
         let word = words.next()?;
+        let reason: Vec<&str> = words.collect();
+        let reason = reason.join(" ");
         let array = arrays.iter().find(|array| array.job == job)?;
         let part = *array.parts.get(place)?;
-        let task = Task {
-            state: state(word),
-            word: word.to_owned(),
+        let state = match state(word) {
+            State::Waits if is_hopeless(&reason) => State::Ended,
+            state => state,
         };
-        Some((part, task))
+        let word = word.to_owned();
+        Some((
+            part,
+            Task {
+                state,
+                word,
+                reason,
+            },
+        ))
     };
     printed.lines().filter_map(task).collect()
 }
@@ -141,36 +199,52 @@ fn parse(printed: &str, arrays: &[Array]) -> BTreeMap<usize, Task> {
 /// Slurm's words for states, from the manual of `squeue`.
 fn state(word: &str) -> State {
     match word {
-        "PENDING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "SPECIAL_EXIT"
-        | "RESV_DEL_HOLD" | "CONFIGURING" => State::Waits,
+        "PENDING" | "REQUEUED" | "REQUEUE_FED" | "RESV_DEL_HOLD" | "CONFIGURING" => State::Waits,
         "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT"
         | "RESIZING" => State::Runs,
+        "COMPLETED" => State::Left,
         _ => State::Ended,
     }
 }
 
-/// Takes back what has not come to its end.
-pub(super) fn cancel(arrays: &[Array]) -> Result<(), RunError> {
-    if arrays.is_empty() {
-        return Ok(());
-    }
+/// Whether a task that waits for this reason waits for somebody to do something about it; from the manual, and
+/// what a task is told that could not be started.
+fn is_hopeless(reason: &str) -> bool {
+    [
+        "BadConstraints",
+        "InvalidAccount",
+        "InvalidQOS",
+        "JobHeldAdmin",
+        "JobHeldUser",
+        "PartitionNodeLimit",
+        "PartitionTimeLimit",
+        "launch failed requeued held",
+    ]
+    .iter()
+    .any(|hopeless| reason.contains(hopeless))
+}
+
+/// Takes back all tasks of a submission that have not come to their end.
+pub(super) fn cancel(name: &str) -> Result<(), RunError> {
     let mut command = Command::new("scancel");
-    command.arg("--quiet");
-    command.args(arrays.iter().map(|array| array.job.to_string()));
-    match answer(command, "") {
-        Err(RunError::Slurm { reason, .. }) if reason.contains("Invalid job id") => Ok(()),
-        done => done.map(drop),
-    }
+    command.arg("--quiet").arg(format!("--name={name}"));
+    answer(command, "").map(drop)
 }
 
 /// What one of the commands prints, given this on its standard input.
 fn answer(mut command: Command, input: &str) -> Result<String, RunError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |reason: String| refused(&name, &reason);
+    let is_filter = |name: &str| FILTERS.iter().any(|filter| name.starts_with(filter));
+    for (variable, _) in env::vars_os().filter(|(name, _)| is_filter(&name.to_string_lossy())) {
+        command.env_remove(variable);
+    }
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        // A Ctrl-C is this program's to heed: Slurm would have taken what a command that dies has asked for.
+        .process_group(0)
         .spawn()
         .map_err(|error| failed(format!("it cannot be started: {error}")))?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -187,7 +261,7 @@ fn answer(mut command: Command, input: &str) -> Result<String, RunError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn refused(command: &str, reason: &str) -> RunError {
+pub(super) fn refused(command: &str, reason: &str) -> RunError {
     RunError::Slurm {
         command: command.to_owned(),
         reason: reason.to_owned(),
@@ -196,59 +270,46 @@ fn refused(command: &str, reason: &str) -> RunError {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Machine, *};
+    use super::*;
 
     #[test]
     fn tasks_are_told_by_what_they_measure() {
         let arrays = [
             Array {
                 job: 7,
-                parts: vec![2, 0],
+                parts: vec![2, 0, 3],
             },
             Array {
                 job: 8,
-                parts: vec![1],
+                parts: vec![1, 4],
             },
         ];
-        let printed =
-            "7 0 RUNNING\n7 1 PENDING\n8 0 NODE_FAIL\n9 0 RUNNING\n7 N/A FAILED\n\n7 5 RUNNING\n";
+        let printed = "7 0 RUNNING None\n7 1 PENDING Nodes required are DOWN\n7 2 COMPLETED None\n\
+                       8 0 NODE_FAIL None\n8 1 PENDING launch failed requeued held\n9 0 RUNNING None\n\
+                       7 N/A FAILED None\n\n7 5 RUNNING None\n";
         let tasks = parse(printed, &arrays);
-        let states: Vec<_> = tasks
-            .iter()
-            .map(|(part, task)| (*part, task.state))
-            .collect();
-        assert_eq!(
-            states,
-            [(0, State::Waits), (1, State::Ended), (2, State::Runs)]
-        );
+        let states: Vec<_> = tasks.values().map(|task| task.state).collect();
+        use State::{Ended, Left, Runs, Waits};
+        assert_eq!(states, [Waits, Ended, Runs, Left, Ended]);
         assert_eq!(tasks[&1].word, "NODE_FAIL");
+        assert_eq!(tasks[&0].reason, "Nodes required are DOWN");
     }
 
     #[test]
     fn a_path_is_one_word_to_a_shell_and_gpus_are_as_planned() {
-        let mut machine = Machine::here();
         for (planned, seen) in [(None, "none"), (Some("2"), "2")] {
-            machine.conditions.remove(GPUS);
-            machine
-                .conditions
-                .extend(planned.map(|planned| (GPUS.to_owned(), planned.to_owned())));
-            let launching = Launching {
-                program: Path::new("/p"),
-                machine: &machine,
-            };
-            let script = script(Path::new("/a b/it's $HOME"), &launching, &[4, 6]);
+            let script = script("/a b/it's $HOME", "/p", planned, &[4, 6]);
             let printing = "printf '%s\\n' ${CUDA_VISIBLE_DEVICES:-none}";
             let told = Command::new("sh")
                 .arg("-c")
                 .arg(script.replace("exec '/p'", printing))
                 .env("SLURM_ARRAY_TASK_ID", "1")
                 .env(GPUS, "0,1")
-                .env_remove("SLURM_RESTART_COUNT")
                 .output()
                 .expect("a shell");
             assert_eq!(
                 String::from_utf8_lossy(&told.stdout),
-                format!("{seen}\npart\n/a b/it's $HOME\n6\n0\n")
+                format!("{seen}\npart\n/a b/it's $HOME\n6\n")
             );
         }
     }

@@ -196,6 +196,24 @@ pub fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+/// Waits until a process that was ended is gone, or nothing but its status is left.
+#[track_caller]
+pub fn assert_gone(process: i32) {
+    let until = Instant::now() + PATIENCE;
+    let is_there = || {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let state = stat
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.chars().next());
+        state.is_some_and(|state| !['Z', 'X'].contains(&state))
+    };
+    while is_there() {
+        assert!(Instant::now() < until, "process {process} stays");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 pub fn signal(process: i32, signal: &str) {
     let status = std::process::Command::new("kill")
         .args([&format!("-{signal}"), &process.to_string()])
