@@ -28,7 +28,7 @@ use store::{Store, StoreError, WriterLock};
 use worker::host::Interrupt;
 
 pub use folder::Part;
-use folder::{Folder, Submission, Told};
+use folder::{Folder, Left, Submission, Told};
 use queue::{Array, Needs, State, Task};
 
 use crate::{Event, Observer, RunError, sweep};
@@ -170,12 +170,12 @@ fn settle(name: &str) -> Result<(), RunError> {
     }
 }
 
-/// Takes over what a task has measured, if it has come to its end; within, why there is nothing.
+/// Takes over what a task has measured.
 fn adopt(
     store: &WriterLock,
     folder: &Folder,
     part: usize,
-) -> Result<Option<Result<(Digest, Heat), String>>, RunError> {
+) -> Result<Left<(Digest, Heat)>, RunError> {
     let (told, part_store) = match folder.told(part)? {
         None => return Ok(None),
         Some(Err(reason)) => return Ok(Some(Err(reason))),

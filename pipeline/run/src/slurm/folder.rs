@@ -39,6 +39,9 @@ pub(super) struct Told {
     pub(super) result: HeatResult,
 }
 
+/// What a part left, if it has come to its end; within, why that is of no use.
+pub(super) type Left<T> = Option<Result<T, String>>;
+
 /// The folder of a submission.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -101,11 +104,8 @@ impl Folder {
         Ok(done)
     }
 
-    /// What a part told, and the folder of the store that has it; within, what is wrong with what it left.
-    pub(super) fn told(
-        &self,
-        part: usize,
-    ) -> Result<Option<Result<(Told, PathBuf), String>>, RunError> {
+    /// What a part told, and the folder of the store that has it.
+    pub(super) fn told(&self, part: usize) -> Result<Left<(Told, PathBuf)>, RunError> {
         let told: Told = match read(&self.path, &result_file(part)) {
             Ok(Some(told)) => told,
             Ok(None) => return Ok(None),
