@@ -82,14 +82,15 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
         run(&mut check)
     };
     if only.is_none() && !full {
-        // Python has one thread for most of it, and workers rest between blocks.
-        ledger.at_once(&["python", "conformance", "quickstart", "example"]);
+        // Python has one thread for most of it.
+        ledger.at_once(&["python", "conformance", "example"]);
     } else {
         suite(ledger, "python", &python::check);
         suite(ledger, "conformance", &conformance);
-        suite(ledger, "quickstart", &quickstart::check);
         suite(ledger, "example", &example::check);
     }
+    // By itself: beside others no warm-up would end soon.
+    suite(ledger, "quickstart", &quickstart::check);
     suite(ledger, "cluster", &|| {
         debian::cluster()?;
         tests(full, &workspace_tests(|name| CLUSTER.contains(&name))?)
