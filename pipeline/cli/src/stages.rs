@@ -1,16 +1,17 @@
 //! The four stages, each fed from the store or from the one before.
 
+mod measuring;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use plan::{Diagnostic, World};
 use schema::{
     Device, Digest, EngineVariant, ModelSource, Plan, RunRecord, Tables,
-    plan::{KnownHeat, PlannedHeat, Status},
-    record::{self, HeatEntry, HeatResult},
+    plan::{KnownHeat, Status},
+    record::{HeatEntry, HeatResult},
     tables::Download,
 };
 use store::{ArtifactKind, StoreError};
@@ -19,16 +20,28 @@ use telemetry::Sensors;
 use crate::{
     args::{Executor, Manifests, Measuring},
     failure::Failure,
-    progress::{self, InstallProgress, SweepProgress},
-    session::{Session, Workers, aggregate_failure, report_failure, store_failure},
+    progress::{self, InstallProgress},
+    session::{Session, aggregate_failure, report_failure, store_failure},
     tool,
 };
+pub(crate) use measuring::{measure, measure_part};
 
-/// Manifests to plan.
-pub(crate) fn plan(session: &Session, manifests: &Manifests, fresh: bool) -> Result<Plan, Failure> {
+/// Manifests to plan. On a cluster there are no ceilings, which belong to the node that they were measured on.
+pub(crate) fn plan(
+    session: &Session,
+    manifests: &Manifests,
+    Measuring { fresh, executor }: Measuring,
+) -> Result<Plan, Failure> {
     let files = plan::read_manifests(&manifests.manifests).map_err(|found| refusal(&found))?;
     let mut world = world(session, manifests.cell_limit, fresh)?;
-    let plan = plan::plan(&files, &world).map_err(|found| refusal(&found))?;
+    let planned = |world: &World| {
+        let mut plan = plan::plan(&files, world).map_err(|found| refusal(&found))?;
+        if executor == Executor::Slurm {
+            plan.ceilings = None;
+        }
+        Ok(plan)
+    };
+    let plan = planned(&world)?;
     if !fresh {
         return Ok(plan);
     }
@@ -38,20 +51,7 @@ pub(crate) fn plan(session: &Session, manifests: &Manifests, fresh: bool) -> Res
         return Ok(plan);
     }
     world.fresh = Some(anew);
-    plan::plan(&files, &world).map_err(|found| refusal(&found))
-}
-
-/// Manifests to what is measured: on a cluster no ceilings, which belong to the node that they were measured on.
-pub(crate) fn plan_for(
-    session: &Session,
-    manifests: &Manifests,
-    Measuring { fresh, executor }: Measuring,
-) -> Result<Plan, Failure> {
-    let mut plan = plan(session, manifests, fresh)?;
-    if executor == Executor::Slurm {
-        plan.ceilings = None;
-    }
-    Ok(plan)
+    planned(&world)
 }
 
 /// What an interrupted fresh run over the same heats left.
@@ -176,191 +176,6 @@ fn check_name(store: &Path) -> Result<(), Failure> {
         "workers cannot be sent the name of the store, which is not UTF-8: {}; name another with --store",
         place.display()
     )))
-}
-
-/// What a run came to.
-pub(crate) struct Measured {
-    pub(crate) run: Digest,
-    /// Whether the store has the record; a store that cannot be written has what it had.
-    pub(crate) kept: bool,
-    pub(crate) record: RunRecord,
-    /// Heats measured now.
-    pub(crate) measured: usize,
-    /// Heats that the store had.
-    pub(crate) cached: usize,
-}
-
-/// How long it is looked at what else runs before measuring begins.
-const LOOK: Duration = Duration::from_millis(500);
-
-/// Names what else keeps this machine busy, where something is to be timed.
-fn look_around(session: &Session, plan: &Plan) {
-    let is_watched = |heat: &PlannedHeat| {
-        let job = plan.job(&heat.job);
-        job.is_some_and(|job| job.measure.disturbance.is_some())
-    };
-    let timed = plan.heats_to_measure().filter(|heat| {
-        let job = plan.job(&heat.job);
-        job.is_some_and(|job| job.measure.blocks > 0)
-    });
-    let mut timed = timed.peekable();
-    if timed.peek().is_none() {
-        return;
-    }
-    let Some(reason) = run::look_around(LOOK) else {
-        return;
-    };
-    let then = match timed.any(is_watched) {
-        true => {
-            "blocks that are disturbed are measured again, and a group that stays disturbed ends unstable"
-        }
-        false => "times will be too long, and nothing is measured again for that",
-    };
-    session
-        .printer
-        .note(&format!("warning: this machine is busy: {reason}; {then}"));
-}
-
-/// Plan to run record: measures what the store lacks, and keeps the record.
-pub(crate) fn measure(
-    session: &Session,
-    plan: &Plan,
-    Measuring { fresh, executor }: Measuring,
-) -> Result<Measured, Failure> {
-    if is_cached(plan) && !fresh {
-        return Ok(found(session, plan));
-    }
-    let lock = session.writer()?;
-    let blocks = plan
-        .heats_to_measure()
-        .filter_map(|heat| plan.job(&heat.job))
-        .map(|job| u64::from(job.measure.first_look()))
-        .sum();
-    let mut progress = SweepProgress::new(session.printer, blocks);
-    let record = match executor {
-        Executor::Local => {
-            if run::is_on_slurm(&lock).map_err(Failure::lacking)? {
-                session.printer.note(
-                    "warning: a run on a cluster left something, which may still be measured: `--executor slurm` takes it over",
-                );
-            }
-            look_around(session, plan);
-            let options = options(session, fresh, None);
-            let workers = Workers(session.catalog()?);
-            run::run(
-                plan,
-                &lock,
-                &workers,
-                &options,
-                &session.interrupt,
-                &mut progress,
-            )
-        }
-        Executor::Slurm => {
-            let program = std::env::current_exe().map_err(|error| {
-                Failure::lacking(format!("cannot tell where this program is: {error}"))
-            })?;
-            let launching = run::Launching {
-                program: &program,
-                machine: &run::Machine::here(),
-            };
-            run::on_slurm(
-                plan,
-                &lock,
-                &launching,
-                fresh,
-                &session.interrupt,
-                &mut progress,
-            )
-        }
-    };
-    let record = record.map_err(Failure::lacking)?;
-    let (measured, cached) = (progress.measured, progress.cached);
-    drop(progress);
-    if session.interrupt.is_set() && sealed(&record) < heats(&record) {
-        lock.put_interrupted_run(&record).map_err(store_failure)?;
-        return Err(Failure::interrupted());
-    }
-    let run = lock.put_run(&record).map_err(store_failure)?;
-    Ok(Measured {
-        run,
-        kept: true,
-        record,
-        measured,
-        cached,
-    })
-}
-
-fn options(session: &Session, fresh: bool, only: Option<BTreeSet<Digest>>) -> run::Options {
-    run::Options {
-        sensors: Sensors::system(),
-        fresh,
-        tool: session.tool(),
-        only,
-    }
-}
-
-/// Measures a part of a plan into the session's store, and leaves word for whoever submitted it.
-pub(crate) fn measure_part(session: &Session, part: &run::Part) -> Result<(), Failure> {
-    let (plan, key) = part.task(&run::Machine::here()).map_err(Failure::lacking)?;
-    prepare(session, &plan)?;
-    let lock = session.writer()?;
-    let mut progress = SweepProgress::new(session.printer, 0);
-    let options = options(session, false, Some([key].into()));
-    let record = run::run(
-        &plan,
-        &lock,
-        &Workers(session.catalog()?),
-        &options,
-        &session.interrupt,
-        &mut progress,
-    )
-    .map_err(Failure::lacking)?;
-    drop(progress);
-    if session.interrupt.is_set() {
-        // Who cancelled it waits for nothing, and where Slurm puts it off it begins anew.
-        return Err(Failure::interrupted());
-    }
-    let results = record.heats.into_iter().filter(|entry| entry.key == key);
-    let result = results.map(|entry| entry.heat).next();
-    let result = result.ok_or_else(|| Failure::internal("the plan lacks the part's heat"))?;
-    part.finish(key, result).map_err(Failure::lacking)
-}
-
-/// The run of a plan whose every heat is in the store. Nothing needs to be written for it: a store
-/// that cannot be written, or is being written by another process, serves as well.
-fn found(session: &Session, plan: &Plan) -> Measured {
-    let result = |heat: &PlannedHeat| match heat.status {
-        Status::Cached { heat } => HeatResult::Sealed(heat),
-        _ => HeatResult::NotReached("it is not in the store".to_owned()),
-    };
-    let entry = |heat: &PlannedHeat| HeatEntry {
-        group: heat.group.clone(),
-        key: heat.key,
-        heat: result(heat),
-    };
-    let record = RunRecord {
-        version: record::VERSION,
-        plan: plan.clone(),
-        heats: plan.all_heats().map(entry).collect(),
-    };
-    let kept = match session.store.latest_like(&record) {
-        Ok(Some(run)) => Ok(run),
-        // A latest record that cannot be read is replaced.
-        _ => session.store.lock().and_then(|lock| lock.put_run(&record)),
-    };
-    if let Err(error) = &kept {
-        session.printer.note(&format!(
-            "note: that these groups belong together was not kept as a run: {error}"
-        ));
-    }
-    Measured {
-        kept: kept.is_ok(),
-        run: kept.unwrap_or_else(|_| Digest::of_value(&record)),
-        cached: sealed(&record),
-        measured: 0,
-        record,
-    }
 }
 
 /// Run record to tables, or what the store has of them.

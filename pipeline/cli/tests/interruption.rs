@@ -8,10 +8,10 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Output},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use common::{BENCH, SMALL, User, assert_says, text};
+use common::{BENCH, SMALL, User, assert_says, marked, text, wait_for};
 
 #[test]
 fn an_interrupted_bench_leaves_130_and_no_process_and_goes_on() {
@@ -52,18 +52,6 @@ fn an_interrupted_bench_leaves_130_and_no_process_and_goes_on() {
     let again = user.run(&bench);
     assert!(again.status.success(), "{}", text(&again));
     assert_says(&again, "going on after");
-}
-
-/// Command lines of processes that carry the mark.
-fn marked(mark: &str) -> Vec<String> {
-    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    processes
-        .filter(|process| {
-            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
-            String::from_utf8_lossy(&environment).contains(mark)
-        })
-        .map(|process| fs::read_to_string(process.path().join("cmdline")).unwrap_or_default())
-        .collect()
 }
 
 #[test]
@@ -296,13 +284,4 @@ fn an_interrupted_check_says_that_it_starts_anew() {
     let output = interrupt(child);
     assert_eq!(output.status.code(), Some(130), "{}", text(&output));
     assert_says(&output, "the same command starts anew");
-}
-
-/// Waits until something holds; it must within two minutes.
-fn wait_for(what: &str, holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(120), "never: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }

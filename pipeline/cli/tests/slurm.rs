@@ -12,16 +12,12 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
-use common::{User, assert_says, text};
+use common::{User, assert_says, marked, text, wait_for};
 use serde_json::Value;
 
 const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
-
-const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Slurm's daemons, in the foreground and in a folder of their own.
 struct Cluster {
@@ -167,15 +163,6 @@ fn authenticate() {
     wait_for("munge", works);
 }
 
-#[track_caller]
-fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_there() {
-        assert!(Instant::now() < until, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(100));
-    }
-}
-
 /// Twenty groups of two cells.
 fn manifest() -> String {
     let batches: Vec<String> = (1..=20).map(|batch| batch.to_string()).collect();
@@ -250,20 +237,6 @@ fn ends(record: &Value) -> BTreeMap<String, String> {
         (key, ends.keys().next().unwrap().clone())
     };
     heats.iter().map(end).collect()
-}
-
-/// Command lines of processes that carry the mark.
-fn marked(mark: &str) -> Vec<String> {
-    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    processes
-        .filter(|process| {
-            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
-            String::from_utf8_lossy(&environment).contains(mark)
-        })
-        .map(|process| fs::read(process.path().join("cmdline")).unwrap_or_default())
-        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
-        .filter(|line| !line.is_empty())
-        .collect()
 }
 
 #[test]

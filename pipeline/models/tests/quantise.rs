@@ -14,10 +14,10 @@ use std::{
 
 use photofinish_models::{
     Numbers, onnx,
-    quantise::{self, EIGHT, Form, Grids, Range, SEVEN, Sink, WeightBits, census},
+    quantise::{self, EIGHT, Form, Grids, Range, SEVEN, Sink, WEIGHT_BITS, WeightBits, census},
     rewrite::Rewriting,
 };
-use schema::{Graph, Precision, graph::Fill};
+use schema::{Cell, Device, Graph, Precision, graph::Fill};
 use support::{
     judge::{described, documented_recipe, held_against, options, save, scratch},
     networks::small,
@@ -269,6 +269,49 @@ fn all_products_are_on_grids() {
             assert_eq!(made.inputs, graph.inputs);
         }
     }
+}
+
+#[test]
+fn weights_of_seven_bits_are_on_steps_twice_as_wide() {
+    let graph = network("bert_tiny", 1);
+    let [eight, seven] = [WeightBits::Eight, WeightBits::Seven].map(|weights| {
+        let mut out = Vec::new();
+        let sink = Sink {
+            out: &mut out,
+            bytes: 0,
+        };
+        let form = Form::Dynamic;
+        let grids = Grids { form, weights };
+        let made = quantise::apply(&graph, grids, &BTreeMap::new(), &Numbers::default(), sink);
+        made.unwrap();
+        // Nothing but the scales of weights is put down.
+        let scales = out
+            .chunks(4)
+            .map(|scale| f32::from_le_bytes(scale.try_into().unwrap()));
+        scales.collect::<Vec<_>>()
+    });
+    assert!(eight.len() > 1000 && eight.len() == seven.len());
+    for (eight, seven) in eight.iter().zip(seven) {
+        let wider = f64::from(seven) / f64::from(*eight);
+        assert!((wider - 127.0 / 63.0).abs() < 1e-6, "{wider}");
+    }
+}
+
+#[test]
+fn only_eight_bits_on_a_processor_may_saturate() {
+    let mut cell = Cell::plain(&network("bert_tiny", 1), "any/any".parse().unwrap());
+    let is_warned = |cell: &Cell| quantise::may_saturate(cell).is_some();
+    assert!(!is_warned(&cell));
+    cell.precision = Precision::Int8Dynamic;
+    assert_eq!(
+        is_warned(&cell),
+        WeightBits::safe_here() == WeightBits::Seven
+    );
+    cell.device = Device::Cuda(0);
+    assert!(!is_warned(&cell));
+    cell.device = Device::Cpu;
+    cell.factors = [(WEIGHT_BITS.to_owned(), SEVEN.to_owned())].into();
+    assert!(!is_warned(&cell));
 }
 
 #[test]

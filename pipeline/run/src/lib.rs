@@ -53,6 +53,6 @@ pub use error::RunError;
 pub use identical::{Identical, identical};
 pub use observer::{Event, Observer, Phase};
 pub use options::Options;
-pub use slurm::{Launching, Machine, Part, is_on_slurm, on_slurm};
+pub use slurm::{Launching, Machine, Part, is_left_on_slurm, on_slurm};
 pub use sweep::run;
 pub use workers::Workers;

@@ -131,7 +131,7 @@ pub fn on_slurm(
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn is_on_slurm(store: &WriterLock) -> Result<bool, RunError> {
+pub fn is_left_on_slurm(store: &WriterLock) -> Result<bool, RunError> {
     Ok(!Folder::all(store)?.is_empty())
 }
 
@@ -368,7 +368,7 @@ impl<'a> Cluster<'a> {
         left: Duration,
         observer: &mut dyn Observer,
     ) -> Heard {
-        let state = told.map_or(State::Left, |told| told.state);
+        let state = told.map_or(State::Done, |told| told.state);
         match state {
             State::Waits => {
                 task.ended = None;
@@ -386,9 +386,9 @@ impl<'a> Cluster<'a> {
                     self.begun((index, heat), left, observer);
                 }
             }
-            State::Left | State::Ended => {
+            State::Done | State::Ended => {
                 let since = *task.ended.get_or_insert_with(Instant::now);
-                let patience = if state == State::Left { SEEN } else { LOOKED };
+                let patience = if state == State::Done { SEEN } else { LOOKED };
                 if since.elapsed() > patience {
                     let word = told.map_or("unknown to Slurm".to_owned(), |told| {
                         match told.word.as_str() {

@@ -13,7 +13,7 @@ use schema::{
 use serde::{Serialize, Serializer};
 
 use crate::{
-    args::{Bench, Common, Part, Plan, Run},
+    args::{Bench, Common, Executor, Measuring, Part, Plan, Run},
     failure::Failure,
     printer::{Printer, counted},
     session::Session,
@@ -82,7 +82,7 @@ struct FailureRow {
 pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure> {
     stages::check_out(session, &arguments.site.out)?;
     let measuring = arguments.measuring;
-    let plan = stages::plan_for(session, &arguments.manifests, measuring)?;
+    let plan = stages::plan(session, &arguments.manifests, measuring)?;
     session.watch()?;
     announce(session, &plan);
     if !stages::is_cached(&plan) {
@@ -106,7 +106,7 @@ pub(crate) fn bench(session: &Session, arguments: &Bench) -> Result<(), Failure>
 /// Measures, and leaves the rest to later stages.
 pub(crate) fn run(session: &Session, arguments: &Run) -> Result<(), Failure> {
     let measuring = arguments.measuring;
-    let plan = stages::plan_for(session, &arguments.manifests, measuring)?;
+    let plan = stages::plan(session, &arguments.manifests, measuring)?;
     session.watch()?;
     announce(session, &plan);
     if !stages::is_cached(&plan) {
@@ -155,7 +155,11 @@ pub(crate) fn part(printer: Printer, common: &Common, arguments: &Part) -> Resul
 
 /// Shows what a run would do.
 pub(crate) fn plan(session: &Session, arguments: &Plan) -> Result<(), Failure> {
-    let plan = stages::plan(session, &arguments.manifests, arguments.fresh)?;
+    let measuring = Measuring {
+        fresh: arguments.fresh,
+        executor: Executor::Local,
+    };
+    let plan = stages::plan(session, &arguments.manifests, measuring)?;
     session
         .printer
         .human(&plan::explain(&plan, arguments.explain));

@@ -13,6 +13,8 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -122,6 +124,28 @@ pub fn text(output: &Output) -> String {
 #[track_caller]
 pub fn assert_says(output: &Output, what: &str) {
     assert!(text(output).contains(what), "{}", text(output));
+}
+
+/// Command lines of processes that carry the mark.
+pub fn marked(mark: &str) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    processes
+        .filter(|process| {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains(mark)
+        })
+        .map(|process| fs::read_to_string(process.path().join("cmdline")).unwrap_or_default())
+        .collect()
+}
+
+/// Waits until something holds; it must within four minutes.
+#[track_caller]
+pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(240), "never: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// All stages for the manifest of [`User::manifest`].

@@ -35,7 +35,7 @@ pub(super) enum State {
     Waits,
     Runs,
     /// It came to its own end: what it leaves may not be seen yet.
-    Left,
+    Done,
     /// It will leave nothing.
     Ended,
 }
@@ -202,7 +202,7 @@ fn state(word: &str) -> State {
         "PENDING" | "REQUEUED" | "REQUEUE_FED" | "RESV_DEL_HOLD" | "CONFIGURING" => State::Waits,
         "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT"
         | "RESIZING" => State::Runs,
-        "COMPLETED" => State::Left,
+        "COMPLETED" => State::Done,
         _ => State::Ended,
     }
 }
@@ -289,8 +289,8 @@ mod tests {
                        7 N/A FAILED None\n\n7 5 RUNNING None\n";
         let tasks = parse(printed, &arrays);
         let states: Vec<_> = tasks.values().map(|task| task.state).collect();
-        use State::{Ended, Left, Runs, Waits};
-        assert_eq!(states, [Waits, Ended, Runs, Left, Ended]);
+        use State::{Done, Ended, Runs, Waits};
+        assert_eq!(states, [Waits, Ended, Runs, Done, Ended]);
         assert_eq!(tasks[&1].word, "NODE_FAIL");
         assert_eq!(tasks[&0].reason, "Nodes required are DOWN");
     }
