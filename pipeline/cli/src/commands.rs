@@ -22,6 +22,7 @@ use crate::{
 pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
     match &cli.command {
         Command::Schema(arguments) => return schema::schema(printer, arguments),
+        Command::Part(part) => return bench::part(printer, &cli.common, part),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "photofinish", &mut script);
@@ -39,9 +40,6 @@ pub(crate) fn execute(cli: &Cli, printer: Printer) -> Result<(), Failure> {
             | Command::Engines { .. }
     );
     let borrows = matches!(&cli.command, Command::Report(report) if report.bundle.is_some());
-    if let Command::Part(part) = &cli.command {
-        return bench::part(printer, &cli.common, part);
-    }
     let session = Session::open(printer, &cli.common, borrows)?;
     if heeds {
         session.watch()?;

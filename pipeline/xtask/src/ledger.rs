@@ -32,6 +32,23 @@ struct Entry {
     failure: Option<String>,
 }
 
+impl Entry {
+    /// Runs a suite, and says why it failed.
+    fn of(suite: &'static str, body: impl FnOnce() -> Result<(), String>) -> Self {
+        let start = Instant::now();
+        let failure = body().err();
+        if let Some(reason) = &failure {
+            println!("==> {suite} failed: {reason}");
+        }
+        Self {
+            suite,
+            took: start.elapsed(),
+            free_gb: free_gb(),
+            failure,
+        }
+    }
+}
+
 impl Ledger {
     /// # Errors
     /// When the disk is full, or nearly.
@@ -51,40 +68,22 @@ impl Ledger {
     /// Runs a suite and writes down how it went. Later suites run whatever happens here.
     pub(crate) fn suite(&mut self, suite: &'static str, body: impl FnOnce() -> Result<(), String>) {
         println!("\n==> {suite}");
-        let start = Instant::now();
-        let failure = body().err();
-        if let Some(reason) = &failure {
-            println!("==> {suite} failed: {reason}");
-        }
-        self.entries.push(Entry {
-            suite,
-            took: start.elapsed(),
-            free_gb: free_gb(),
-            failure,
-        });
+        self.entries.push(Entry::of(suite, body));
     }
 
     /// Runs suites that leave processors idle at once, each as a chore of its own, whose words come when it has
     /// ended.
     pub(crate) fn at_once(&mut self, suites: &[&'static str]) {
         println!("\n==> at once: {}", suites.join(", "));
-        let chore = |suite: &'static str| {
-            let start = Instant::now();
-            let failure = chore(suite).err();
-            if let Some(reason) = &failure {
-                println!("==> {suite} failed: {reason}");
-            }
-            Entry {
-                suite,
-                took: start.elapsed(),
-                free_gb: free_gb(),
-                failure,
-            }
-        };
         self.entries.extend(thread::scope(|scope| {
             let running: Vec<_> = suites
                 .iter()
-                .map(|&suite| (suite, scope.spawn(move || chore(suite))))
+                .map(|&suite| {
+                    (
+                        suite,
+                        scope.spawn(move || Entry::of(suite, || chore(suite))),
+                    )
+                })
                 .collect();
             let ended = running.into_iter().map(|(suite, chore)| {
                 chore.join().unwrap_or_else(|_| Entry {
