@@ -8,8 +8,10 @@ mod common;
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File, Permissions},
+    io::Read as _,
     net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
@@ -32,7 +34,7 @@ impl Cluster {
             folder,
             daemons: Vec::new(),
         };
-        authenticate();
+        cluster.authenticate();
         fs::create_dir(cluster.path("state")).unwrap();
         fs::write(cluster.configuration(), cluster.configured()).unwrap();
         cluster.daemon("slurmctld", &["-D"]);
@@ -76,7 +78,7 @@ impl Cluster {
             .collect();
         format!(
             "ClusterName=photofinish\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\n\
-             SlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\nMpiDefault=none\n\
+             SlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\nAuthInfo=socket={folder}/socket\nMpiDefault=none\n\
              ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSwitchType=switch/none\n\
              JobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none\n\
              SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nSlurmdParameters=config_overrides\n\
@@ -89,6 +91,28 @@ impl Cluster {
         )
     }
 
+    /// Starts what Slurm's programs know each other by.
+    fn authenticate(&mut self) {
+        let mut secret = [0; 128];
+        let mut random = File::open("/dev/urandom").unwrap();
+        random.read_exact(&mut secret).unwrap();
+        let key = self.path("key");
+        fs::write(&key, secret).unwrap();
+        // It must be nobody else's, and its socket everybody's.
+        fs::set_permissions(key, Permissions::from_mode(0o400)).unwrap();
+        fs::set_permissions(self.folder.path(), Permissions::from_mode(0o711)).unwrap();
+        let files = ["socket", "key-file", "pid-file", "seed-file", "log-file"];
+        let files = files.map(|file| {
+            let name = file.trim_end_matches("-file");
+            format!("--{file}={}", self.path(name).display())
+        });
+        let mut words = vec!["--foreground"];
+        words.extend(files.iter().map(String::as_str));
+        self.daemon("munged", &words);
+        let socket = self.path("socket");
+        wait_for("munge", || socket.exists());
+    }
+
     fn daemon(&mut self, name: &str, arguments: &[&str]) {
         let daemon = Command::new(name)
             .args(arguments)
@@ -97,7 +121,7 @@ impl Cluster {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .unwrap_or_else(|error| panic!("{name}: {error}; Debian has it in slurm-wlm"));
+            .unwrap_or_else(|error| panic!("{name}: {error}; Debian has it in slurm-wlm or munge"));
         self.daemons.push(daemon);
     }
 
@@ -130,42 +154,9 @@ impl Drop for Cluster {
     }
 }
 
-/// Starts what Slurm's programs know each other by, where it does not run.
-fn authenticate() {
-    let works = || {
-        let tried = Command::new("munge").args(["--no-input"]).output();
-        tried.is_ok_and(|tried| tried.status.success())
-    };
-    if works() {
-        return;
-    }
-    let run = |command: &str, arguments: &[&str]| {
-        let ended = Command::new(command).args(arguments).status();
-        assert!(
-            ended.is_ok_and(|ended| ended.success()),
-            "{command} {arguments:?} failed: this test needs root, and Debian's munge"
-        );
-    };
-    run(
-        "install",
-        &[
-            "-d",
-            "-o",
-            "munge",
-            "-g",
-            "munge",
-            "-m",
-            "755",
-            "/run/munge",
-        ],
-    );
-    run("runuser", &["-u", "munge", "--", "/usr/sbin/munged"]);
-    wait_for("munge", works);
-}
-
-/// Twenty groups of two cells.
-fn manifest() -> String {
-    let batches: Vec<String> = (1..=20).map(|batch| batch.to_string()).collect();
+/// So many groups of two cells.
+fn manifest(groups: u8) -> String {
+    let batches: Vec<String> = (1..=groups).map(|batch| batch.to_string()).collect();
     format!(
         "version: 1
 title: Many nodes
@@ -243,7 +234,7 @@ fn ends(record: &Value) -> BTreeMap<String, String> {
 fn every_heat_is_measured_once_though_a_node_goes_down() {
     let cluster = Cluster::start();
     let user = User::new();
-    user.manifest(&manifest());
+    user.manifest(&manifest(20));
     let mut command = user.command(&ON_SLURM);
     command.args(["--output-format", "json"]);
     let child = cluster.knows(&mut command).spawn().unwrap();
@@ -308,7 +299,7 @@ fn every_heat_is_measured_once_though_a_node_goes_down() {
 fn what_is_interrupted_is_cancelled_and_gone_on_with() {
     let cluster = Cluster::start();
     let user = User::new();
-    user.manifest(&manifest().replace("100ms", "400ms"));
+    user.manifest(&manifest(10).replace("100ms", "400ms"));
     let mark = user.path("mark").display().to_string();
     let store = user.path("store");
     let begin = || {

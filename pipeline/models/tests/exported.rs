@@ -5,12 +5,12 @@
 
 mod support;
 
-use std::{collections::BTreeMap, env, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use photofinish_models::onnx::File;
 use schema::graph::{Approximation, Fill, Op};
 use support::{
-    python,
+    is_full, python,
     users::{count, dims, error, read},
 };
 
@@ -25,9 +25,10 @@ fn exported(opset: u32) -> (tempfile::TempDir, Vec<String>) {
 #[test]
 fn what_is_read_computes_what_the_file_computes() {
     // Between these, operators change.
-    let opsets = match env::var_os("PHOTOFINISH_TEST_FULL") {
-        None => vec![13, 17, 18, 21],
-        Some(_) => (13..=22).collect(),
+    let opsets = if is_full() {
+        (13..=22).collect()
+    } else {
+        vec![13, 17, 18, 21]
     };
     for opset in opsets {
         let (folder, names) = exported(opset);

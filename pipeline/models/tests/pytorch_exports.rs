@@ -5,16 +5,13 @@
 
 mod support;
 
-use std::{env, path::Path};
+use std::path::Path;
 
 use schema::{Graph, graph::Op};
 use support::{
-    python,
+    is_full, python,
     users::{count, error, read},
 };
-
-/// Asks for the long form of the tests.
-const FULL: &str = "PHOTOFINISH_TEST_FULL";
 
 /// A file that was written.
 #[derive(serde::Deserialize)]
@@ -34,11 +31,7 @@ fn moves(graph: &Graph) -> usize {
 #[test]
 fn what_pytorch_exports_is_read_as_it_computes() {
     let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let extent = if env::var_os(FULL).is_some() {
-        "all"
-    } else {
-        "few"
-    };
+    let extent = if is_full() { "all" } else { "few" };
     let arguments = [folder.path(), Path::new(extent)];
     let printed = python::run_with_pytorch("pytorch_exports.py", &arguments);
     let exports: Vec<Export> = serde_json::from_str(&printed).unwrap();

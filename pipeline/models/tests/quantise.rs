@@ -19,16 +19,12 @@ use photofinish_models::{
 };
 use schema::{Cell, Device, Graph, Precision, graph::Fill};
 use support::{
+    is_full,
     judge::{described, documented_recipe, held_against, options, save, scratch},
     networks::small,
     python,
 };
 use tempfile::TempDir;
-
-/// Whether the long form is asked for.
-fn is_full() -> bool {
-    std::env::var_os("PHOTOFINISH_TEST_FULL").is_some()
-}
 
 /// The network as ONNX Runtime's cells have it.
 fn network(name: &str, batch: u64) -> Graph {

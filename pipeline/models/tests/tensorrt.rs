@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::{collections::BTreeMap, env, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use photofinish_models::{
     Numbers,
@@ -18,10 +18,7 @@ use schema::{
     Graph, Precision,
     graph::{Op, Parameter},
 };
-use support::{networks::small, python};
-
-/// Asks for the long form of the tests.
-const FULL: &str = "PHOTOFINISH_TEST_FULL";
+use support::{is_full, networks::small, python};
 
 /// Ada Lovelace: the GeForce RTX 40 series.
 const TARGET: &str = "SM89";
@@ -168,7 +165,7 @@ fn small_networks_become_engines_in_each_precision() {
 
 #[test]
 fn the_whole_zoo_becomes_engines_in_each_precision() {
-    if env::var_os(FULL).is_none() {
+    if !is_full() {
         return;
     }
     assert_built(zoo::names().into_iter().flat_map(|name| {

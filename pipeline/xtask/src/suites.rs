@@ -1,7 +1,7 @@
 //! The suites of `cargo xtask test`, in order.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     ffi::OsStr,
     iter,
     process::{Command, Stdio},
@@ -19,8 +19,12 @@ use crate::{
 /// The suite, and the file of tests, that needs Chromium.
 const BROWSER: &str = "browser";
 
-/// The files of tests that need Slurm, and hosts of this machine's own.
-const CLUSTER: [&str; 2] = ["hosts", "slurm"];
+/// The suite of the files of tests that need Slurm, and hosts of this machine's own.
+const CLUSTER: &str = "cluster";
+
+/// The suite of the other files of tests of engines, and that of all the rest.
+const ENGINES: &str = "integration-engines";
+const STAGES: &str = "integration-stages";
 
 /// Says to tests that they should run their long forms.
 const FULL_VARIABLE: &str = "PHOTOFINISH_TEST_FULL";
@@ -62,10 +66,13 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
     suite(ledger, "unit", &|| {
         tests(full, &["--workspace", "--lib", "--bins", "--examples"])
     });
-    suite(ledger, "integration", &|| {
-        let is_wanted = |name: &str| name != BROWSER && !CLUSTER.contains(&name);
-        tests(full, &workspace_tests(is_wanted)?)
-    });
+    // One of either at a time: most tests wait for a process of one thread.
+    if only.is_none() && !full {
+        ledger.at_once(&[STAGES, ENGINES]);
+    } else {
+        suite(ledger, STAGES, &|| tests(full, &files_of_tests(STAGES)?));
+        suite(ledger, ENGINES, &|| tests(full, &files_of_tests(ENGINES)?));
+    }
     suite(ledger, "documentation", &|| {
         tests(full, &["--workspace", "--doc"])?;
         run(
@@ -73,6 +80,10 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
                 .env("RUSTDOCFLAGS", "-D warnings"),
         )
     });
+    let browser = || {
+        debian::browser()?;
+        tests(full, &files_of_tests(BROWSER)?)
+    };
     let conformance = || {
         let mut check = program(photofinish());
         check.args(["engines", "check"]);
@@ -83,21 +94,18 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
     };
     if only.is_none() && !full {
         // Python has one thread for most of it.
-        ledger.at_once(&["python", "conformance", "example"]);
+        ledger.at_once(&["python", "conformance", "example", BROWSER]);
     } else {
         suite(ledger, "python", &python::check);
         suite(ledger, "conformance", &conformance);
         suite(ledger, "example", &example::check);
+        suite(ledger, BROWSER, &browser);
     }
     // By itself: beside others no warm-up would end soon.
     suite(ledger, "quickstart", &quickstart::check);
-    suite(ledger, "cluster", &|| {
+    suite(ledger, CLUSTER, &|| {
         debian::cluster()?;
-        tests(full, &workspace_tests(|name| CLUSTER.contains(&name))?)
-    });
-    suite(ledger, BROWSER, &|| {
-        debian::browser()?;
-        tests(full, &workspace_tests(|name| name == BROWSER)?)
+        tests(full, &files_of_tests(CLUSTER)?)
     });
     if full {
         suite(ledger, "licences", &licences);
@@ -127,10 +135,10 @@ fn lints() -> Command {
     ])
 }
 
-/// Cargo's words for the tests of all packages with such names. Always of the whole workspace: features
-/// of crates are the union over the packages that cargo is told, and with another union all that
-/// stands on such a crate would be compiled once more.
-fn workspace_tests(is_wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
+/// Cargo's words for the files of tests of a suite, by their names, which packages share. Always of the whole
+/// workspace: features of crates are the union over the packages that cargo is told, and with another union all
+/// that stands on such a crate would be compiled once more.
+fn files_of_tests(suite: &str) -> Result<Vec<String>, String> {
     let mut asked = cargo(&["metadata", "--no-deps", "--format-version", "1"]);
     let answer = output(asked.stderr(Stdio::inherit()))?;
     if !answer.status.success() {
@@ -140,16 +148,30 @@ fn workspace_tests(is_wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, Stri
         .map_err(|error| format!("cargo metadata printed no JSON: {error}"))?;
     let packages = told["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
-    let names: BTreeSet<&str> = targets
-        .filter(|target| target["kind"] == json!(["test"]))
-        .filter_map(|target| target["name"].as_str())
-        .filter(|name| is_wanted(name))
-        .collect();
+    let mut suites = BTreeMap::new();
+    for target in targets.filter(|target| target["kind"] == json!(["test"])) {
+        let (Some(name), Some(path)) = (target["name"].as_str(), target["src_path"].as_str())
+        else {
+            continue;
+        };
+        let suite = match name {
+            BROWSER => BROWSER,
+            "hosts" | "slurm" => CLUSTER,
+            _ if path.contains("/pipeline/engines/") => ENGINES,
+            _ => STAGES,
+        };
+        // Of a name that both use, all are run with those of engines.
+        let of_name = suites.entry(name).or_insert(suite);
+        if suite == ENGINES {
+            *of_name = ENGINES;
+        }
+    }
+    let names = suites.iter().filter(|(_, of_name)| **of_name == suite);
+    let words: Vec<String> = names.map(|(name, _)| format!("--test={name}")).collect();
     // No name at all would be all tests to cargo.
-    if names.is_empty() {
+    if words.is_empty() {
         return Err("cargo metadata knows no such tests".to_owned());
     }
-    let words = names.into_iter().map(|name| format!("--test={name}"));
     Ok(iter::once("--workspace".to_owned()).chain(words).collect())
 }
 

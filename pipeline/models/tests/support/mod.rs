@@ -10,3 +10,8 @@ pub(crate) mod networks;
 pub(crate) mod python;
 pub(crate) mod users;
 pub(crate) mod wire;
+
+/// Whether the long form of the tests is asked for.
+pub(crate) fn is_full() -> bool {
+    std::env::var_os("PHOTOFINISH_TEST_FULL").is_some()
+}

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::is_full;
+
 use photofinish_models::{
     onnx::{self, WriteOptions},
     zoo,
@@ -26,6 +28,19 @@ pub(crate) fn small(name: &str, batch: u64) -> Graph {
     let sizes = sizes.iter().copied().chain([("batch", batch)]);
     let dims: BTreeMap<_, _> = sizes.map(|(name, size)| (name.to_owned(), size)).collect();
     zoo::build(name, &dims).expect("a model of the zoo")
+}
+
+/// Whether a network is judged here: in the short form one of each kind of operators is. On engines the
+/// whole zoo runs in either form.
+pub(crate) fn is_asked(name: &str) -> bool {
+    let few = [
+        "resnet18",
+        "mobilenet_v2",
+        "bert_tiny",
+        "lstm_lm",
+        "deepspeech2",
+    ];
+    is_full() || few.contains(&name)
 }
 
 /// A graph as a file of one piece.
