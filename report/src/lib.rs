@@ -23,6 +23,7 @@ mod steady;
 mod strip;
 mod template;
 mod text;
+mod timeline;
 mod units;
 mod view;
 mod words;

@@ -7,7 +7,7 @@ use schema::tables::{Interval, LaunchRow};
 use serde::Serialize;
 
 use crate::{
-    axis::{decimals, log_share, tenth},
+    axis::{self, decimals, log_share, tenth},
     units,
 };
 
@@ -190,47 +190,28 @@ impl Scale {
     }
 
     fn ticks(&self) -> Vec<Tick> {
-        let values: Vec<f64> = if self.log {
-            decimals(self.low, self.high, &[1.0, 2.0, 5.0])
+        let labelled = if self.log {
+            self.log_times()
         } else {
-            // The largest round step that makes at least three: at most eight then.
-            let most = (self.high - self.low) / 3.0;
-            let power = 10_f64.powf(most.log10().floor());
-            let nice = [5.0, 2.0, 1.0].map(|nice| nice * power);
-            let step = nice.into_iter().find(|step| *step <= most).unwrap_or(most);
-            let first = (self.low / step).ceil() as u64;
-            (first..first.saturating_add(8))
-                .map(|count| count as f64 * step)
-                .filter(|value| *value <= self.high)
-                .collect()
+            axis::times(self.low, self.high)
         };
+        let tick = |(value, label)| Tick {
+            y: tenth(self.y(value)),
+            label,
+        };
+        labelled.into_iter().map(tick).collect()
+    }
+
+    fn log_times(&self) -> Vec<(f64, String)> {
+        let values = decimals(self.low, self.high, &[1.0, 2.0, 5.0]);
         let (scale, unit) = units::time_unit(self.high);
         let every = values.len().div_ceil(8).max(1);
-        let apart = values
-            .get(1)
-            .zip(values.first())
-            .map_or(1.0, |(second, first)| (second - first) / scale);
-        let decimals = if self.log {
-            3
-        } else {
-            (-apart.log10().floor()).clamp(0.0, 6.0) as usize
+        let label = |value: f64| {
+            let number = format!("{:.3}", value / scale);
+            let number = number.trim_end_matches('0').trim_end_matches('.');
+            (value, format!("{number} {unit}"))
         };
-        values
-            .into_iter()
-            .step_by(every)
-            .map(|value| {
-                let number = format!("{:.decimals$}", value / scale);
-                let number = if self.log && number.contains('.') {
-                    number.trim_end_matches('0').trim_end_matches('.')
-                } else {
-                    &number
-                };
-                Tick {
-                    y: tenth(self.y(value)),
-                    label: format!("{number} {unit}"),
-                }
-            })
-            .collect()
+        values.into_iter().step_by(every).map(label).collect()
     }
 }
 

@@ -108,7 +108,26 @@ fn exchange(told: &[Exchanges]) -> Option<ExchangeRow> {
         communication: median(&|step| share(step.communication_ns(), step.wall_ns))?,
         hidden: median(&|step| share(step.hidden_ns(), step.communication_ns()))?,
         steps: u32::try_from(steps.len()).unwrap_or(u32::MAX),
+        middling: middling(told),
     })
+}
+
+/// The step of middling length among all, by rank. A step is as long as its slowest rank's.
+fn middling(told: &[Exchanges]) -> Vec<StepExchanges> {
+    let of_launch = |exchanges: &Exchanges| -> Vec<Vec<StepExchanges>> {
+        let noted = exchanges.ranks.iter().map(Vec::len).min().unwrap_or(0);
+        let step = |place| {
+            let ranks = exchanges.ranks.iter();
+            ranks
+                .filter_map(|steps| steps.get(place).cloned())
+                .collect()
+        };
+        (0..noted).map(step).collect()
+    };
+    let mut steps: Vec<Vec<StepExchanges>> = told.iter().flat_map(of_launch).collect();
+    steps.sort_by_key(|ranks| ranks.iter().map(|step| step.wall_ns).max());
+    let middle = steps.len() / 2;
+    steps.into_iter().nth(middle).unwrap_or_default()
 }
 
 /// The most memory of each rank.
@@ -203,5 +222,8 @@ mod tests {
         assert_eq!((row.bytes, row.buckets, row.steps), (1024, 2, 4));
         assert!((row.communication - 0.6).abs() < 1e-9);
         assert!((row.hidden - 40.0 / 60.0).abs() < 1e-6);
+        // Of two steps the longer one.
+        let middling: Vec<u64> = row.middling.iter().map(|step| step.wall_ns).collect();
+        assert_eq!(middling, [200, 100]);
     }
 }

@@ -214,14 +214,33 @@ fn cells_that_fail_end_typed_and_the_exit_code_tells() {
     assert_eq!(allowed["failures"], serde_json::json!([]));
 }
 
+/// [`SMALL`], with outputs compared and nothing timed.
+fn untimed() -> String {
+    let timed = "{ blocks: 2, rounds: 1, round: 5ms, warm_up: 5ms }";
+    SMALL.replace(timed, "{ blocks: 0 }")
+}
+
+/// Each worker would believe that it is one of two, and cells are of one.
+#[test]
+fn what_a_launcher_says_to_the_program_is_not_about_workers() {
+    let user = User::new();
+    user.manifest(&untimed());
+    let said = [
+        ("RANK", "1"),
+        ("LOCAL_RANK", "1"),
+        ("WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "127.0.0.1"),
+        ("MASTER_PORT", "1"),
+    ];
+    let output = user.command(&BENCH).envs(said).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert_says(&output, "4 of 4 cells verified");
+}
+
 #[test]
 fn a_job_that_times_nothing_verifies() {
     let user = User::new();
-    let manifest = SMALL
-        .replace(
-            "{ blocks: 2, rounds: 1, round: 5ms, warm_up: 5ms }",
-            "{ blocks: 0 }",
-        )
+    let manifest = untimed()
         .replace("other/eager]", "other/eager, other/wrong_output]")
         .replace("[1, 2]", "[1]");
     user.manifest(&manifest);

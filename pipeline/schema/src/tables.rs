@@ -13,7 +13,7 @@ use crate::{
     Cell, CellId, Digest, Environment, Mode, ModelSource, Outcome, Strategy,
     machine::Load,
     plan::{Expectation, ManifestSource, Measure, Quantity, Warning},
-    protocol::{Loaded, Memory},
+    protocol::{Loaded, Memory, StepExchanges},
     record::{Canary, FirstStart, Parity, Tool, Try},
     telemetry::Telemetry,
 };
@@ -23,7 +23,7 @@ pub use profile::{CellProfile, Compared, Layer, Lineup, Naming, ProfileRow, Told
 pub use sensors::{CellEnergy, EnergyFigures};
 
 /// Version of the tables document.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// Everything that a site shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -363,7 +363,7 @@ pub struct ScalingPoint {
 }
 
 /// What ranks exchange in a step: medians over steps that were noted apart from those that are timed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExchangeRow {
     /// Bytes of gradients that a rank hands over.
@@ -376,6 +376,8 @@ pub struct ExchangeRow {
     pub hidden: f64,
     /// Noted steps, of all ranks.
     pub steps: u32,
+    /// By rank, the noted step of middling length, which is that of its slowest rank.
+    pub middling: Vec<StepExchanges>,
 }
 
 /// Where the lead changes.

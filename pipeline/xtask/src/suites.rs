@@ -22,8 +22,9 @@ const BROWSER: &str = "browser";
 /// The suite of the files of tests that need Slurm, and hosts of this machine's own.
 const CLUSTER: &str = "cluster";
 
-/// The suite of the other files of tests of engines, and that of all the rest.
-const ENGINES: &str = "integration-engines";
+/// The suite of the other files of tests of engines' workers and kits, and that of all the rest. A suite that runs
+/// beside another is asked for by its name, which must be part of no other's.
+const WORKERS: &str = "integration-workers";
 const STAGES: &str = "integration-stages";
 
 /// Says to tests that they should run their long forms.
@@ -68,10 +69,10 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
     });
     // One of either at a time: most tests wait for a process of one thread.
     if only.is_none() && !full {
-        ledger.at_once(&[STAGES, ENGINES]);
+        ledger.at_once(&[STAGES, WORKERS]);
     } else {
         suite(ledger, STAGES, &|| tests(full, &files_of_tests(STAGES)?));
-        suite(ledger, ENGINES, &|| tests(full, &files_of_tests(ENGINES)?));
+        suite(ledger, WORKERS, &|| tests(full, &files_of_tests(WORKERS)?));
     }
     suite(ledger, "documentation", &|| {
         tests(full, &["--workspace", "--doc"])?;
@@ -157,13 +158,13 @@ fn files_of_tests(suite: &str) -> Result<Vec<String>, String> {
         let suite = match name {
             BROWSER => BROWSER,
             "hosts" | "slurm" => CLUSTER,
-            _ if path.contains("/pipeline/engines/") => ENGINES,
+            _ if path.contains("/pipeline/engines/") => WORKERS,
             _ => STAGES,
         };
         // Of a name that both use, all are run with those of engines.
         let of_name = suites.entry(name).or_insert(suite);
-        if suite == ENGINES {
-            *of_name = ENGINES;
+        if suite == WORKERS {
+            *of_name = WORKERS;
         }
     }
     let names = suites.iter().filter(|(_, of_name)| **of_name == suite);
@@ -230,4 +231,30 @@ fn licences() -> Result<(), String> {
         "bans",
         "sources",
     ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::command::{cargo, output};
+
+    /// Crates with their features, as cargo builds them for these packages.
+    fn crates(packages: &[&str]) -> BTreeSet<String> {
+        let mut tree = cargo(&["tree", "--locked", "--edges=normal,build", "--prefix=none"]);
+        let told = output(tree.arg("--format={p} with {f}").args(packages)).expect("cargo runs");
+        assert!(told.status.success(), "{told:?}");
+        let text = String::from_utf8(told.stdout).expect("names in UTF-8");
+        let lines = text.lines().map(|line| line.trim_end_matches(" (*)"));
+        lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn nothing_that_the_program_is_built_from_is_compiled_once_more_for_workers() {
+        let (program, all) = (crates(&[]), crates(&["--workspace"]));
+        assert!(program.len() > 100 && all.len() > program.len());
+        let others: Vec<&String> = program.difference(&all).collect();
+        // Ask for what the workers' crates ask in Cargo.toml's table.
+        assert!(others.is_empty(), "{others:?}");
+    }
 }

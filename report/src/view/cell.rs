@@ -29,7 +29,9 @@ use crate::{
     marks::Marks,
     steady,
     strip::{self, Strip},
-    text, units,
+    text,
+    timeline::{self, Timeline},
+    units,
     words::{self, Badge, Fact, fact},
 };
 
@@ -53,6 +55,7 @@ pub(crate) struct CellPage {
     tiles: Vec<Fact>,
     verdicts: Vec<VerdictLine>,
     strip: Option<Strip>,
+    timeline: Option<Timeline>,
     ceiling_of_cell: Option<CeilingView>,
     launches: Vec<Launch>,
     phases: Vec<Phase>,
@@ -181,6 +184,7 @@ impl CellPage {
             tiles: tiles(row),
             verdicts: verdicts(index, job, row),
             strip: strip::draw(counted(row), row.speed.as_ref().map(|speed| &speed.step_ns)),
+            timeline: timeline_of(job, row),
             ceiling_of_cell: roofline::of_cell(index.tables, row),
             launches: row.launches.iter().map(launch).collect(),
             phases: phases(row),
@@ -216,6 +220,16 @@ fn counted(row: &CellRow) -> impl Iterator<Item = &LaunchRow> {
     let all = is_unstable(row.outcome.kind);
     let launches = row.launches.iter();
     launches.filter(move |launch| all || !is_unstable(launch.outcome.kind))
+}
+
+/// What its ranks exchange in a step, where they tell.
+fn timeline_of(job: &JobTable, row: &CellRow) -> Option<Timeline> {
+    let mut points = job.scaling.iter().flat_map(|row| &row.points);
+    let exchange = points
+        .find(|point| point.cell == row.id)?
+        .exchange
+        .as_ref()?;
+    timeline::draw(&exchange.middling)
 }
 
 fn tiles(row: &CellRow) -> Vec<Fact> {
