@@ -74,6 +74,10 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
         suite(ledger, STAGES, &|| tests(full, &files_of_tests(STAGES)?));
         suite(ledger, WORKERS, &|| tests(full, &files_of_tests(WORKERS)?));
     }
+    suite(ledger, CLUSTER, &|| {
+        debian::cluster()?;
+        tests(full, &files_of_tests(CLUSTER)?)
+    });
     suite(ledger, "documentation", &|| {
         tests(full, &["--workspace", "--doc"])?;
         run(
@@ -104,10 +108,6 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
     }
     // By itself: beside others no warm-up would end soon.
     suite(ledger, "quickstart", &quickstart::check);
-    suite(ledger, CLUSTER, &|| {
-        debian::cluster()?;
-        tests(full, &files_of_tests(CLUSTER)?)
-    });
     if full {
         suite(ledger, "licences", &licences);
         suite(ledger, "parity", &parity);
