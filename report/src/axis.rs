@@ -1,6 +1,17 @@
 //! What axes that templates draw have in common.
 
+use serde::Serialize;
+
 use crate::units;
+
+/// A mark of an axis.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Tick {
+    /// Where it stands, in pixels.
+    pub(crate) at: f64,
+    /// What is written at it.
+    pub(crate) label: String,
+}
 
 /// Round times from `low` to `high`, in nanoseconds, with their labels: three at least where they are apart, and
 /// eight at most.

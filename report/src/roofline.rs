@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::{
-    axis::{decimals, log_share, tenth},
+    axis::{Tick, decimals, log_share, tenth},
     marks::Mark,
     units,
 };
@@ -69,13 +69,6 @@ pub(crate) struct Roofline {
     points: Vec<Point>,
     /// What is left out, in a sentence; empty when nothing is.
     cut: String,
-}
-
-/// A mark of an axis, and where it stands.
-#[derive(Debug, PartialEq, Serialize)]
-struct Tick {
-    at: f64,
-    label: String,
 }
 
 /// A ceiling.

@@ -7,7 +7,7 @@ use schema::tables::{Interval, LaunchRow};
 use serde::Serialize;
 
 use crate::{
-    axis::{self, decimals, log_share, tenth},
+    axis::{self, Tick, decimals, log_share, tenth},
     units,
 };
 
@@ -41,13 +41,6 @@ pub(crate) struct Strip {
     log: bool,
     /// What is left out, in a sentence; empty when nothing is.
     thinned: String,
-}
-
-/// A mark of the vertical axis.
-#[derive(Debug, PartialEq, Serialize)]
-struct Tick {
-    y: f64,
-    label: String,
 }
 
 /// A launch's share of the width.
@@ -196,7 +189,7 @@ impl Scale {
             axis::times(self.low, self.high)
         };
         let tick = |(value, label)| Tick {
-            y: tenth(self.y(value)),
+            at: tenth(self.y(value)),
             label,
         };
         labelled.into_iter().map(tick).collect()

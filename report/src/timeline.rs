@@ -7,7 +7,7 @@ use schema::protocol::StepExchanges;
 use serde::Serialize;
 
 use crate::{
-    axis::{self, tenth},
+    axis::{self, Tick, tenth},
     units,
 };
 
@@ -40,13 +40,6 @@ pub(crate) struct Timeline {
     step: String,
 }
 
-/// A mark of the axis of time.
-#[derive(Debug, Serialize)]
-struct Tick {
-    x: f64,
-    label: String,
-}
-
 /// A rank: paths of bars, each empty where there is nothing of it.
 #[derive(Debug, Serialize)]
 struct Lane {
@@ -70,7 +63,7 @@ pub(crate) fn draw(ranks: &[StepExchanges]) -> Option<Timeline> {
         .map(|(rank, step)| lane(rank, step, &scale));
     let height = TOP + RANK * drawn.len() as f64 + BOTTOM;
     let tick = |(value, label)| Tick {
-        x: tenth(scale.x(value)),
+        at: tenth(scale.x(value)),
         label,
     };
     Some(Timeline {

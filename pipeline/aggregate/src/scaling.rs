@@ -222,8 +222,34 @@ mod tests {
         assert_eq!((row.bytes, row.buckets, row.steps), (1024, 2, 4));
         assert!((row.communication - 0.6).abs() < 1e-9);
         assert!((row.hidden - 40.0 / 60.0).abs() < 1e-6);
-        // Of two steps the longer one.
-        let middling: Vec<u64> = row.middling.iter().map(|step| step.wall_ns).collect();
-        assert_eq!(middling, [200, 100]);
+    }
+
+    #[test]
+    fn a_step_is_as_long_as_its_slowest_rank_s() {
+        let step = |wall_ns| StepExchanges {
+            wall_ns,
+            backward_ns: 0,
+            buckets: Vec::new(),
+        };
+        let launch = |ranks: [&[u64]; 2]| Exchanges {
+            ranks: ranks
+                .map(|steps| steps.iter().copied().map(step).collect())
+                .into(),
+        };
+        let of = |told: &[Exchanges]| -> Vec<u64> {
+            middling(told).iter().map(|step| step.wall_ns).collect()
+        };
+        // By the first rank it would be the last of the three.
+        let told = launch([&[100, 200, 150], &[300, 100, 100]]);
+        assert_eq!(of(&[told]), [200, 100]);
+        // Of all launches; a step that a rank does not tell of is none.
+        let told = [
+            launch([&[5], &[1]]),
+            launch([&[7, 9], &[8]]),
+            launch([&[6], &[6]]),
+        ];
+        assert_eq!(of(&told), [6, 6]);
+        assert_eq!(of(&[]), [0; 0]);
+        assert_eq!(of(&[launch([&[], &[1]])]), [0; 0]);
     }
 }

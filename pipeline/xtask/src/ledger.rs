@@ -139,7 +139,7 @@ fn chore(suite: &str) -> Result<(), String> {
     let mut printed = tempfile::tempfile().map_err(of_files)?;
     let (out, errors) = (printed.try_clone(), printed.try_clone());
     let mut chore = Command::new(env::current_exe().map_err(of_files)?);
-    chore.args(["test", suite]);
+    chore.args(["test", "--exact", suite]);
     chore.stdout(out.map_err(of_files)?);
     chore.stderr(errors.map_err(of_files)?);
     let ended = run(&mut chore);

@@ -41,6 +41,9 @@ enum Chore {
         /// Run only the suites whose name contains this word, and build the program where they run it
         #[arg(value_name = "SUITE")]
         only: Option<String>,
+        /// Run only the one suite of this name: what runs beside others
+        #[arg(long, hide = true, requires = "only")]
+        exact: bool,
     },
     /// Measure photofinish itself: harness cost, cached runs, large plans and sites
     Bench {
@@ -70,7 +73,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
-        Chore::Test { full, only } => suites::test(full, only.as_deref()),
+        Chore::Test { full, only, exact } => suites::test(full, only.as_deref(), exact),
         Chore::Bench { only } => bench::bench(only.as_deref()),
         Chore::Experiment { which, trials } => experiment::experiment(which, trials),
         Chore::Screenshots { site, out } => screenshots::take(&site, &out),

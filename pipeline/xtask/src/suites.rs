@@ -4,13 +4,14 @@ use std::{
     collections::BTreeMap,
     ffi::OsStr,
     iter,
+    path::Path,
     process::{Command, Stdio},
 };
 
 use serde_json::{Value, json};
 
 use crate::{
-    command::{cargo, output, photofinish, program, run, target},
+    command::{cargo, output, photofinish, program, root, run, target},
     debian, example, exported,
     ledger::Ledger,
     python, quickstart,
@@ -22,8 +23,7 @@ const BROWSER: &str = "browser";
 /// The suite of the files of tests that need Slurm, and hosts of this machine's own.
 const CLUSTER: &str = "cluster";
 
-/// The suite of the other files of tests of engines' workers and kits, and that of all the rest. A suite that runs
-/// beside another is asked for by its name, which must be part of no other's.
+/// The suite of the other files of tests of engines' workers and kits, and that of all the rest.
 const WORKERS: &str = "integration-workers";
 const STAGES: &str = "integration-stages";
 
@@ -34,15 +34,34 @@ const FULL_VARIABLE: &str = "PHOTOFINISH_TEST_FULL";
 const RUN_THE_PROGRAM: [&str; 4] = ["engines", "conformance", "quickstart", "example"];
 const RUN_IT_LONG: [&str; 2] = ["parity", "exported"];
 
-/// Runs all suites, or those whose name contains `only`, and the build of the program where one of them runs it.
-pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
-    let is_asked = |name: &str| only.is_none_or(|word| name.contains(word));
+/// What a suite does.
+type Body<'a> = &'a dyn Fn() -> Result<(), String>;
+
+/// Runs all suites, or those whose name contains `only`, or is just that, and the build of the program where one of
+/// them runs it.
+pub(crate) fn test(full: bool, only: Option<&str>, is_exact: bool) -> Result<(), String> {
+    let is_asked = |name: &str| match only {
+        Some(word) if is_exact => name == word,
+        Some(word) => name.contains(word),
+        None => true,
+    };
     let long = RUN_IT_LONG.into_iter().filter(|_| full);
     let builds = RUN_THE_PROGRAM.into_iter().chain(long).any(is_asked);
     let ledger = &mut Ledger::new()?;
-    let suite = |ledger: &mut Ledger, name: &'static str, body: &dyn Fn() -> Result<(), String>| {
+    let suite = |ledger: &mut Ledger, name: &'static str, body: Body<'_>| {
         if is_asked(name) || (name == "program" && builds) {
             ledger.suite(name, body);
+        }
+    };
+    // Whoever asks for some suites, or for the long form, has them one after the other.
+    let at_once = |ledger: &mut Ledger, suites: &[(&'static str, Body<'_>)]| {
+        if only.is_none() && !full {
+            let names: Vec<&'static str> = suites.iter().map(|(name, _)| *name).collect();
+            ledger.at_once(&names);
+        } else {
+            for (name, body) in suites {
+                suite(ledger, name, body);
+            }
         }
     };
     suite(ledger, "format", &|| {
@@ -51,29 +70,25 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
     suite(ledger, "program", &|| {
         run(&mut cargo(&["build", "--release", "--locked"]))
     });
-    let engines = || run(program(photofinish()).args(["engines", "install"]));
-    let lints = || run(&mut lints());
     if only.is_none() {
         // The torch worker links against the libtorch that this brings: lints and tests need it.
         suite(ledger, "libtorch", &|| {
             run(program(photofinish()).args(["engines", "install", "pytorch/eager"]))
         });
-        // Most of the former is downloading.
-        ledger.at_once(&["engines", "lints"]);
-    } else {
-        suite(ledger, "engines", &engines);
-        suite(ledger, "lints", &lints);
     }
+    let engines = || run(program(photofinish()).args(["engines", "install"]));
+    // Most of the former is downloading.
+    at_once(
+        ledger,
+        &[("engines", &engines), ("lints", &|| run(&mut lints()))],
+    );
     suite(ledger, "unit", &|| {
         tests(full, &["--workspace", "--lib", "--bins", "--examples"])
     });
-    // One of either at a time: most tests wait for a process of one thread.
-    if only.is_none() && !full {
-        ledger.at_once(&[STAGES, WORKERS]);
-    } else {
-        suite(ledger, STAGES, &|| tests(full, &files_of_tests(STAGES)?));
-        suite(ledger, WORKERS, &|| tests(full, &files_of_tests(WORKERS)?));
-    }
+    let stages = || tests(full, &files_of_tests(STAGES)?);
+    let workers = || tests(full, &files_of_tests(WORKERS)?);
+    // Most tests wait for a process of one thread.
+    at_once(ledger, &[(STAGES, &stages), (WORKERS, &workers)]);
     let cluster = || {
         debian::cluster()?;
         tests(full, &files_of_tests(CLUSTER)?)
@@ -85,13 +100,11 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
                 .env("RUSTDOCFLAGS", "-D warnings"),
         )
     };
-    if only.is_none() && !full {
-        // Slurm waits for two minutes before it starts a task anew.
-        ledger.at_once(&[CLUSTER, "documentation"]);
-    } else {
-        suite(ledger, CLUSTER, &cluster);
-        suite(ledger, "documentation", &documentation);
-    }
+    // Slurm waits for a while before it starts a task anew.
+    at_once(
+        ledger,
+        &[(CLUSTER, &cluster), ("documentation", &documentation)],
+    );
     let browser = || {
         debian::browser()?;
         tests(full, &files_of_tests(BROWSER)?)
@@ -104,15 +117,16 @@ pub(crate) fn test(full: bool, only: Option<&str>) -> Result<(), String> {
         }
         run(&mut check)
     };
-    if only.is_none() && !full {
-        // Python has one thread for most of it.
-        ledger.at_once(&["python", "conformance", "example", BROWSER]);
-    } else {
-        suite(ledger, "python", &python::check);
-        suite(ledger, "conformance", &conformance);
-        suite(ledger, "example", &example::check);
-        suite(ledger, BROWSER, &browser);
-    }
+    // Python has one thread for most of it.
+    at_once(
+        ledger,
+        &[
+            ("python", &python::check),
+            ("conformance", &conformance),
+            ("example", &example::check),
+            (BROWSER, &browser),
+        ],
+    );
     // By itself: beside others no warm-up would end soon.
     suite(ledger, "quickstart", &quickstart::check);
     if full {
@@ -156,6 +170,7 @@ fn files_of_tests(suite: &str) -> Result<Vec<String>, String> {
         .map_err(|error| format!("cargo metadata printed no JSON: {error}"))?;
     let packages = told["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let engines = root().join("pipeline/engines");
     let mut suites = BTreeMap::new();
     for target in targets.filter(|target| target["kind"] == json!(["test"])) {
         let (Some(name), Some(path)) = (target["name"].as_str(), target["src_path"].as_str())
@@ -165,7 +180,7 @@ fn files_of_tests(suite: &str) -> Result<Vec<String>, String> {
         let suite = match name {
             BROWSER => BROWSER,
             "hosts" | "slurm" => CLUSTER,
-            _ if path.contains("/pipeline/engines/") => WORKERS,
+            _ if Path::new(path).starts_with(&engines) => WORKERS,
             _ => STAGES,
         };
         // Of a name that both use, all are run with those of engines.

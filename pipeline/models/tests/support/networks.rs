@@ -1,9 +1,5 @@
 //! Graphs to try things on.
 
-use std::collections::BTreeMap;
-
-use super::is_full;
-
 use photofinish_models::{
     onnx::{self, WriteOptions},
     zoo,
@@ -12,6 +8,9 @@ use schema::{
     Graph, Precision,
     graph::{ElementType, Fill, Input, Node, Op},
 };
+use std::collections::BTreeMap;
+
+use super::is_full;
 
 /// The smallest form of a model that still has all its operators.
 pub(crate) fn small(name: &str, batch: u64) -> Graph {
