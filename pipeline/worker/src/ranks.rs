@@ -105,7 +105,10 @@ fn number(name: &str, text: &str) -> Result<u32, Outcome> {
 }
 
 /// Where ranks meet: names with values, which all of them see. Rank 0 serves it.
-pub trait Store {
+///
+/// It is asked while the engine waits for other ranks, and must answer then: it shares no connection with what the
+/// engine exchanges.
+pub trait Store: Send {
     /// The port at which it is served.
     fn port(&self) -> u16;
 

@@ -54,7 +54,7 @@ pub fn serve(engine: impl Engine) -> ExitCode {
 }
 
 /// What the writing end of a stream must do.
-type Writer = Box<dyn Write>;
+type Writer = Box<dyn Write + Send>;
 
 /// Sends one message.
 fn send(writer: &mut Writer, reply: &Reply) -> std::io::Result<()> {

@@ -22,7 +22,7 @@ from photofinish_pytorch.device import Place
 from photofinish_pytorch.inference import Inference
 from photofinish_pytorch.lower import Lowered, lower
 from photofinish_pytorch.maker import Maker
-from photofinish_pytorch.spread import Team
+from photofinish_pytorch.spread import Store, Team
 from photofinish_pytorch.training import Training
 from photofinish_worker import sources
 from photofinish_worker.engine import Identity, LoadReport, Session
@@ -42,10 +42,10 @@ class Torch:
         self._team: Team | None = None
         """The ranks that it is one of."""
 
-    def join(self, world: World) -> Team:
+    def join(self, world: World) -> Store:
         """Joins the other ranks of a cell, before `load`."""
         self._team = Team(world)
-        return self._team
+        return self._team.store()
 
     def hello(self) -> Identity:
         """Who this worker is."""

@@ -1,6 +1,7 @@
 """How the parts of a batch are spread over processes and devices, by PyTorch's own modules."""
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 
 import torch
@@ -23,17 +24,16 @@ INTERFACE = "GLOO_SOCKET_IFNAME"
 """Names the network interface over which ranks exchange."""
 
 
-class Team:
-    """A process among the ranks of a cell, and where they meet."""
+class Store:
+    """PyTorch's own store, over TCP."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, *, serves: bool) -> None:
         try:
-            self._store = TCPStore(
+            self.store = TCPStore(
                 world.address,
                 world.port,
                 world.size,
-                is_master=world.rank == 0,
+                is_master=serves,
                 timeout=PATIENCE,
                 wait_for_workers=False,
             )
@@ -46,32 +46,45 @@ class Team:
 
     @property
     def port(self) -> int:
-        """The port at which the store is served."""
-        return int(self._store.port)
+        """The port at which it is served."""
+        return int(self.store.port)
 
     def set(self, name: str, value: bytes) -> None:
         """Gives a name a value."""
         with at("the store at which ranks meet"):
-            self._store.set(name, value.decode())
+            self.store.set(name, value.decode())
 
     def get(self, name: str, patience_s: float) -> bytes | None:
         """The value of a name once it has one; nothing where it has none within that time."""
         with at("the store at which ranks meet"):
             if patience_s == 0.0:
-                if not self._store.check([name]):
+                if not self.store.check([name]):
                     return None
             else:
                 try:
-                    self._store.wait([name], timedelta(seconds=patience_s))
+                    self.store.wait([name], timedelta(seconds=patience_s))
                 except distributed.DistStoreError:
                     # It says so of a wait that was in vain.
                     return None
-            return bytes(self._store.get(name))
+            return bytes(self.store.get(name))
 
     def forget(self, name: str) -> None:
         """Forgets a name."""
         with at("the store at which ranks meet"):
-            self._store.delete_key(name)
+            self.store.delete_key(name)
+
+
+class Team:
+    """A process among the ranks of a cell, and where they meet."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._store = Store(world, serves=world.rank == 0)
+        """What the group is made by: whoever waits there for a rank lets nobody else ask."""
+
+    def store(self) -> Store:
+        """The store, over a connection of its own."""
+        return Store(replace(self.world, port=self._store.port), serves=False)
 
     def group(self, place: Place) -> None:
         """Makes the group in which all ranks exchange."""
@@ -80,7 +93,7 @@ class Team:
         with at("process group"):
             distributed.init_process_group(
                 "nccl" if place.is_cuda else "gloo",
-                store=PrefixStore("photofinish/group", self._store),
+                store=PrefixStore("photofinish/group", self._store.store),
                 rank=self.world.rank,
                 world_size=self.world.size,
             )

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ LATER_S = 1e-2
 fills the log with complaints."""
 CAUSE_S = 1.0
 """How long a failure of this rank waits for what another says of it, which may be its cause."""
+LOOK_S = 0.1
+"""How often the others are looked after while this rank is busy."""
 LEAVE_S = 2.0
 """How long ranks that were told to leave may take."""
 WAIT_S = 24.0 * 60.0 * 60.0
@@ -86,7 +89,11 @@ def world_of(environment: Mapping[str, str]) -> World | None:
 
 
 class Store(Protocol):
-    """Where ranks meet: names with values, which all of them see. Rank 0 serves it."""
+    """Where ranks meet: names with values, which all of them see. Rank 0 serves it.
+
+    It is asked while the engine waits for other ranks, and must answer then: it shares no
+    connection with what the engine exchanges.
+    """
 
     @property
     def port(self) -> int:
@@ -170,6 +177,43 @@ class Crew:
             raise
         return done, self._answers(None)
 
+    def watched(self, own: Callable[[], T], lost: Callable[[Failure], None]) -> T:
+        """This rank's part of the last order, in which it may wait for others that are gone.
+
+        A group of processes has no connections yet that would break with them. Where one failed or
+        ended and `own` does not end by itself, the others are ended, and `lost` is called with the
+        reason on another thread; it should end this process.
+        """
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.wait(LOOK_S):
+                if (failure := self._lost()) is None:
+                    continue
+                if not done.wait(CAUSE_S):
+                    self.end()
+                    lost(failure)
+                return
+
+        watcher = threading.Thread(target=look)
+        watcher.start()
+        try:
+            return own()
+        finally:
+            done.set()
+            watcher.join()
+
+    def _lost(self) -> Failure | None:
+        """What became of the first rank that failed at the last order, or has ended."""
+        # Whoever has ended may have answered just before.
+        ended = self._ended()
+        for rank in range(1, self._size):
+            value = self._store.get(_answer_name(self._next - 1, rank), 0.0)
+            failed = None if value is None else _failed(rank, _object(value))
+            if failed is not None:
+                return failed
+        return ended
+
     def _answers(self, until: float | None) -> list[Json]:
         number = self._next - 1
         answers = []
@@ -177,8 +221,8 @@ class Crew:
             answer = self._answer(number, rank, until)
             if answer is None:
                 continue
-            if (kind := answer.get("failed")) is not None:
-                raise Failure(Kind(str(kind)), f"rank {rank}: {answer.get('reason')}")
+            if (failed := _failed(rank, answer)) is not None:
+                raise failed
             answers.append(answer)
         self._store.forget(_order_name(number))
         return answers
@@ -253,6 +297,13 @@ def _object(value: bytes) -> Json:
     if not isinstance(told, dict):
         raise Failure(Kind.CRASHED, "a rank says what is neither an order nor an answer")
     return told
+
+
+def _failed(rank: int, answer: Json) -> Failure | None:
+    """The failure that a rank answers with, if it is one."""
+    if (kind := answer.get("failed")) is None:
+        return None
+    return Failure(Kind(str(kind)), f"rank {rank}: {answer.get('reason')}")
 
 
 def _how(status: int) -> str:

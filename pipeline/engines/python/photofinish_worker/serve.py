@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -177,6 +178,14 @@ class Turns:
     def _send(self, reply: Reply) -> None:
         self._stream.send(json.dumps(reply, allow_nan=False).encode() + b"\n")
 
+    def _last_words(self, failure: Failure) -> None:
+        """Answers for a main thread that waits in vain for another rank, and ends the process: no
+        other way leads out of a library's wait."""
+        # A supervisor that is gone ends all of this by itself.
+        with contextlib.suppress(Gone):
+            self._send(_failed(failure.kind, failure.reason))
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def _guarded(self, serve: Callable[[], Reply]) -> Reply:
         try:
             return serve()
@@ -311,8 +320,12 @@ class Turns:
             reason = f"{self._launched.size} processes were launched for a cell of one"
             raise Failure(Kind.UNAVAILABLE, reason)
 
+        def own() -> tuple[Session, LoadReport]:
+            return engine.load(load)
+
         def ready() -> tuple[Session, LoadReport, int]:
-            session, report = engine.load(load)
+            crew = self._crew
+            session, report = own() if crew is None else crew.watched(own, self._last_words)
             return session, report, timing.time_step(session)
 
         (session, report, first_step_ns), _ = self._together({"load": line.decode()}, ready)

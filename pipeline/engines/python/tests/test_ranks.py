@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,20 @@ class Together(unittest.TestCase):
         os.kill(other, signal.SIGKILL)
         measure = {"discard": 0, "min_steps": 5, "min_ns": 0, "max_steps": 5}
         failed = self.worker.ask({"measure": measure})["failed"]
+        self.assertEqual(failed["kind"], "crashed")
+        self.assertIn("rank 1 was ended by signal 9", failed["reason"])
+
+    def test_a_rank_that_dies_before_the_group_is_made_is_not_waited_for(self) -> None:
+        def kill() -> None:
+            # As soon as there is one.
+            while not (others := self.worker.others()):
+                pass
+            os.kill(others[0], signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        failed = self.worker.load(str(self.folder))["failed"]
+        killer.join()
         self.assertEqual(failed["kind"], "crashed")
         self.assertIn("rank 1 was ended by signal 9", failed["reason"])
 

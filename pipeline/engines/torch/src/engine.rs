@@ -84,9 +84,8 @@ impl Engine for Torch {
     }
 
     fn join(&mut self, world: &World) -> Result<Box<dyn Store>, Outcome> {
-        let team = Team::join(world)?;
-        self.team = Some(team.clone());
-        Ok(Box::new(team))
+        let store = self.team.insert(Team::join(world)?).store()?;
+        Ok(Box::new(store))
     }
 
     fn reads_weights(&self) -> bool {

@@ -4,7 +4,6 @@
 use std::{
     ffi::{CString, c_char, c_int, c_void},
     ptr::{self, NonNull},
-    rc::Rc,
     slice,
     time::Duration,
 };
@@ -98,8 +97,8 @@ fn c_string(text: &str) -> Result<CString, ShimError> {
 pub(crate) struct TcpStore(NonNull<c_void>);
 
 impl TcpStore {
-    /// That of these ranks; rank 0 serves it.
-    fn open(world: &World) -> Result<Self, ShimError> {
+    /// That of these ranks, which this process may serve.
+    fn open(world: &World, serves: bool) -> Result<Self, ShimError> {
         let mut store = ptr::null_mut();
         let host = c_string(&world.address)?;
         // SAFETY: a NUL-terminated string and a valid place.
@@ -107,7 +106,7 @@ impl TcpStore {
             photofinish_store_new(
                 host.as_ptr(),
                 world.port,
-                c_int::from(world.rank == 0),
+                c_int::from(serves),
                 world.size.into(),
                 milliseconds(PATIENCE),
                 &raw mut store,
@@ -143,6 +142,9 @@ impl TcpStore {
     }
 }
 
+// SAFETY: the store holds a lock while it speaks over its connection, and no thread is special to it.
+unsafe impl Send for TcpStore {}
+
 impl Drop for TcpStore {
     fn drop(&mut self) {
         // SAFETY: made by `photofinish_store_new`, freed once.
@@ -151,9 +153,9 @@ impl Drop for TcpStore {
 }
 
 /// A process among the ranks of a cell, and where they meet.
-#[derive(Clone)]
 pub(crate) struct Team {
-    store: Rc<TcpStore>,
+    /// What the group is made by: whoever waits there for a rank lets nobody else ask.
+    store: TcpStore,
     world: World,
     /// Whether all ranks are on this machine, started by rank 0.
     is_local: bool,
@@ -162,26 +164,21 @@ pub(crate) struct Team {
 impl Team {
     /// Joins the others. A port that is left to the system is one of ranks that this process starts.
     pub(crate) fn join(world: &World) -> Result<Self, Outcome> {
-        let store = TcpStore::open(world).map_err(|ShimError(reason)| {
-            let what = match world.rank {
-                0 => "cannot serve the store at which ranks meet",
-                _ => "rank 0 is not reached",
-            };
-            Outcome::new(
-                OutcomeKind::Unavailable,
-                format!(
-                    "{what} ({}:{}): {}",
-                    world.address,
-                    world.port,
-                    worker::failure::shortened(&reason)
-                ),
-            )
-        })?;
+        let store = TcpStore::open(world, world.rank == 0);
         Ok(Self {
-            store: Rc::new(store),
+            store: store.map_err(|error| unreached(world, &error))?,
             is_local: world.address == LOOPBACK,
             world: world.clone(),
         })
+    }
+
+    /// The store, over a connection of its own.
+    pub(crate) fn store(&self) -> Result<TcpStore, Outcome> {
+        let world = World {
+            port: self.store.port(),
+            ..self.world.clone()
+        };
+        TcpStore::open(&world, false).map_err(|error| unreached(&world, &error))
     }
 
     /// This rank's number.
@@ -221,10 +218,24 @@ impl Team {
 /// The address of ranks that rank 0 starts.
 const LOOPBACK: &str = "127.0.0.1";
 
-impl Store for Team {
+/// What it means that there is no store.
+fn unreached(world: &World, ShimError(reason): &ShimError) -> Outcome {
+    let what = match world.rank {
+        0 => "cannot serve the store at which ranks meet",
+        _ => "rank 0 is not reached",
+    };
+    let (address, port) = (&world.address, world.port);
+    let reason = worker::failure::shortened(reason);
+    Outcome::new(
+        OutcomeKind::Unavailable,
+        format!("{what} ({address}:{port}): {reason}"),
+    )
+}
+
+impl Store for TcpStore {
     fn port(&self) -> u16 {
         // SAFETY: a live store.
-        unsafe { photofinish_store_port(self.store.0.as_ptr()) }
+        unsafe { photofinish_store_port(self.0.as_ptr()) }
     }
 
     fn set(&self, name: &str, value: &[u8]) -> Result<(), Outcome> {
@@ -232,19 +243,14 @@ impl Store for Team {
             let name = c_string(name)?;
             // SAFETY: a live store, a NUL-terminated string, and as many bytes as are said.
             checked(unsafe {
-                photofinish_store_set(
-                    self.store.0.as_ptr(),
-                    name.as_ptr(),
-                    value.as_ptr(),
-                    value.len(),
-                )
+                photofinish_store_set(self.0.as_ptr(), name.as_ptr(), value.as_ptr(), value.len())
             })
         };
         set().map_err(|error| Fault::from(error).at(STORE))
     }
 
     fn get(&self, name: &str, patience: Duration) -> Result<Option<Vec<u8>>, Outcome> {
-        let found = self.store.find(name, patience);
+        let found = self.find(name, patience);
         found.map_err(|error| Fault::from(error).at(STORE))
     }
 
@@ -252,7 +258,7 @@ impl Store for Team {
         let forget = || {
             let name = c_string(name)?;
             // SAFETY: a live store and a NUL-terminated string.
-            checked(unsafe { photofinish_store_forget(self.store.0.as_ptr(), name.as_ptr()) })
+            checked(unsafe { photofinish_store_forget(self.0.as_ptr(), name.as_ptr()) })
         };
         forget().map_err(|error| Fault::from(error).at(STORE))
     }

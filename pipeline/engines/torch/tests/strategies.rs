@@ -174,6 +174,64 @@ fn kills() -> u32 {
 }
 
 #[test]
+fn a_rank_that_dies_before_the_group_is_made_is_not_waited_for() {
+    let graph = network("bert_tiny", 2);
+    let cell = cell(&graph, Precision::Fp32, Strategy::Ddp, 2);
+    let folder = tempfile::tempdir().unwrap();
+    let interrupt = Interrupt::new().unwrap();
+    let mut host = Host::start(&command(), &Limits::default(), &interrupt).unwrap();
+    let worker = host.pid();
+    let killer = thread::spawn(move || {
+        // As soon as there is one.
+        let other = loop {
+            if let [other] = others(worker)[..] {
+                break other;
+            }
+        };
+        signal(other, "KILL");
+        other
+    });
+    host.hello(deadline()).unwrap();
+    let load = Load {
+        cell,
+        graph,
+        files: None,
+        scratch: folder.path().to_owned(),
+    };
+    let request = Request::Load(Box::new(load));
+    let failure = host.request(&request, deadline()).unwrap_err();
+    let other = killer.join().unwrap();
+    assert_eq!(failure.kind, OutcomeKind::Crashed, "{failure:?}");
+    assert!(
+        failure.reason.contains("rank 1 was ended by signal 9"),
+        "{failure:?}"
+    );
+    assert_gone(other);
+}
+
+#[test]
+fn a_rank_that_cannot_load_says_why_though_another_waits_for_it() {
+    let graph = network("bert_tiny", 2);
+    let cell = Cell {
+        threads: 2,
+        ..cell(&graph, Precision::Fp32, Strategy::Ddp, 2)
+    };
+    let port = free_port();
+    let second = launched("1", "2", port);
+    let mut second = std::process::Command::new(&second.program)
+        .envs(&second.env)
+        .env("OMP_THREAD_LIMIT", "1")
+        .spawn()
+        .unwrap();
+    let started = start(&graph, &cell, &launched("0", "2", port));
+    let failure = started.err().expect("a failure");
+    assert_eq!(failure.kind, OutcomeKind::Unavailable, "{failure:?}");
+    assert!(failure.reason.contains("rank 1: "), "{failure:?}");
+    assert!(failure.reason.contains("OMP_THREAD_LIMIT=1"), "{failure:?}");
+    assert!(!second.wait().unwrap().success());
+}
+
+#[test]
 fn any_rank_may_die_at_any_moment_and_the_next_cell_runs() {
     let graph = network("bert_tiny", 2);
     let cell = cell(&graph, Precision::Fp32, Strategy::Ddp, 2);

@@ -3,6 +3,7 @@
 use std::{
     env,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::{Duration, Instant},
 };
@@ -25,6 +26,9 @@ const LATER: Duration = Duration::from_millis(10);
 
 /// How long a failure of this rank waits for what another says of it, which may be its cause.
 const CAUSE: Duration = Duration::from_secs(1);
+
+/// How often the others are looked after while this rank is busy.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How long ranks that were told to leave may take.
 const LEAVE: Duration = Duration::from_secs(2);
@@ -114,12 +118,7 @@ impl Crew {
         let mut answers = Vec::new();
         for rank in 1..self.size {
             match self.answer(number, rank, until)? {
-                Some(Answer::Failed(outcome)) => {
-                    return Err(Outcome::new(
-                        outcome.kind,
-                        format!("rank {rank}: {}", outcome.reason),
-                    ));
-                }
+                Some(Answer::Failed(outcome)) => return Err(of_rank(rank, &outcome)),
                 Some(answer) => answers.push(answer),
                 None => {}
             }
@@ -162,6 +161,52 @@ impl Crew {
         }
     }
 
+    /// This rank's part (`own`) of the last order, in which it may wait for others that are gone: a group of
+    /// processes has no connections yet that would break with them. Where one failed or ended and `own` does
+    /// not end by itself, the others are ended, and `lost` is called with the reason on another thread; it
+    /// should end this process.
+    pub(crate) fn watched<T>(
+        &mut self,
+        own: impl FnOnce() -> T,
+        lost: impl FnOnce(Outcome) + Send,
+    ) -> T {
+        let (done, until_done) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let waited = |time| until_done.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+                while waited(LOOK) {
+                    let Some(outcome) = self.lost() else {
+                        continue;
+                    };
+                    if waited(CAUSE) {
+                        self.end();
+                        lost(outcome);
+                    }
+                    return;
+                }
+            });
+            let own = own();
+            drop(done);
+            own
+        })
+    }
+
+    /// What became of the first rank that failed at the last order, or has ended.
+    fn lost(&mut self) -> Option<Outcome> {
+        let number = self.next.checked_sub(1)?;
+        // Whoever has ended may have answered just before.
+        let ended = self.ended();
+        let failed = (1..self.size).find_map(|rank| {
+            let name = answer_name(number, rank);
+            let value = self.store.get(&name, Duration::ZERO).ok().flatten()?;
+            match serde_json::from_slice(&value) {
+                Ok(Answer::Failed(outcome)) => Some(of_rank(rank, &outcome)),
+                _ => None,
+            }
+        });
+        failed.or(ended)
+    }
+
     /// Of the ranks that were started here the first that has ended, without having been told to.
     fn ended(&mut self) -> Option<Outcome> {
         let mut started = self.started.iter_mut();
@@ -185,16 +230,25 @@ impl Crew {
             }
         }
     }
-}
 
-impl Drop for Crew {
     /// Nothing that was started here stays.
-    fn drop(&mut self) {
+    fn end(&mut self) {
         for (_, child) in &mut self.started {
             let _ = child.kill();
             let _ = child.wait();
         }
     }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What another rank says of its failure.
+fn of_rank(rank: u32, outcome: &Outcome) -> Outcome {
+    Outcome::new(outcome.kind, format!("rank {rank}: {}", outcome.reason))
 }
 
 /// Starts another rank of this very program. Its standard output is what this process's is by now, its log.
@@ -244,7 +298,63 @@ pub(crate) fn each<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        collections::BTreeMap,
+        sync::{Arc, Mutex},
+    };
+
     use super::*;
+
+    /// A store of this process alone.
+    #[derive(Default, Clone)]
+    struct Board(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
+
+    impl Store for Board {
+        fn port(&self) -> u16 {
+            0
+        }
+
+        fn set(&self, name: &str, value: &[u8]) -> Result<(), Outcome> {
+            let mut names = self.0.lock().unwrap();
+            names.insert(name.to_owned(), value.to_owned());
+            Ok(())
+        }
+
+        fn get(&self, name: &str, _patience: Duration) -> Result<Option<Vec<u8>>, Outcome> {
+            Ok(self.0.lock().unwrap().get(name).cloned())
+        }
+
+        fn forget(&self, name: &str) -> Result<(), Outcome> {
+            self.0.lock().unwrap().remove(name);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_another_rank_failed_at_ends_a_wait_for_it() {
+        let board = Board::default();
+        let mut crew = Crew {
+            store: Box::new(board.clone()),
+            size: 3,
+            next: 0,
+            started: Vec::new(),
+        };
+        crew.order(&Order::Reset).unwrap();
+        let answer = |rank, answer: Answer| {
+            let answer = serde_json::to_vec(&answer).unwrap();
+            board.set(&answer_name(0, rank), &answer).unwrap();
+        };
+        answer(1, Answer::Done);
+        assert_eq!(crew.watched(|| 7, |outcome| panic!("{outcome:?}")), 7);
+        answer(2, Answer::Failed(unavailable("no GPU".to_owned())));
+        let (told, until_told) = mpsc::channel();
+        let own = || until_told.recv().unwrap();
+        let told = crew.watched(own, move |outcome| told.send(outcome).unwrap());
+        assert_eq!(told, unavailable("rank 2: no GPU".to_owned()));
+        // What is said stays said: answers are not taken by looking.
+        let reason = crew.answers(Ok(())).unwrap_err().reason;
+        assert_eq!(reason, "rank 2: no GPU");
+    }
 
     #[test]
     fn an_answer_to_something_else_is_none() {

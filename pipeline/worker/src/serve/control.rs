@@ -3,7 +3,7 @@
 use std::{
     env,
     fs::File,
-    io::{self, Read, Write},
+    io::{self, Read},
     net::{SocketAddr, TcpStream},
     os::{fd::AsFd, unix::net::UnixStream},
 };
@@ -11,7 +11,7 @@ use std::{
 use nix::unistd::{dup2_stdin, dup2_stdout};
 use schema::protocol::CONTROL_VARIABLE;
 
-type Stream = (Box<dyn Read + Send>, Box<dyn Write>);
+type Stream = (Box<dyn Read + Send>, super::Writer);
 
 /// Opens the stream. The original standard streams become private copies (at descriptors of at
 /// least 3, not inherited by children); from here on descriptor 1 is standard error, and

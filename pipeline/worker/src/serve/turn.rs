@@ -6,6 +6,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use nix::sys::signal::{Signal, raise};
 use schema::{
     Digest, Outcome, OutcomeKind, Strategy,
     protocol::{self, Exchanges, Hello, Load, Loaded, MOST_EXCHANGE_STEPS, Parity, Reply, Request},
@@ -151,7 +152,13 @@ impl<E: Engine> Turns<E> {
         allocator::carry_out(&load.cell)?;
         let mut crew = self.crew(load)?;
         let ready = guarded(|| {
-            let (mut session, report) = self.engine.load(load)?;
+            let (mut session, report) = match &mut crew {
+                Some(crew) => crew.watched(
+                    || self.engine.load(load),
+                    |outcome| last_words(&mut self.writer, outcome),
+                ),
+                None => self.engine.load(load),
+            }?;
             let first_step_ns = timing::time_step(session.as_mut())?;
             Ok((session, report, first_step_ns))
         });
@@ -324,6 +331,14 @@ fn check_rank(rank: u32, first: Digest, own: Digest) -> Result<(), Outcome> {
     let reason =
         format!("the weights of rank {rank} are not those of rank 0 after training together");
     Err(Outcome::new(OutcomeKind::ParityFailed, reason))
+}
+
+/// Answers for a main thread that waits in vain for another rank, and ends the process: no other way leads out of a
+/// library's wait.
+fn last_words(writer: &mut Writer, outcome: Outcome) {
+    // A supervisor that is gone ends all of this by itself.
+    let _ = send(writer, &Reply::Failed(outcome));
+    let _ = raise(Signal::SIGKILL);
 }
 
 /// Runs the engine's code; a panic becomes a failure.
