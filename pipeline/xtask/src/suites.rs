@@ -1,12 +1,6 @@
 //! The suites of `cargo xtask test`, in order.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsStr,
-    iter,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeMap, ffi::OsStr, iter, path::Path, process::Stdio};
 
 use serde_json::{Value, json};
 
@@ -46,7 +40,8 @@ pub(crate) fn test(full: bool, only: Option<&str>, is_exact: bool) -> Result<(),
         None => true,
     };
     let long = RUN_IT_LONG.into_iter().filter(|_| full);
-    let builds = RUN_THE_PROGRAM.into_iter().chain(long).any(is_asked);
+    // A suite that runs beside others has the program already.
+    let builds = !is_exact && RUN_THE_PROGRAM.into_iter().chain(long).any(is_asked);
     let ledger = &mut Ledger::new()?;
     let suite = |ledger: &mut Ledger, name: &'static str, body: Body<'_>| {
         if is_asked(name) || (name == "program" && builds) {
@@ -70,41 +65,37 @@ pub(crate) fn test(full: bool, only: Option<&str>, is_exact: bool) -> Result<(),
     suite(ledger, "program", &|| {
         run(&mut cargo(&["build", "--release", "--locked"]))
     });
-    if only.is_none() {
-        // The torch worker links against the libtorch that this brings: lints and tests need it.
-        suite(ledger, "libtorch", &|| {
-            run(program(photofinish()).args(["engines", "install", "pytorch/eager"]))
-        });
-    }
     let engines = || run(program(photofinish()).args(["engines", "install"]));
+    let lints = || run(cargo(&CLIPPY).args(["--exclude", LINKED]).args(DENIED));
     // Most of the former is downloading.
-    at_once(
-        ledger,
-        &[("engines", &engines), ("lints", &|| run(&mut lints()))],
-    );
+    at_once(ledger, &[("engines", &engines), ("lints", &lints)]);
+    suite(ledger, "lints-linked", &|| run(cargo(&CLIPPY).args(DENIED)));
     suite(ledger, "unit", &|| {
         tests(full, &["--workspace", "--lib", "--bins", "--examples"])
     });
     let stages = || tests(full, &files_of_tests(STAGES)?);
     let workers = || tests(full, &files_of_tests(WORKERS)?);
-    // Most tests wait for a process of one thread.
-    at_once(ledger, &[(STAGES, &stages), (WORKERS, &workers)]);
     let cluster = || {
         debian::cluster()?;
         tests(full, &files_of_tests(CLUSTER)?)
     };
-    let documentation = || {
-        tests(full, &["--workspace", "--doc"])?;
-        run(
-            cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
-                .env("RUSTDOCFLAGS", "-D warnings"),
-        )
-    };
-    // Slurm waits for a while before it starts a task anew.
+    // Most tests wait for a process of one thread, and Slurm waits for a while before it starts a task anew.
     at_once(
         ledger,
-        &[(CLUSTER, &cluster), ("documentation", &documentation)],
+        &[(STAGES, &stages), (WORKERS, &workers), (CLUSTER, &cluster)],
     );
+    let documentation = || {
+        tests(full, &["--workspace", "--doc"])?;
+        run(cargo(&[
+            "doc",
+            "--release",
+            "--workspace",
+            "--no-deps",
+            "--locked",
+            "--quiet",
+        ])
+        .env("RUSTDOCFLAGS", "-D warnings"))
+    };
     let browser = || {
         debian::browser()?;
         tests(full, &files_of_tests(BROWSER)?)
@@ -122,6 +113,7 @@ pub(crate) fn test(full: bool, only: Option<&str>, is_exact: bool) -> Result<(),
         ledger,
         &[
             ("python", &python::check),
+            ("documentation", &documentation),
             ("conformance", &conformance),
             ("example", &example::check),
             (BROWSER, &browser),
@@ -144,18 +136,18 @@ pub(crate) fn test(full: bool, only: Option<&str>, is_exact: bool) -> Result<(),
 /// in each launch. Workers in Rust pass the conformance suite among their own tests.
 const QUICK_TO_START: [&str; 2] = ["pytorch/python-eager", "tensorflow/function"];
 
-fn lints() -> Command {
-    cargo(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ])
-}
+/// In the profile `dev`, whose folder nothing else needs: workers are built meanwhile.
+const CLIPPY: [&str; 5] = [
+    "clippy",
+    "--workspace",
+    "--all-targets",
+    "--locked",
+    "--quiet",
+];
+const DENIED: [&str; 3] = ["--", "-D", "warnings"];
+
+/// The crate that links against a library of an engine's, which must be installed before anything of it is compiled.
+const LINKED: &str = "photofinish-worker-torch";
 
 /// Cargo's words for the files of tests of a suite, by their names, which packages share. Always of the whole
 /// workspace: features of crates are the union over the packages that cargo is told, and with another union all
@@ -198,8 +190,9 @@ fn files_of_tests(suite: &str) -> Result<Vec<String>, String> {
     Ok(iter::once("--workspace".to_owned()).chain(words).collect())
 }
 
+/// Runs tests of what users run, which is compiled already.
 fn tests(full: bool, which: &[impl AsRef<OsStr>]) -> Result<(), String> {
-    let mut command = cargo(&["test", "--locked", "--quiet", "--no-fail-fast"]);
+    let mut command = cargo(&["test", "--release", "--locked", "--quiet", "--no-fail-fast"]);
     // Snapshots that do not match fail; they are never written by a test run.
     command.args(which).env("INSTA_UPDATE", "no");
     if full {
@@ -262,9 +255,9 @@ mod tests {
     use crate::command::{cargo, output};
 
     /// Crates with their features, as cargo builds them for these packages.
-    fn crates(packages: &[&str]) -> BTreeSet<String> {
-        let mut tree = cargo(&["tree", "--locked", "--edges=normal,build", "--prefix=none"]);
-        let told = output(tree.arg("--format={p} with {f}").args(packages)).expect("cargo runs");
+    fn crates(which: &[&str]) -> BTreeSet<String> {
+        let mut tree = cargo(&["tree", "--locked", "--prefix=none"]);
+        let told = output(tree.arg("--format={p} with {f}").args(which)).expect("cargo runs");
         assert!(told.status.success(), "{told:?}");
         let text = String::from_utf8(told.stdout).expect("names in UTF-8");
         let lines = text.lines().map(|line| line.trim_end_matches(" (*)"));
@@ -272,11 +265,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_the_program_is_built_from_is_compiled_once_more_for_workers() {
-        let (program, all) = (crates(&[]), crates(&["--workspace"]));
+    fn nothing_that_the_program_is_built_from_is_compiled_once_more() {
+        let program = crates(&["--edges=normal,build"]);
+        let all = crates(&["--workspace", "--edges=normal,build,dev"]);
         assert!(program.len() > 100 && all.len() > program.len());
         let others: Vec<&String> = program.difference(&all).collect();
-        // Ask for what the workers' crates ask in Cargo.toml's table.
+        // Ask in Cargo.toml's table for what workers and tests ask.
         assert!(others.is_empty(), "{others:?}");
     }
 }

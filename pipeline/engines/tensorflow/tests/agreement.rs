@@ -35,8 +35,8 @@ fn agree(name: &str) {
 }
 
 agreements! { agree:
-    resnet18 resnet50 resnet152 vgg16 mobilenet_v2 efficientnet_b4 inception_v3 vit_b16
-    bert_tiny bert_base distilbert_base gpt2 transformer_base lstm_lm deepspeech2
+    resnet18 resnet50 mobilenet_v2 efficientnet_b4 inception_v3 vit_b16 bert_tiny transformer_base lstm_lm deepspeech2;
+    in the long form: resnet152 vgg16 bert_base distilbert_base gpt2
 }
 
 /// What a variant tells when it mixes precision, if it does on this processor.

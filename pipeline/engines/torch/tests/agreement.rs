@@ -5,6 +5,8 @@
 mod common;
 #[path = "../../onnxruntime/tests/support/library.rs"]
 mod library;
+#[path = "../../onnxruntime/tests/support/zoo.rs"]
+mod zoo;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +16,7 @@ use models::rewrite::{ATTENTION, FUSED, PLAIN, RECURRENT, Rewriting, UNROLLED};
 use photofinish_worker_onnxruntime::OnnxRuntime;
 use schema::{EngineVariant, Graph, Outcome, OutcomeKind, Precision, protocol::Load};
 use worker::{Engine as _, Session};
+use zoo::{agreements, small};
 
 fn onnx_session(graph: &Graph, precision: Precision) -> Result<Box<dyn Session>, Outcome> {
     onnx_session_with(graph, precision, BTreeMap::new())
@@ -68,21 +71,6 @@ fn relative_l2(a: &Array, b: &Array) -> f64 {
     (difference / size).sqrt()
 }
 
-fn small(name: &str) -> Graph {
-    let dims: &[(&str, u64)] = match name {
-        "bert_tiny" | "bert_base" | "distilbert_base" | "gpt2" => &[("batch", 2), ("seq", 16)],
-        "transformer_base" => &[("batch", 2), ("seq", 16), ("target", 11)],
-        "lstm_lm" => &[("batch", 2), ("seq", 8)],
-        "deepspeech2" => &[("batch", 2), ("frames", 16)],
-        "vgg16" => &[("batch", 1), ("image", 224)],
-        "vit_b16" => &[("batch", 2), ("image", 48)],
-        "inception_v3" => &[("batch", 2), ("image", 75)],
-        _ => &[("batch", 2), ("image", 64)],
-    };
-    let dims = dims.iter().map(|&(name, size)| (name.to_owned(), size));
-    models::zoo::build(name, &dims.collect()).unwrap()
-}
-
 fn agree(name: &str) {
     let graph = small(name);
     let reference = torch_outputs(&graph, Precision::Fp64, "nchw");
@@ -107,28 +95,9 @@ fn agree(name: &str) {
     held_against("pytorch fp64 channels last", channels_last, 1e-10);
 }
 
-macro_rules! agreements {
-    ($($name:ident)+) => {
-        $(
-            #[test]
-            fn $name() {
-                agree(stringify!($name));
-            }
-        )+
-
-        #[test]
-        fn the_whole_zoo_is_tested() {
-            let tested = [$(stringify!($name)),+];
-            for name in models::zoo::names() {
-                assert!(tested.contains(&AsRef::<str>::as_ref(&name)), "{name} is not");
-            }
-        }
-    };
-}
-
-agreements! {
-    resnet18 resnet50 resnet152 vgg16 mobilenet_v2 efficientnet_b4 inception_v3 vit_b16
-    bert_tiny bert_base distilbert_base gpt2 transformer_base lstm_lm deepspeech2
+agreements! { agree:
+    resnet18 resnet50 mobilenet_v2 efficientnet_b4 inception_v3 vit_b16 bert_tiny transformer_base lstm_lm deepspeech2;
+    in the long form: resnet152 vgg16 bert_base distilbert_base gpt2
 }
 
 /// The graph with everything spelt out that can be.

@@ -29,8 +29,8 @@ pub(crate) fn small(name: &str, batch: u64) -> Graph {
     zoo::build(name, &dims).expect("a model of the zoo")
 }
 
-/// Whether a network is judged here: in the short form one of each kind of operators is. On engines the
-/// whole zoo runs in either form.
+/// Whether a network is judged here: in the short form one of each kind of operators is. On ONNX Runtime and OpenVINO
+/// the whole zoo runs in either form.
 pub(crate) fn is_asked(name: &str) -> bool {
     let few = [
         "resnet18",

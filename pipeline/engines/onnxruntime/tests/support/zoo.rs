@@ -18,9 +18,10 @@ pub(crate) fn small(name: &str) -> Graph {
     models::zoo::build(name, &dims.collect()).unwrap()
 }
 
-/// A test for each network, which calls `$agree` with its name; all of the zoo must be among them.
+/// A test for each network, which calls `$agree` with its name; all of the zoo must be among them. Where the long form
+/// alone has some, their operators are those of a smaller one.
 macro_rules! agreements {
-    ($agree:ident: $($name:ident)+) => {
+    ($agree:ident: $($name:ident)+ $(; in the long form: $($long:ident)+)?) => {
         $(
             #[test]
             fn $name() {
@@ -28,9 +29,18 @@ macro_rules! agreements {
             }
         )+
 
+        $($(
+            #[test]
+            fn $long() {
+                if std::env::var_os("PHOTOFINISH_TEST_FULL").is_some() {
+                    $agree(stringify!($long));
+                }
+            }
+        )+)?
+
         #[test]
         fn the_whole_zoo_is_tested() {
-            let tested = [$(stringify!($name)),+];
+            let tested = [$(stringify!($name),)+ $($(stringify!($long)),+)?];
             for name in models::zoo::names() {
                 assert!(tested.contains(&AsRef::<str>::as_ref(&name)), "{name} is not");
             }
