@@ -142,7 +142,7 @@ def _build(
         recurrent.flatten(graph, lowered.held, place)
     else:
         departures = attention.spell_out(lowered)
-    wrapped = spread.wrap(lowered.module, configuration.spread, place, team)
+    wrapped, ranks = spread.wrap(lowered.module, configuration.spread, place, team)
     forward: compilation.Forward = wrapped
     if configuration.compile_mode is not None:
         forward = compilation.wrap(wrapped, configuration.compile_mode)
@@ -151,8 +151,7 @@ def _build(
         session: Session = Inference(graph, lowered, forward, maker, place, boundary)
         return session, lowered, departures
     foreach = configuration.foreach
-    rank = None if team is None else team.world.rank
-    session = Training(fed, optimizer, lowered, forward, maker, place, boundary, foreach, rank)
+    session = Training(fed, optimizer, lowered, forward, maker, place, boundary, foreach, ranks)
     return session, lowered, departures
 
 

@@ -2,6 +2,7 @@
 forward, loss, backward, optimiser."""
 
 import math
+import time
 
 import torch
 from torch.nn import functional
@@ -13,13 +14,17 @@ from photofinish_pytorch.edges import edges
 from photofinish_pytorch.failure import at
 from photofinish_pytorch.maker import Maker
 from photofinish_pytorch.network import Network
-from photofinish_worker.engine import ParityData, Quantity, Tensor
+from photofinish_pytorch.spread import Ranks
+from photofinish_worker.engine import ParityData, Quantity, StepExchanges, Tensor
 from photofinish_worker.graph import Graph, Role
 from photofinish_worker.messages import Adam, Boundary, Optimizer, Sgd
 from photofinish_worker.outcome import unsupported
 
 SEED = 0
 """Seed of dropout after every reset."""
+
+UNNOTED = 2
+"""Iterations before those whose exchanges are told."""
 
 
 class Training:
@@ -35,15 +40,15 @@ class Training:
         place: Place,
         boundary: Boundary = Boundary.STEP,
         foreach: bool | None = None,
-        rank: int | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         if graph.loss is None:
             raise unsupported(f"{graph.name} has no loss to train with")
         self._parameters = graph.parameters
         self._settings = settings
         self._foreach = foreach
-        self._rank = rank
-        """The number of this rank, where several train together."""
+        self._ranks = ranks
+        """What `forward` is, where several ranks train together."""
         self._network = network
         self._forward = forward
         self._maker = maker
@@ -70,6 +75,8 @@ class Training:
         """Leaves the gradients of the loss with the weights; gives the loss."""
         (logits,) = self._forward(*self._inputs, dropout)
         loss = cross_entropy(logits, self._labels)
+        if self._ranks is not None:
+            self._ranks.begin_backward()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
@@ -150,12 +157,37 @@ class Training:
 
     def _seed(self) -> None:
         """What dropout drops is another thing on every rank."""
-        torch.manual_seed(SEED + (self._rank or 0))
+        torch.manual_seed(SEED + (0 if self._ranks is None else self._ranks.rank))
 
     def align(self) -> None:
         """Waits until all ranks are here, where there are several."""
-        if self._rank is not None:
+        if self._ranks is not None:
             spread.align()
+
+    def exchanges(self, steps: int) -> list[StepExchanges]:
+        """What this rank exchanges in so many steps."""
+        ranks = self._ranks
+        if ranks is None:
+            raise unsupported("one process exchanges nothing")
+        self._note(ranks, on=True)
+        # Buckets are made anew after the first iteration.
+        for _ in range(UNNOTED):
+            self.step()
+        ranks.noted(0, 0)
+        told = []
+        for _ in range(steps):
+            spread.align()
+            began_ns = time.perf_counter_ns()
+            self.step()
+            told.append(ranks.noted(began_ns, time.perf_counter_ns() - began_ns))
+        self._note(ranks, on=False)
+        return told
+
+    def _note(self, ranks: Ranks, on: bool) -> None:
+        # Nobody may hold it while there is another.
+        del self._forward
+        ranks.note(on)
+        self._forward = ranks.forward
 
     def device_memory(self) -> tuple[int, int] | None:
         """Bytes in use on the device and their peak."""

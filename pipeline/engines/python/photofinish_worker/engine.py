@@ -99,6 +99,31 @@ class TrainingSession(Session, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class BucketExchange:
+    """A bucket of gradients on its way to the other ranks and back."""
+
+    bucket: int
+    """Its number: buckets go out in this order."""
+    bytes: int
+    """What goes out."""
+    began_ns: int
+    """When it was handed over."""
+    ended_ns: int
+    """When it was back."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepExchanges:
+    """A step of one rank, in nanoseconds from its beginning by that rank's own clock."""
+
+    wall_ns: int
+    """How long it took."""
+    backward_ns: int
+    """When the backward pass began."""
+    buckets: Sequence[BucketExchange]
+
+
 @runtime_checkable
 class RankedSession(Session, Protocol):
     """A network that several ranks train."""
@@ -106,6 +131,10 @@ class RankedSession(Session, Protocol):
     def align(self) -> None:
         """Waits until all ranks are here: asked before each stretch of steps, outside of the clock,
         so that no step waits for a rank that had not heard of it yet."""
+
+    def exchanges(self, steps: int) -> Sequence[StepExchanges]:
+        """Runs so many steps on all ranks, and tells what this one exchanged in each."""
+        ...
 
 
 @runtime_checkable

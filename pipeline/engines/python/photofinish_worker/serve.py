@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, assert_never
@@ -18,6 +19,7 @@ from photofinish_worker.engine import (
     LoadReport,
     ParityData,
     ProfilingSession,
+    RankedSession,
     Session,
     TrainingSession,
 )
@@ -45,6 +47,9 @@ LONGEST_REASON = 400
 
 LONGEST_NAME = 400
 """The longest name of an entry of a profile, in characters."""
+
+MOST_EXCHANGE_STEPS = 64
+"""The most steps whose exchanges are told at once."""
 
 NO_PROFILE = "profiles are of one process: what several ranks spend on each other is told by itself"
 """Why a cell of several ranks has no profile."""
@@ -134,6 +139,8 @@ class Follower:
             case {"reset": _}:
                 session_now.reset()
                 return {}
+            case {"exchanges": int(steps)}:
+                return {"exchanges": _exchanges(session_now, steps)}
             case {"memory": _}:
                 return {"memory": memory.read(session_now.device_memory())}
             case _:
@@ -255,9 +262,8 @@ class Turns:
                 if self._crew is not None:
                     raise unsupported(NO_PROFILE)
                 return {"profile": _profile(session, steps)}
-            case Exchanges():
-                self._ready(request)
-                raise unsupported("this worker does not tell what ranks exchange")
+            case Exchanges(steps):
+                return {"exchanges": {"ranks": self._exchanges(self._ready(request), steps)}}
             case Memory():
                 return {"memory": self._memory()}
             case Cancel() | Bye():
@@ -295,6 +301,16 @@ class Turns:
             losses.append([float(loss) for loss in told] if isinstance(told, list) else [])
         means = [sum(of_all) / len(losses) for of_all in zip(*losses, strict=True)]
         return ParityData(data.tensors, means)
+
+    def _exchanges(self, session: Session, steps: int) -> list[object]:
+        """What every rank exchanges."""
+        if self._crew is None or steps > MOST_EXCHANGE_STEPS:
+            raise unsupported(
+                f"exchanges are told of several ranks, in {MOST_EXCHANGE_STEPS} steps at most"
+            )
+        order: Json = {"exchanges": steps}
+        own, answers = self._crew.together(order, lambda: _exchanges(session, steps))
+        return [own, *(answer.get("exchanges") for answer in answers)]
 
     def _memory(self) -> Json:
         session = self._session
@@ -359,6 +375,13 @@ def _check_converges(session: Session) -> None:
             f"training diverged: `{weight}` is not finite at the end of a round; a lower "
             "`learning_rate` may keep it so",
         )
+
+
+def _exchanges(session: Session, steps: int) -> list[dict[str, object]]:
+    """What this rank exchanges."""
+    if not isinstance(session, RankedSession):
+        raise unsupported("this worker does not tell what ranks exchange")
+    return [asdict(step) for step in session.exchanges(steps)]
 
 
 def _profile(session: Session, steps: int) -> dict[str, object]:

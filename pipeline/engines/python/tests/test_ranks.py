@@ -120,6 +120,21 @@ class Together(unittest.TestCase):
         for own, other in zip(numbers + losses, right + list(whole.losses), strict=True):
             self.assertTrue(math.isclose(own, other, rel_tol=tolerance, abs_tol=tolerance))
 
+    def assert_exchanged(self, number_bytes: int) -> None:
+        """Every gradient went out once in each step, in numbers of so many bytes."""
+        ranks = self.worker.ask({"exchanges": {"steps": 5}})["exchanges"]["ranks"]
+        self.assertEqual([len(steps) for steps in ranks], [5, 5])
+        for step in ranks[0] + ranks[1]:
+            sent = sum(bucket["bytes"] for bucket in step["buckets"])
+            self.assertEqual(sent, (3 * 6 + 3) * number_bytes)
+            for bucket in step["buckets"]:
+                times = [0, step["backward_ns"], bucket["began_ns"], bucket["ended_ns"]]
+                times.append(step["wall_ns"])
+                self.assertEqual(times, sorted(times))
+                self.assertLess(bucket["began_ns"], bucket["ended_ns"])
+        refused = self.worker.ask({"exchanges": {"steps": 65}})
+        self.assertEqual(refused["failed"]["kind"], "unsupported")
+
     def test_two_ranks_train_as_one_does_on_the_whole_batch(self) -> None:
         self.assertIn("loaded", self.worker.load(str(self.folder)))
         self.assert_as_the_whole(1e-12)
@@ -127,9 +142,7 @@ class Together(unittest.TestCase):
         samples = self.worker.ask({"measure": measure})["measure"]["samples_ns"]
         self.assertEqual(len(samples), 5)
         self.assertEqual(len(self.worker.ask("memory")["memory"]["other_ranks"]), 1)
-        self.assertEqual(
-            self.worker.ask({"exchanges": {"steps": 5}})["failed"]["kind"], "unsupported"
-        )
+        self.assert_exchanged(8)
         # What was timed leaves nothing behind.
         self.assert_as_the_whole(1e-12)
         self.assertEqual(self.worker.ask("bye"), "bye")
@@ -139,9 +152,12 @@ class Together(unittest.TestCase):
         switches = {"gradient_as_bucket_view": "on", "static_graph": "on", "bucket_mib": "1"}
         self.assertIn("loaded", self.worker.load(str(self.folder), **switches))
         self.assert_as_the_whole(1e-12)
+        self.assert_exchanged(8)
+        self.assert_as_the_whole(1e-12)
 
     def test_gradients_may_be_compressed(self) -> None:
         self.assertIn("loaded", self.worker.load(str(self.folder), gradient_compression="bf16"))
+        self.assert_exchanged(2)
         self.assert_as_the_whole(2e-2)
         with self.assertRaises(AssertionError):
             self.assert_as_the_whole(1e-6)

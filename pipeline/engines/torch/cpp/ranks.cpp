@@ -121,12 +121,15 @@ class NotingHook : public c10d::CommHookInterface {
     auto future = hook_->runHook(bucket);
     // A hook that compresses has made the bucket what goes out.
     const uint64_t bytes = bucket.getBuffer().nbytes();
-    future->addCallback([notes = notes_, index, bytes, began](c10::ivalue::Future&) {
-      const auto ended = Clock::now();
-      const std::lock_guard<std::mutex> lock(notes->mutex);
-      notes->exchanges.push_back({index, bytes, began, ended});
-    });
-    return future;
+    // Whoever waits for what comes of this waits until it is noted: a future wakes those before it calls back.
+    return future->then(
+        [notes = notes_, index, bytes, began](c10::ivalue::Future& done) -> c10::IValue {
+          const auto ended = Clock::now();
+          const std::lock_guard<std::mutex> lock(notes->mutex);
+          notes->exchanges.push_back({index, bytes, began, ended});
+          return done.value();
+        },
+        future->elementType());
   }
 
   at::Tensor parseHookResult(const c10::IValue& result) override {
