@@ -297,18 +297,18 @@ impl<'a> Lane<'a> {
         self.attempt(context, |worker| worker.profile(steps))
     }
 
-    /// Asks for what ranks exchange and for memory, and lets the worker leave. How it leaves changes nothing about what was
-    /// measured before; a disorderly leave is noted in its log.
+    /// Asks for memory and then, as that takes some more, for what ranks exchange, and lets the worker leave. How it
+    /// leaves changes nothing about what was measured before; a disorderly leave is noted in its log.
     pub(crate) fn leave(
         &mut self,
         context: &mut Context<'_>,
         setting: &Setting<'_>,
     ) -> Result<(), Stop> {
+        let told = self.attempt(context, Worker::memory)?.flatten();
         if self.planned.cell.strategy == Strategy::Ddp {
             let told = self.attempt(context, |worker| worker.exchanges(EXCHANGE_STEPS))?;
             self.launch.exchanges = told.flatten();
         }
-        let told = self.attempt(context, Worker::memory)?.flatten();
         self.part(setting, told.as_ref());
         context.check_interrupt()
     }

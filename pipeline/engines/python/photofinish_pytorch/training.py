@@ -164,6 +164,11 @@ class Training:
         if self._ranks is not None:
             spread.align()
 
+    @property
+    def notes_exchanges(self) -> bool:
+        """Whether the host sees an exchange end: NCCL's futures are there once it is enqueued."""
+        return self._ranks is not None and not self._place.is_cuda
+
     def exchanges(self, steps: int) -> list[StepExchanges]:
         """What this rank exchanges in so many steps."""
         ranks = self._ranks

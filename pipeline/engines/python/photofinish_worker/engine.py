@@ -132,6 +132,11 @@ class RankedSession(Session, Protocol):
         """Waits until all ranks are here: asked before each stretch of steps, outside of the clock,
         so that no step waits for a rank that had not heard of it yet."""
 
+    @property
+    def notes_exchanges(self) -> bool:
+        """Whether it can tell when its buckets go out and are back."""
+        ...
+
     def exchanges(self, steps: int) -> Sequence[StepExchanges]:
         """Runs so many steps on all ranks, and tells what this one exchanged in each."""
         ...

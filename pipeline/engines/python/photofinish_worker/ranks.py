@@ -188,7 +188,11 @@ class Crew:
 
         def look() -> None:
             while not done.wait(LOOK_S):
-                if (failure := self._lost()) is None:
+                failure = None
+                # What cannot be read says nothing.
+                with contextlib.suppress(Failure, ValueError):
+                    failure = self._lost()
+                if failure is None:
                     continue
                 if not done.wait(CAUSE_S):
                     self.end()

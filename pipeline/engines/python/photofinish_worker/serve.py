@@ -308,6 +308,9 @@ class Turns:
             raise unsupported(
                 f"exchanges are told of several ranks, in {MOST_EXCHANGE_STEPS} steps at most"
             )
+        # Before anybody is told to: a rank that fails leaves.
+        if not isinstance(session, RankedSession) or not session.notes_exchanges:
+            raise unsupported("this worker does not tell what ranks exchange there")
         order: Json = {"exchanges": steps}
         own, answers = self._crew.together(order, lambda: _exchanges(session, steps))
         return [own, *(answer.get("exchanges") for answer in answers)]

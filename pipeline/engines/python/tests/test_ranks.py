@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 from typing import Any
@@ -174,9 +175,11 @@ class Together(unittest.TestCase):
     def test_a_rank_that_dies_before_the_group_is_made_is_not_waited_for(self) -> None:
         def kill() -> None:
             # As soon as there is one.
-            while not (others := self.worker.others()):
-                pass
-            os.kill(others[0], signal.SIGKILL)
+            until = time.monotonic() + 60.0
+            while time.monotonic() < until:
+                if others := self.worker.others():
+                    os.kill(others[0], signal.SIGKILL)
+                    return
 
         killer = threading.Thread(target=kill)
         killer.start()

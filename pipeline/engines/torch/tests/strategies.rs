@@ -183,10 +183,12 @@ fn a_rank_that_dies_before_the_group_is_made_is_not_waited_for() {
     let worker = host.pid();
     let killer = thread::spawn(move || {
         // As soon as there is one.
+        let until = deadline();
         let other = loop {
             if let [other] = others(worker)[..] {
                 break other;
             }
+            assert!(Instant::now() < until, "there is no other rank");
         };
         signal(other, "KILL");
         other

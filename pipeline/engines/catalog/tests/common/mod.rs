@@ -163,6 +163,13 @@ pub(crate) fn installed(catalog: &Catalog, word: &str) -> Vec<(String, bool)> {
     told.collect()
 }
 
+/// How cargo calls the folder that these tests are built in, as the library was.
+fn profile() -> OsString {
+    let program = env::current_exe().unwrap();
+    let folder = program.ancestors().nth(2).and_then(Path::file_name);
+    folder.unwrap().to_owned()
+}
+
 /// Where everything of a test is.
 pub(crate) fn settings(root: &Path) -> Settings {
     Settings {
@@ -172,7 +179,7 @@ pub(crate) fn settings(root: &Path) -> Settings {
         search_path: env::var_os("PATH").unwrap(),
         library_path: OsString::from("/users/own"),
         cxx: OsString::from("no-such-compiler"),
-        binaries: vec![root.join("target").join("debug")],
+        binaries: vec![root.join("target").join(profile())],
         checkout: None,
         pip: Pip {
             // An index that is empty, so that no test reaches for the network.

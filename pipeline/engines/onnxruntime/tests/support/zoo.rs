@@ -19,7 +19,7 @@ pub(crate) fn small(name: &str) -> Graph {
 }
 
 /// A test for each network, which calls `$agree` with its name; all of the zoo must be among them. Where the long form
-/// alone has some, their operators are those of a smaller one.
+/// alone has some, no operator of theirs is without another test on the engine.
 macro_rules! agreements {
     ($agree:ident: $($name:ident)+ $(; in the long form: $($long:ident)+)?) => {
         $(
