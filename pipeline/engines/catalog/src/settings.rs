@@ -172,14 +172,14 @@ fn read_config(path: &Path) -> Result<ConfigFile, CatalogError> {
     }
 }
 
-/// Beside the running program, and where Cargo put this library.
+/// Beside the running program, and where Cargo put this library: after `cargo clean`, where it will put workers.
 fn binaries() -> Vec<PathBuf> {
     let beside = env::current_exe()
         .ok()
         .and_then(|exe| Some(exe.parent()?.to_owned()));
     let mut folders: Vec<_> = beside.into_iter().collect();
     let built = PathBuf::from(builtin::PROFILE_FOLDER);
-    if !folders.contains(&built) && built.is_dir() {
+    if !folders.contains(&built) && (built.is_dir() || checkout().is_some()) {
         folders.push(built);
     }
     folders
