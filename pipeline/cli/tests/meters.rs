@@ -3,19 +3,15 @@
 
 mod common;
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, process::Command};
 
-use common::{BENCH, SMALL, User, assert_says, text};
+use common::{BENCH, SMALL, User, assert_says, built::built, text};
 
 /// Has a command find a GPU that plays these frames.
 fn with_gpu(user: &User, command: &mut Command, frames: &[&str]) {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--workspace", "--example", "nvml_stub"]);
-    assert!(build.status().unwrap().success(), "the stub does not build");
-    let program = Path::new(env!("CARGO_BIN_EXE_photofinish"));
-    let built = program.parent().unwrap().join("examples/libnvml_stub.so");
+    let built = built(&["--example", "nvml_stub"]);
     let library = user.path("libnvidia-ml.so.1");
-    fs::copy(built, &library).unwrap();
+    fs::copy(built.join("examples/libnvml_stub.so"), &library).unwrap();
     let cards = r#"{"cards": [{"name": "Stub 1000", "uuid": "GPU-1"}]}"#;
     let trace = [&[cards], frames].concat().join("\n");
     fs::write(user.path("libnvidia-ml.so.1.jsonl"), trace).unwrap();

@@ -1,16 +1,19 @@
 //! Every trace of a GPU, played by the stub library.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+#[path = "../../run/tests/common/built.rs"]
+mod built;
+
 use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    process::Command,
     sync::{Arc, OnceLock},
     thread,
     time::{Duration, Instant},
 };
 
+use built::built;
 use photofinish_telemetry::{Owner, Sampler, Sensors, Series};
 use schema::{
     Device,
@@ -24,12 +27,7 @@ const GPU: Device = Device::Cuda(0);
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--workspace", "--example", "nvml_stub"]);
-        assert!(build.status().unwrap().success(), "the stub does not build");
-        let here = std::env::current_exe().unwrap();
-        let path = here.ancestors().nth(2).unwrap();
-        let path = path.join("examples/libnvml_stub.so");
+        let path = built(&["--example", "nvml_stub"]).join("examples/libnvml_stub.so");
         assert!(path.is_file(), "no {}", path.display());
         path
     })

@@ -7,6 +7,9 @@
     reason = "each test uses a part of it"
 )]
 
+#[path = "../../../run/tests/common/built.rs"]
+pub mod built;
+
 use std::{
     fmt::Write as _,
     fs,
@@ -17,6 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use built::built;
 use serde_json::Value;
 
 /// Variants of `other`, beside `eager`; `steady` behaves and says so.
@@ -201,16 +205,13 @@ fn engines() -> String {
 fn worker() -> &'static Path {
     static WORKER: OnceLock<PathBuf> = OnceLock::new();
     WORKER.get_or_init(|| {
-        let mut build = Command::new(env!("CARGO"));
-        // As the tests of `run` have it: with the features that crates have in the workspace's tests.
-        build.args(["build", "--quiet", "--workspace", "--example", "sweep"]);
-        build.args(["--bin", "photofinish-worker-synthetic"]);
-        assert!(
-            build.status().unwrap().success(),
-            "the synthetic worker does not build"
-        );
-        let path = Path::new(env!("CARGO_BIN_EXE_photofinish"))
-            .with_file_name("photofinish-worker-synthetic");
+        let programs = [
+            "--example",
+            "sweep",
+            "--bin",
+            "photofinish-worker-synthetic",
+        ];
+        let path = built(&programs).join("photofinish-worker-synthetic");
         assert!(path.is_file(), "no {}", path.display());
         path
     })

@@ -6,16 +6,18 @@
     reason = "each test uses a part of it"
 )]
 
+pub mod built;
+
 use std::{
     cell::{Cell as Counter, RefCell},
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::Command,
     sync::OnceLock,
     time::Duration,
 };
 
+use built::built;
 use photofinish_run::{Event, Observer, Options, Phase, RunError, Workers, run};
 use schema::{
     Boundary, Cell, Device, Digest, EngineVariant, Measure, Mode, Outcome, OutcomeKind, Plan,
@@ -33,31 +35,17 @@ const MARK: &str = "PHOTOFINISH_TEST_MARK";
 /// Variants that misbehave before they are told their cell.
 const FROM_THE_START: &[&str] = &["wrong_version", "exit_at_start", "mute", "ignores_bye"];
 
-/// Builds the synthetic worker, the example `sweep`, and the library that plays NVML, if need be. Of the whole
-/// workspace and with an example, so that crates get the features that they have in its tests: with others, all that
-/// stands on them would be compiled once more.
-pub fn build() {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--workspace", "--example", "sweep"]);
-    build.args(["--example", "nvml_stub"]);
-    build.args(["--bin", "photofinish-worker-synthetic"]);
-    assert!(
-        build.status().unwrap().success(),
-        "the synthetic worker does not build"
-    );
+/// The folder with the synthetic worker, the example `sweep`, and the library that plays NVML, built if need be.
+pub fn build() -> PathBuf {
+    let examples = ["--example", "sweep", "--example", "nvml_stub"];
+    built(&[&examples[..], &["--bin", "photofinish-worker-synthetic"]].concat())
 }
 
 /// The synthetic worker, built if need be.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        build();
-        let here = std::env::current_exe().unwrap();
-        let path = here
-            .ancestors()
-            .nth(2)
-            .unwrap()
-            .join("photofinish-worker-synthetic");
+        let path = build().join("photofinish-worker-synthetic");
         assert!(path.is_file(), "no {}", path.display());
         path
     })
