@@ -28,11 +28,7 @@ fn kills() -> u32 {
 /// The example of this name, built if need be: a run in a process of its own.
 fn sweep() -> &'static Path {
     static SWEEP: OnceLock<PathBuf> = OnceLock::new();
-    SWEEP.get_or_init(|| {
-        build();
-        let here = std::env::current_exe().unwrap();
-        here.ancestors().nth(2).unwrap().join("examples/sweep")
-    })
+    SWEEP.get_or_init(|| build().join("examples/sweep"))
 }
 
 /// Blocks that are safe in the store, by group.
