@@ -9,7 +9,7 @@ use std::{
 /// Has cargo build these, if need be, as it built this test, and gives the folder where they are. Of the whole workspace,
 /// and with an example among them, so that crates get the features that they have in its tests: with others, or in another
 /// profile, all that stands on them would be compiled once more.
-pub fn built(which: &[&str]) -> PathBuf {
+pub(crate) fn built(which: &[&str]) -> PathBuf {
     let test = env::current_exe().unwrap();
     let folder = test.ancestors().nth(2).unwrap();
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
