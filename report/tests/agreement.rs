@@ -2,11 +2,11 @@
 
 mod fixture;
 
-use aggregate::synthetic::{self, Size};
 use schema::{
     printed::{self, Bounds},
     tables::Verdict,
 };
+use synthetic::Size;
 
 /// What stands between two marks, each time.
 fn between<'a>(html: &'a str, from: &str, to: &str) -> Vec<&'a str> {

@@ -5,7 +5,7 @@
 
 use std::{error::Error, path::PathBuf, time::Instant};
 
-use photofinish_aggregate::synthetic::{self, Size};
+use synthetic::Size;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -29,8 +29,6 @@ mod scaling;
 mod sensors;
 mod slot;
 mod speed;
-#[cfg(feature = "synthetic")]
-pub mod synthetic;
 
 use schema::{Digest, Heat, RunRecord, Tables, tables};
 

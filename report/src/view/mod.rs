@@ -28,7 +28,7 @@ pub(crate) mod times;
 /// The tables of a run that nobody made: one comparison, over six blocks.
 #[cfg(test)]
 pub(crate) fn invented_tables() -> schema::Tables {
-    let run = aggregate::synthetic::run(aggregate::synthetic::Size {
+    let run = synthetic::run(synthetic::Size {
         cells: 2,
         blocks: 6,
         rounds: 1,

@@ -1,10 +1,11 @@
 //! Trends over the batch, and where the lead changes.
 
-use photofinish_aggregate::{downloads, synthetic::Synthetic};
+use photofinish_aggregate::downloads;
 use schema::{
     Outcome, OutcomeKind,
     tables::{Crossover, Direction, Knee, TrendRow},
 };
+use synthetic::Synthetic;
 
 use crate::race::{heat, run, set_times, tables};
 

@@ -1,12 +1,13 @@
 //! What devices can do at most, and the share of it that cells reach.
 
-use photofinish_aggregate::{downloads, synthetic::Synthetic};
+use photofinish_aggregate::downloads;
 use schema::{
     OutcomeKind, Precision, Tables,
     plan::Ceilings,
     record::HeatResult,
     tables::{Bound, CeilingKind, Roof, Share, ShareOfCeiling},
 };
+use synthetic::Synthetic;
 
 use crate::race::{run, set_times, tables, try_tables};
 

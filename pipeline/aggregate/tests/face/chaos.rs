@@ -1,12 +1,13 @@
 //! Records damaged at random: typed errors or readable tables, and never a panic.
 
-use photofinish_aggregate::{downloads, failures, synthetic::Synthetic};
+use photofinish_aggregate::{downloads, failures};
 use proptest::{prelude::*, sample::Index};
 use schema::{
     Outcome, OutcomeKind, Tables,
     plan::Relation,
     record::{HeatResult, Round},
 };
+use synthetic::Synthetic;
 
 use crate::race::{heat, run, try_tables};
 

@@ -1,11 +1,11 @@
 //! Claims held against what was measured.
 
-use photofinish_aggregate::synthetic::Synthetic;
 use schema::{
     Outcome, OutcomeKind,
     plan::{PlannedCell, Relation},
     tables::{ClaimRow, Judgement},
 };
+use synthetic::Synthetic;
 
 use crate::race::{EVEN, heat, race, run, set_times, tables};
 

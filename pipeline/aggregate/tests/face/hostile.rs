@@ -1,10 +1,11 @@
 //! Artifacts that lie: a typed error or a typed outcome, never a panic.
 
-use photofinish_aggregate::{AggregateError, synthetic::Synthetic};
+use photofinish_aggregate::AggregateError;
 use schema::{
     Digest, OutcomeKind,
     record::{HeatResult, Round},
 };
+use synthetic::Synthetic;
 
 use crate::race::{heat, launch, race, run, tables, try_tables};
 

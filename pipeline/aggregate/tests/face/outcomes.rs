@@ -11,7 +11,7 @@ use crate::race::{heat, launch, race, run, set_times, tables};
 
 const EVEN: [u64; 6] = [1_000_000; 6];
 
-fn contender(run: &photofinish_aggregate::synthetic::Synthetic) -> CellRow {
+fn contender(run: &synthetic::Synthetic) -> CellRow {
     tables(run).cells.swap_remove(1)
 }
 

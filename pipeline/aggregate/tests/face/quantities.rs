@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use photofinish_aggregate::synthetic::Synthetic;
 use schema::{
     Outcome, OutcomeKind,
     plan::{Quantity, Relation},
@@ -11,6 +10,7 @@ use schema::{
     tables::{ClaimRow, Judgement},
     telemetry::{Energy, EnergySensor, EnergyStretch},
 };
+use synthetic::Synthetic;
 
 use crate::race::{EVEN, heat, launch, race, run, tables};
 

@@ -1,14 +1,12 @@
 //! Small run records whose block medians are given.
 
-use photofinish_aggregate::{
-    AggregateError, aggregate,
-    synthetic::{self, Size, Synthetic},
-};
+use photofinish_aggregate::{AggregateError, aggregate};
 use schema::{
     Heat, Tables,
     record::{HeatResult, Launch},
     tables::ComparisonRow,
 };
+use synthetic::{Size, Synthetic};
 
 /// A run of `groups` groups of two cells, `blocks` blocks each; group 0 holds twins of both.
 pub(crate) fn run(groups: u32, blocks: u32) -> Synthetic {

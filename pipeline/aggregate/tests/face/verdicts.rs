@@ -2,7 +2,7 @@
 
 use schema::{Outcome, OutcomeKind, tables::Verdict};
 
-use photofinish_aggregate::synthetic::Synthetic;
+use synthetic::Synthetic;
 
 use crate::race::{EVEN, heat, launch, only_row, race, run, set_times, tables, try_tables};
 

@@ -345,7 +345,9 @@ mod tests {
             board.set(&answer_name(0, rank), &answer).unwrap();
         };
         answer(1, Answer::Done);
-        assert_eq!(crew.watched(|| 7, |outcome| panic!("{outcome:?}")), 7);
+        // Long enough to be looked after, and for a failure to be believed.
+        let busy = || thread::sleep(CAUSE + 3 * LOOK);
+        crew.watched(busy, |outcome| panic!("{outcome:?}"));
         answer(2, Answer::Failed(unavailable("no GPU".to_owned())));
         let (told, until_told) = mpsc::channel();
         let own = || until_told.recv().unwrap();
