@@ -4,7 +4,7 @@
 mod common;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use std::{
 };
 
 use common::text;
-use schema::plan::PlannedCell;
+use schema::{SCALING, plan::PlannedCell};
 use serde_json::Value;
 
 /// The folder of the manifests.
@@ -75,7 +75,7 @@ fn every_manifest_that_ships_is_planned() {
     let folder = tempfile::tempdir().unwrap();
     let plan = |manifest: &Path| planned(folder.path(), manifest);
     let (own, seeds) = (files(&jobs(), "yaml"), files(&jobs().join("seeds"), "yaml"));
-    assert_eq!((own.len(), seeds.len()), (10, 21));
+    assert_eq!((own.len(), seeds.len()), (13, 22));
     for manifest in own {
         assert!(!plan(&manifest).heats.is_empty(), "{}", manifest.display());
     }
@@ -100,6 +100,9 @@ fn every_manifest_that_ships_is_planned() {
             cells.all(|cell| cell.cell.device.is_cpu() == is_for_cpu),
             "{name}"
         );
+        if is_for_cpu {
+            are_in_the_table(&plan, &sizes(&manifest), &name.to_string());
+        }
         // Ceilings among them.
         let predicted = plan.distinct_heats().map(|heat| heat.predicted_ns);
         let predicted = predicted.sum::<u64>();
@@ -108,6 +111,48 @@ fn every_manifest_that_ships_is_planned() {
             assert!(predicted < HOUR_NS, "{name}: {predicted} ns");
         }
     }
+}
+
+/// The table of sizes in the comment before a manifest: numbers by network.
+fn sizes(manifest: &Path) -> BTreeMap<String, BTreeSet<u64>> {
+    let text = fs::read_to_string(manifest).unwrap();
+    let rows = text.lines().map_while(|line| line.strip_prefix('#'));
+    let rows = rows.filter_map(|row| row.trim().split_once(' '));
+    let zoo = models::zoo::names();
+    rows.filter(|(network, _)| zoo.contains(network))
+        .map(|(network, row)| {
+            let numbers = row.split(|mark: char| !mark.is_ascii_digit());
+            let numbers = numbers.filter_map(|number| number.parse().ok());
+            (network.to_owned(), numbers.collect())
+        })
+        .collect()
+}
+
+/// Whether the table names the networks of a plan, all and no others, and each of their sizes.
+fn are_in_the_table(plan: &schema::Plan, table: &BTreeMap<String, BTreeSet<u64>>, manifest: &str) {
+    let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
+    let zoo = models::zoo::names();
+    let is_sought = plan.jobs.iter().any(|job| job.measure.frontier.is_some());
+    let mut networks = BTreeSet::new();
+    for PlannedCell { cell, .. } in cells {
+        let network = &cell.model.name;
+        // Ceilings are none.
+        if !zoo.contains(&network.as_str()) {
+            continue;
+        }
+        networks.insert(network.clone());
+        // Sought, or what a worker has of it.
+        let is_open = cell.factors.contains_key(SCALING) || is_sought;
+        for (dim, size) in &cell.dims {
+            let is_there = table.get(network).is_some_and(|row| row.contains(size));
+            assert!(
+                is_there || (dim == "batch" && is_open),
+                "{manifest}: {dim} {size} of {network} is not in its table of sizes"
+            );
+        }
+    }
+    let named: BTreeSet<String> = table.keys().cloned().collect();
+    assert_eq!(named, networks, "{manifest}");
 }
 
 /// Whoever has no GPU asks the same of two cores, at the sizes that the head names.

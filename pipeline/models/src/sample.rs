@@ -9,6 +9,7 @@ use schema::{
 use crate::{
     ModelError,
     builder::{GraphBuilder, moment},
+    fill,
 };
 
 /// Sizes of its layers.
@@ -65,18 +66,19 @@ pub fn dropping(ratio: f32) -> Result<(Graph, Optimizer), ModelError> {
 /// Steps after which the training of [`dropping`] has diverged.
 pub const STEPS: u32 = 20;
 
-/// A file of weights for the network, in which every number is this one.
+/// A file of weights for the network, in which every number is made of that which the network's own recipe gives.
 ///
 /// # Errors
 /// A shape that no memory has room for.
-pub fn safetensors(graph: &Graph, number: f32) -> Result<Vec<u8>, SafeTensorError> {
+pub fn safetensors(graph: &Graph, made: impl Fn(f32) -> f32) -> Result<Vec<u8>, SafeTensorError> {
     let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = graph
         .parameters
         .iter()
         .filter(|parameter| parameter.role != Role::Constant)
         .map(|parameter| {
             let shape: Vec<usize> = parameter.shape.iter().map(|&size| size as usize).collect();
-            let bytes = number.to_le_bytes().repeat(shape.iter().product());
+            let numbers = fill::parameter(parameter).into_iter().map(&made);
+            let bytes = numbers.flat_map(f32::to_le_bytes).collect();
             (parameter.name.clone(), shape, bytes)
         })
         .collect();

@@ -62,6 +62,38 @@ fn ids_in_another_shape_are_rows_all_the_same() {
 }
 
 #[test]
+fn opsets_that_are_not_known_are_named() {
+    let relu = || {
+        let file = ByHand::default().fed("x", FLOAT, &[2, 3]);
+        file.node("Relu", &["x"], "y")
+    };
+    for version in [1, 12, 23, 1 << 40] {
+        let error = read(&relu().made_at(version, "y")).unwrap_err();
+        assert!(matches!(error, ReadError::Malformed(_)), "{error:?}");
+        let says = format!("it has opset {version}, and 13 to 22 are read; export it again");
+        assert!(error.to_string().contains(&says), "{error}");
+    }
+    for version in 13..=22 {
+        assert_eq!(read(&relu().made_at(version, "y")).unwrap().nodes.len(), 1);
+    }
+}
+
+#[test]
+fn known_operators_in_a_circle_are_no_network() {
+    let fed = || ByHand::default().fed("x", FLOAT, &[2, 3]);
+    let two = fed()
+        .node("Add", &["x", "b"], "a")
+        .node("Relu", &["a"], "b");
+    let itself = fed().node("Add", &["x", "b"], "b");
+    for file in [two, itself] {
+        let error = read(&file.made("b")).unwrap_err();
+        assert!(matches!(error, ReadError::Malformed(_)), "{error:?}");
+        let says = "in no order, or in a circle";
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[test]
 fn a_network_of_which_nothing_is_left_is_none() {
     // Which rows these are cannot be said by a graph; and they are not those of ones.
     let moved = tokens()

@@ -5,7 +5,12 @@
 
 mod support;
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write as _},
+    path::Path,
+};
 
 use photofinish_models::{
     onnx::{self, File, WriteOptions},
@@ -14,6 +19,7 @@ use photofinish_models::{
 use schema::Precision;
 use support::{
     by_hand::{ByHand, FLOAT},
+    limits,
     wire::{field, number_field},
 };
 
@@ -62,6 +68,22 @@ fn weights_that_changed_meanwhile_are_not_copied() {
     );
 }
 
+/// A tensor of floats that is all of a file beside the model.
+fn beside(name: &str, dims: &[u64], location: &str) -> Vec<u8> {
+    let mut tensor = Vec::new();
+    for &size in dims {
+        number_field(1, size, &mut tensor);
+    }
+    number_field(2, FLOAT, &mut tensor);
+    field(8, name.as_bytes(), &mut tensor);
+    let mut entry = Vec::new();
+    field(1, b"location", &mut entry);
+    field(2, location.as_bytes(), &mut entry);
+    field(13, &entry, &mut tensor);
+    number_field(14, 1, &mut tensor);
+    tensor
+}
+
 /// `model.onnx`: the sum of a list of 2^18 and of so many others, each of which is all of the file beside
 /// it, by the names that are given in turn.
 fn sums(folder: &Path, tensors: usize, names: &[&str]) -> Result<File, onnx::ReadError> {
@@ -71,15 +93,7 @@ fn sums(folder: &Path, tensors: usize, names: &[&str]) -> Result<File, onnx::Rea
     let mut last = "x".to_owned();
     for at in 0..tensors {
         let name = format!("w{at}");
-        let mut tensor = Vec::new();
-        number_field(1, 1 << 18, &mut tensor);
-        number_field(2, FLOAT, &mut tensor);
-        field(8, name.as_bytes(), &mut tensor);
-        let mut entry = Vec::new();
-        field(1, b"location", &mut entry);
-        field(2, names[at % names.len()].as_bytes(), &mut entry);
-        field(13, &entry, &mut tensor);
-        number_field(14, 1, &mut tensor);
+        let tensor = beside(&name, &[1 << 18], names[at % names.len()]);
         let sum = format!("sum{at}");
         file = file.tensor(&tensor).node("Add", &[&last, &name], &sum);
         last = sum;
@@ -104,4 +118,57 @@ fn tensors_that_lie_upon_one_another_are_refused() {
     // Each of them would be written for the workers.
     let error = sums(own.path(), 9, &["w.bin"]).unwrap_err().to_string();
     assert!(error.contains("lie upon one another"), "{error}");
+}
+
+/// Counts what is written, and keeps the end of it.
+#[derive(Default)]
+struct End {
+    bytes: u64,
+    last: Vec<u8>,
+}
+
+impl io::Write for End {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len() as u64;
+        self.last.extend(bytes);
+        let kept = self.last.len().saturating_sub(4);
+        self.last.drain(..kept);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Two gibibytes are what a message of ONNX's may have; weights beside it may have more, and are never in memory
+/// as a whole.
+#[test]
+fn weights_above_two_gibibytes_are_read() {
+    const WIDTH: u64 = 1 << 14;
+    const HEIGHT: u64 = (1 << 15) + 1;
+    if !support::is_full() {
+        return;
+    }
+    let own = tempfile::tempdir().unwrap();
+    let mut weights = fs::File::create(own.path().join("w.bin")).unwrap();
+    for row in 0..HEIGHT {
+        // Another number in each row.
+        let row = (row as f32).to_le_bytes().repeat(1 << 14);
+        weights.write_all(&row).unwrap();
+    }
+    drop(weights);
+    let model = ByHand::default()
+        .fed("x", FLOAT, &[1, 1 << 15 | 1])
+        .tensor(&beside("w", &[HEIGHT, WIDTH], "w.bin"))
+        .node("MatMul", &["x", "w"], "y");
+    fs::write(own.path().join("model.onnx"), model.made("y")).unwrap();
+    limits::bound_memory(1 << 29);
+    let file = File::open(own.path(), "model.onnx").unwrap();
+    let reading = file.read(&BTreeMap::new()).unwrap();
+    assert_eq!(reading.graph.parameters.len(), 1);
+    let mut end = End::default();
+    reading.write_weights(&mut end).unwrap();
+    assert_eq!(end.bytes, HEIGHT * WIDTH * 4);
+    assert_eq!(end.last, ((HEIGHT - 1) as f32).to_le_bytes());
 }

@@ -171,9 +171,16 @@ fn constants_beyond_all_measure_are_no_operator_that_is_not_known() {
 
 #[test]
 fn no_file_is_named_that_was_not_looked_at() {
+    for op in ["If", "Loop", "Scan"] {
+        looked_at_in(op);
+    }
+}
+
+/// Looks into the graphs that such an operator has as its attributes.
+fn looked_at_in(op: &str) {
     let run = |graph: &[u8]| {
         let branches = [branch(graph)];
-        outline(&model(&[("If", &["x"], &["y"])], &["y"], &branches))
+        outline(&model(&[(op, &["x"], &["y"])], &["y"], &branches))
     };
     // An initializer of a graph in a node: external, in a file outside.
     let mut entry = Vec::new();

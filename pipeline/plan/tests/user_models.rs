@@ -413,7 +413,7 @@ fn a_model_of_the_users_can_be_named_in_lists() {
 fn put_weights(path: &Path, network: &str) {
     let dims = models::zoo::resolve_dims(network, &BTreeMap::new()).unwrap();
     let graph = models::zoo::build(network, &dims).unwrap();
-    let content = models::sample::safetensors(&graph, 0.0).unwrap();
+    let content = models::sample::safetensors(&graph, |_| 0.0).unwrap();
     fs::write(path, content).unwrap();
 }
 

@@ -1,13 +1,13 @@
 //! The example of CONTRIBUTING, "An engine in any language", on a model of one's own and against a
-//! real engine.
+//! real engine; and weights of one's own on real engines.
 
-use std::fs;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use models::{
     onnx::{self, WriteOptions},
-    sample,
+    sample, zoo,
 };
-use schema::Precision;
+use schema::{Mode, Precision};
 use serde_json::Value;
 
 use crate::command::{output, photofinish, program, root, run};
@@ -25,8 +25,36 @@ jobs:
     compare: { axis: engine, baseline: pytorch/eager }
 ";
 
-/// Registers the example as CONTRIBUTING says, and measures it: its outputs agree with PyTorch's,
-/// or the bench would fail.
+/// Weights that only the file has: whoever takes others is off from whoever takes them.
+const WEIGHTS: &str = "version: 1
+measure: { blocks: 1, rounds: 1, round: 20ms, warm_up: 200ms, disturbed: keep, ceilings: false }
+jobs:
+  - id: inference
+    matrix:
+      model: { zoo: bert_tiny, weights: own.safetensors }
+      seq: 8
+      engine: [pytorch/eager, pytorch/python-eager, tensorflow/graph, tensorflow/function, onnxruntime/cpu, openvino/cpu, transformers/model]
+    compare: { axis: engine, baseline: pytorch/eager }
+  - id: integers
+    matrix:
+      model: { zoo: bert_tiny, weights: own.safetensors }
+      seq: 8
+      precision: int8-static
+      weight_bits: \"7\"
+      engine: onnxruntime/cpu
+  - id: training
+    mode: training
+    optimizer: adam
+    matrix:
+      model: { zoo: bert_tiny, weights: own.safetensors }
+      seq: 8
+      batch: 2
+      engine: [pytorch/eager, pytorch/python-eager, tensorflow/graph, transformers/model]
+    compare: { axis: engine, baseline: pytorch/eager }
+";
+
+/// Registers the example as CONTRIBUTING says, and measures it; then real engines with weights of one's own. All
+/// outputs agree, or the bench would fail.
 pub(crate) fn check() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let config = folder.path().join("config");
@@ -41,30 +69,50 @@ pub(crate) fn check() -> Result<(), String> {
         fs::write(folder.path().join(name), bytes).map_err(|error| format!("{name}: {error}"))
     };
     write("perceptron.onnx", &model()?)?;
-    write("bench.yaml", MANIFEST.as_bytes())?;
+    write("own.safetensors", &weights()?)?;
+    for (name, text, verdicts) in [("example", MANIFEST, 1), ("weights", WEIGHTS, 9)] {
+        let manifest = format!("{name}.yaml");
+        write(&manifest, text.as_bytes())?;
+        let told = bench(folder.path(), &manifest, &config)?;
+        let summary: Value = serde_json::from_str(&told)
+            .map_err(|error| format!("bench printed no JSON: {error}"))?;
+        let told_of = summary["verdicts"].as_array().into_iter().flatten();
+        let agreeing = told_of.filter(|verdict| verdict["parity_error"].as_f64().is_some());
+        if agreeing.count() != verdicts {
+            return Err(format!(
+                "expected {verdicts} verdicts of {name}, each with its parity: {told}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What a bench of this manifest prints.
+fn bench(folder: &Path, manifest: &str, config: &Path) -> Result<String, String> {
     let mut bench = program(photofinish());
     bench
         .arg("bench")
-        .arg(folder.path().join("bench.yaml"))
+        .arg(folder.join(manifest))
         .args(["--output-format", "json", "--store"])
-        .arg(folder.path().join("store"))
+        .arg(folder.join("store"))
         .arg("--out")
-        .arg(folder.path().join("site"))
-        .env("PHOTOFINISH_CONFIG", &config);
+        .arg(folder.join("site"))
+        .env("PHOTOFINISH_CONFIG", config);
     let ended = output(&mut bench)?;
-    let told = String::from_utf8_lossy(&ended.stdout);
-    if !ended.status.success() {
-        let log = String::from_utf8_lossy(&ended.stderr);
-        return Err(format!("bench ended with {}: {told}{log}", ended.status));
+    let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+    if ended.status.success() {
+        return Ok(told);
     }
-    let summary: Value =
-        serde_json::from_str(&told).map_err(|error| format!("bench printed no JSON: {error}"))?;
-    let parity = &summary["verdicts"][0]["parity_error"];
-    if parity.as_f64().is_some() {
-        Ok(())
-    } else {
-        Err(format!("expected a verdict with its parity: {told}"))
-    }
+    let log = String::from_utf8_lossy(&ended.stderr);
+    Err(format!("bench ended with {}: {told}{log}", ended.status))
+}
+
+/// A file of weights, such as a user has: other numbers than the zoo's own.
+fn weights() -> Result<Vec<u8>, String> {
+    let dims = BTreeMap::from([("seq".to_owned(), 8)]);
+    let graph = zoo::build_for("bert_tiny", &dims, Mode::Training);
+    let graph = graph.map_err(|error| error.to_string())?;
+    sample::safetensors(&graph, |number| 0.8 * number + 0.01).map_err(|error| error.to_string())
 }
 
 /// A perceptron as an ONNX file, such as a user has.

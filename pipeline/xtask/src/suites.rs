@@ -206,11 +206,14 @@ fn tests(full: bool, which: &[impl AsRef<OsStr>]) -> Result<(), String> {
 }
 
 /// The parity matrix: inference, training, other precisions, what compiles.
-const PARITY: [&str; 4] = [
+const PARITY: [&str; 7] = [
     "jobs/parity.yaml",
     "jobs/parity-training.yaml",
+    "jobs/parity-optimizers.yaml",
     "jobs/parity-precisions.yaml",
+    "jobs/parity-integers.yaml",
     "jobs/parity-compiled.yaml",
+    "jobs/parity-compiled-zoo.yaml",
 ];
 
 /// Every network on every engine computes what the reference computes, in every precision: each cell

@@ -410,7 +410,7 @@ fn without_a_cxx_compiler_it_is_unavailable() {
 
 /// Networks of the zoo: convolutions with running statistics, attention.
 #[test]
-fn the_zoo_agrees_with_eager() {
+fn convolutions_and_attention_agree_with_eager() {
     if env::var_os(FULL).is_none() {
         return;
     }

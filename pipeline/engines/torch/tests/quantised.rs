@@ -1,6 +1,7 @@
 //! A quantised network in ONNX Runtime's kernels for integers and in PyTorch's simulation: both are
 //! off from the network in fp64 by what the grids cost, and nearer to each other than that. (Not much
-//! nearer always: a number that falls on the other side of a step moves many behind it.)
+//! nearer always: a number that falls on the other side of a step moves many behind it.) TensorRT's form
+//! is simulated alone.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -105,6 +106,7 @@ fn agree(name: &str, sizes: &[(&str, u64)]) {
     let exact = torch(&graph, Precision::Fp64, None);
     for (form, precision) in [
         (Form::Asymmetric, Precision::Int8Static),
+        (Form::Symmetric, Precision::Int8Static),
         (Form::Dynamic, Precision::Int8Dynamic),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -123,17 +125,16 @@ fn agree(name: &str, sizes: &[(&str, u64)]) {
         let quantised = quantise::apply(&graph, grids, &ranges, &Numbers::default(), sink).unwrap();
         let weights = || Some(weights.clone());
         let simulated = torch(&quantised, precision, weights());
-        let mut ort = OnnxRuntime::at(library());
-        let made = run(
-            &mut ort,
-            "onnxruntime/cpu",
-            &quantised,
-            precision,
-            weights(),
-        );
-        let (cost, apart) = (distance(&simulated, &exact), distance(&made, &simulated));
+        let cost = distance(&simulated, &exact);
         assert!((0.001..0.2).contains(&cost), "{name} {form:?}: {cost}");
-        assert!(apart < cost, "{name} {form:?}: {apart} {cost}");
+        // The symmetric form is TensorRT's: of a transformer in it ONNX Runtime makes something else.
+        if form != Form::Symmetric {
+            let mut ort = OnnxRuntime::at(library());
+            let variant = "onnxruntime/cpu";
+            let made = run(&mut ort, variant, &quantised, precision, weights());
+            let apart = distance(&made, &simulated);
+            assert!(apart < cost, "{name} {form:?}: {apart} {cost}");
+        }
         let products = quantise::census(&quantised);
         assert!(
             form == Form::Dynamic || products.quantised == products.products,

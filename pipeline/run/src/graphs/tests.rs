@@ -108,7 +108,7 @@ fn a_network_of_the_zoo_takes_the_user_s_weights() {
     let own = folder.path().join("own.safetensors");
     let source = planned("fused").cell;
     let graph = models::resolve(&source.model, &source.dims, source.mode).unwrap();
-    let content = models::sample::safetensors(&graph, 1.0).unwrap();
+    let content = models::sample::safetensors(&graph, |_| 1.0).unwrap();
     fs::write(&own, &content).unwrap();
     let manifests = [manifest(folder.path())];
     let trained = ["fused", "unrolled"].map(|form| {
