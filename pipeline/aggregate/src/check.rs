@@ -1,6 +1,6 @@
 //! Documents that hold together: what later code relies on, and refuses to guess.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     Digest, Heat, Plan, RunRecord,
@@ -53,7 +53,7 @@ fn plan(plan: &Plan) -> Result<(), AggregateError> {
             return refuse(format!("group `{}` is a ceiling, and no job's", heat.group));
         }
     }
-    let mut groups = BTreeSet::new();
+    let (mut groups, mut boundaries) = (BTreeSet::new(), BTreeMap::new());
     for heat in plan.all_heats() {
         if !groups.insert(heat.group.as_str()) {
             return refuse(format!("group `{}` occurs twice", heat.group));
@@ -62,6 +62,16 @@ fn plan(plan: &Plan) -> Result<(), AggregateError> {
             return refuse(format!("group `{}` belongs to no job", heat.group));
         }
         twins(heat).or_else(refuse)?;
+        for planned in &heat.cells {
+            let boundary = planned.cell.boundary;
+            let first = *boundaries.entry(heat.job.as_str()).or_insert(boundary);
+            if first != boundary {
+                return refuse(format!(
+                    "job `{}` has cells at the boundaries `{first}` and `{boundary}`, whose times are never compared",
+                    heat.job
+                ));
+            }
+        }
     }
     Ok(())
 }

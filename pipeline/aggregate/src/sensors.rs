@@ -4,7 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     tables::{CellEnergy, EnergyFigures, Interval},
-    telemetry::{Energy, EnergyStretch, GpuTelemetry, PROCESSOR_POWER, PROCESSOR_TIME, Telemetry},
+    telemetry::{
+        ALL_SENSORS, CLOCK, CLOCK_LIMITS, Energy, EnergyStretch, GPU, GPU_POWER, GpuTelemetry,
+        MEMORY, MEMORY_CLOCK, PROCESSES, PROCESSOR_POWER, PROCESSOR_TIME, TEMPERATURE, Telemetry,
+        USE_BY_PROCESS, UTILISATION,
+    },
 };
 use statistics::{interval, number::rounded, pair::Shared, percentile};
 
@@ -133,10 +137,29 @@ pub(crate) fn telemetry(launches: &[Telemetry]) -> Option<Telemetry> {
         let gpus: Vec<&GpuTelemetry> = all().filter_map(|told| told.gpu.as_ref()).collect();
         let looks = all().fold(0_u32, |sum, told| sum.saturating_add(told.looks));
         let unavailable = all().flat_map(|told| &told.unavailable);
+        let tells = |gpu: &GpuTelemetry| *gpu != GpuTelemetry::default();
+        let of_gpu = |is_told: fn(&GpuTelemetry) -> bool| gpus.iter().any(|told| is_told(told));
         // What a sensor told in another launch is told.
         let is_told = |sensor: &str| match sensor {
+            ALL_SENSORS => looks > 0,
             PROCESSOR_TIME => all().any(|told| told.busy.is_some()),
             PROCESSOR_POWER => all().any(|told| told.package_watts.is_some()),
+            // Two are called so, one of them where there is no GPU.
+            CLOCK => {
+                let of_processors = all().any(|told| told.cpu_mhz.is_some());
+                of_processors && (gpus.is_empty() || of_gpu(|told| told.sm_mhz.is_some()))
+            }
+            GPU => of_gpu(tells),
+            GPU_POWER => of_gpu(|told| told.watts.is_some()),
+            MEMORY_CLOCK => of_gpu(|told| told.memory_mhz.is_some()),
+            TEMPERATURE => of_gpu(|told| told.celsius.is_some()),
+            UTILISATION => of_gpu(|told| told.utilisation.is_some()),
+            MEMORY => of_gpu(|told| told.memory_bytes.is_some()),
+            // That nothing limits clocks and nobody else is there is told, too: by a launch that does not lack it.
+            CLOCK_LIMITS | PROCESSES | USE_BY_PROCESS => all().any(|told| {
+                let is_there = told.gpu.as_ref().is_some_and(tells);
+                is_there && !told.unavailable.contains_key(sensor)
+            }),
             _ => false,
         };
         Telemetry {
@@ -303,5 +326,58 @@ mod tests {
         assert_eq!((gpu.watts, gpu.celsius), (Some(200.0), Some(80.0)));
         assert_eq!(gpu.limited, [(Limit::PowerCap, 0.5)].into());
         assert_eq!(telemetry(&[]), None);
+    }
+
+    #[test]
+    fn what_a_sensor_told_in_another_launch_is_not_lacking() {
+        let sensors = [
+            ALL_SENSORS,
+            CLOCK,
+            CLOCK_LIMITS,
+            GPU,
+            GPU_POWER,
+            MEMORY,
+            MEMORY_CLOCK,
+            PROCESSES,
+            PROCESSOR_POWER,
+            PROCESSOR_TIME,
+            TEMPERATURE,
+            USE_BY_PROCESS,
+            UTILISATION,
+        ];
+        let silent = Telemetry {
+            gpu: Some(GpuTelemetry::default()),
+            unavailable: sensors
+                .map(|sensor| (sensor.to_owned(), "it was silent".to_owned()))
+                .into(),
+            ..Telemetry::default()
+        };
+        let telling = Telemetry {
+            looks: 1,
+            cpu_mhz: Some(2000.0),
+            busy: Some(0.5),
+            package_watts: Some(40.0),
+            gpu: Some(GpuTelemetry {
+                watts: Some(300.0),
+                sm_mhz: Some(1500.0),
+                memory_mhz: Some(2600.0),
+                celsius: Some(60.0),
+                utilisation: Some(0.9),
+                memory_bytes: Some(1),
+                ..GpuTelemetry::default()
+            }),
+            ..Telemetry::default()
+        };
+        let found = telemetry(&[silent.clone(), telling.clone()]).unwrap();
+        assert_eq!(found.unavailable, BTreeMap::new());
+        // Silent in all of them, it is lacking.
+        let found = telemetry(&[silent.clone(), silent.clone()]).unwrap();
+        assert_eq!(found.unavailable, silent.unavailable);
+        // Two sensors are called a clock: that of the processors alone does not speak for the other.
+        let mut without_gpu = telling;
+        without_gpu.gpu = Some(GpuTelemetry::default());
+        let found = telemetry(&[silent, without_gpu]).unwrap();
+        assert!(found.unavailable.contains_key(CLOCK), "{found:?}");
+        assert!(!found.unavailable.contains_key(PROCESSOR_TIME), "{found:?}");
     }
 }

@@ -69,11 +69,16 @@ impl Watch {
 
     /// Why a block cannot be believed, all of whose workers have left; `None` where it can.
     pub(crate) fn end(&self, limits: &Disturbance, before: &Load, after: &Load) -> Option<String> {
+        // What the kernel does not tell is too much for nobody: [`unseen`] says so.
+        let since = |told: fn(&Load) -> Option<u64>| {
+            let both = told(before).zip(told(after));
+            both.map_or(0, |(before, after)| after.saturating_sub(before))
+        };
         let seen = Seen {
             elapsed: self.began.elapsed(),
-            busy_ns: after.busy_ns.saturating_sub(before.busy_ns),
+            busy_ns: since(|load| load.busy_ns),
             ours_ns: ours_ns().saturating_sub(self.ours_ns),
-            steal_ns: after.steal_ns.saturating_sub(before.steal_ns),
+            steal_ns: since(|load| load.steal_ns),
         };
         let others = || Census::take().others_since(&self.census);
         seen.too_much(limits, telemetry::processors(), others)
@@ -127,6 +132,15 @@ impl Seen {
         (share(self.steal_ns) > limits.steal)
             .then(|| told("the hypervisor", self.steal_ns, limits.steal))
     }
+}
+
+/// That nobody sees what disturbs blocks on a machine whose kernel tells so little of its processors; `None` where it
+/// tells enough.
+pub(crate) fn unseen(told: Option<Times>) -> Option<&'static str> {
+    told.is_none().then_some(
+        "the kernel does not tell what the processors do (/proc/stat): what other processes or a hypervisor take \
+         cannot be seen here, and no block is measured again for that",
+    )
 }
 
 /// What somebody has set otherwise meanwhile, of what decides the processors' clock.
@@ -265,6 +279,24 @@ mod tests {
             round(&mut rounds, 0);
         }
         assert_eq!(rounds.disturbed(&LIMITS), None);
+    }
+
+    #[test]
+    fn a_kernel_that_tells_nothing_of_its_processors_is_said_to_once() {
+        assert_eq!(unseen(Some(Times::default())), None);
+        let said = unseen(None).expect("a note");
+        assert!(said.contains("/proc/stat"), "{said}");
+        // Nothing is made up instead: neither a quiet machine nor a disturbed one.
+        let mut blocks = [block(0, &[1]), block(1, &[1])];
+        blocks[0].load_before.busy_ns = None;
+        blocks[1].load_before.steal_ns = None;
+        blocks[1].load_after.steal_ns = Some(u64::MAX);
+        blocks[0].load_after.busy_ns = Some(u64::MAX);
+        for block in &blocks {
+            let watch = Watch::begin();
+            let said = watch.end(&LIMITS, &block.load_before, &block.load_after);
+            assert_eq!(said, None);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use schema::{
     Cell, Outcome, OutcomeKind, Strategy,
-    plan::{self, PlannedCell, REWARM_STEPS},
+    plan::{self, PlannedCell, rewarm_steps},
     protocol::{self, Memory},
     record::{HeatHeader, Launch, Round},
     telemetry::Energy,
@@ -31,9 +31,6 @@ const WARM_UP_STEPS: u64 = 3;
 /// Steps are not asked to be steadier than this: medians of so few scatter by as much on machines that
 /// measure well.
 const STEADY: f64 = 0.02;
-/// Re-warming steps at the start of a round last at least this long, unless they are as many as this.
-const REWARM: Duration = Duration::from_millis(30);
-const MOST_REWARM_STEPS: u64 = 10_000;
 /// Steps that are profiled last this long together, unless they are as few or as many as this.
 const PROFILED: Duration = Duration::from_millis(300);
 const LEAST_PROFILED: u64 = 3;
@@ -211,9 +208,9 @@ impl<'a> Lane<'a> {
                 self.rounds_ns += took_ns;
                 self.used_ns += used_ns;
                 let ours_ns = used_ns.saturating_add(own_ns);
-                meter
-                    .rounds
-                    .add(took_ns, machine_before, machine_after, ours_ns);
+                if let Some((before, after)) = machine_before.zip(machine_after) {
+                    meter.rounds.add(took_ns, before, after, ours_ns);
+                }
             }
             self.launch.rounds.push(Round {
                 sequence,
@@ -420,9 +417,8 @@ pub(crate) fn memory(
 fn request(setting: &Setting<'_>, step_ns: u64) -> protocol::Measure {
     let measure = &setting.header.measure;
     let most = most_samples(measure, setting.header.cells.len());
-    let discard = nanoseconds(REWARM).div_ceil(step_ns.max(1));
     protocol::Measure {
-        discard: discard.clamp(REWARM_STEPS, MOST_REWARM_STEPS),
+        discard: rewarm_steps(step_ns),
         min_steps: measure.round_steps.min(most),
         min_ns: measure.round_ns,
         max_steps: most,

@@ -59,8 +59,8 @@ pub(crate) fn block(index: u32, times: &[u64]) -> Block {
     let load = || Load {
         load_1m: 0.0,
         available_memory_bytes: 0,
-        steal_ns: 0,
-        busy_ns: 0,
+        steal_ns: Some(0),
+        busy_ns: Some(0),
         clock_mhz: None,
     };
     let canary = Canary {

@@ -16,6 +16,7 @@ use worker::host::Interrupt;
 use crate::{
     Event, Observer, Options, RunError, Workers,
     context::Context,
+    disturbance,
     error::Stop,
     estimate::Estimate,
     heat::{Assignment, Next, Running},
@@ -52,8 +53,13 @@ pub fn run(
         observer,
     };
     let (known, fresh) = counting(plan, store, options.fresh, context.observer)?;
-    let results =
-        Sweep::new(plan, fresh.as_ref(), known, options.only.as_ref()).run(&mut context)?;
+    let sweep = Sweep::new(plan, fresh.as_ref(), known, options.only.as_ref());
+    if sweep.is_watched()
+        && let Some(text) = disturbance::unseen(telemetry::times())
+    {
+        context.tell(&Event::Note { text });
+    }
+    let results = sweep.run(&mut context)?;
     let entry = |(heat, result): (&PlannedHeat, HeatResult)| HeatEntry {
         group: heat.group.clone(),
         key: heat.key,
@@ -309,6 +315,14 @@ impl<'a> Sweep<'a> {
             fresh: self.fresh,
             family: self.families.get(job.id.as_str()).copied().unwrap_or(0),
         }))
+    }
+
+    /// Whether blocks that it is to measure count only where nothing disturbs them.
+    fn is_watched(&self) -> bool {
+        let heats = self.plan.all_heats().zip(&self.wanting);
+        let wanted = heats.filter(|(_, wanting)| **wanting);
+        let mut jobs = wanted.filter_map(|(heat, _)| self.plan.job(&heat.job));
+        jobs.any(|job| job.measure.blocks > 0 && job.measure.disturbance.is_some())
     }
 
     /// Whether this run measures heats of this key.

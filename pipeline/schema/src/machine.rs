@@ -74,10 +74,30 @@ pub struct Load {
     pub load_1m: f64,
     /// Memory that can be had without swapping, in bytes.
     pub available_memory_bytes: u64,
-    /// Processor time stolen by the hypervisor since boot, in nanoseconds, over all processors.
-    pub steal_ns: u64,
-    /// Processor time spent by all processes since boot, in nanoseconds, over all processors.
-    pub busy_ns: u64,
+    /// Processor time stolen by the hypervisor since boot, in nanoseconds, over all processors; absent where the
+    /// kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_ns: Option<u64>,
+    /// Processor time spent by all processes since boot, in nanoseconds, over all processors; likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_ns: Option<u64>,
     /// Mean clock of the processors in MHz, where the kernel tells.
     pub clock_mhz: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_read_as_they_were_written_before_their_times_could_be_absent() {
+        let before = r#"{"load_1m":0.5,"available_memory_bytes":1,"steal_ns":0,"busy_ns":7,"clock_mhz":null}"#;
+        let load: Load = serde_json::from_str(before).unwrap();
+        assert_eq!((load.steal_ns, load.busy_ns), (Some(0), Some(7)));
+        assert_eq!(serde_json::to_string(&load).unwrap(), before);
+        let silent = r#"{"load_1m":0.5,"available_memory_bytes":1,"clock_mhz":null}"#;
+        let load: Load = serde_json::from_str(silent).unwrap();
+        assert_eq!((load.steal_ns, load.busy_ns), (None, None));
+        assert_eq!(serde_json::to_string(&load).unwrap(), silent);
+    }
 }

@@ -26,6 +26,16 @@ pub const PARITY_ITERATIONS: u32 = 3;
 /// Steps at least that a cell takes before a round, discarded: it has waited, and caches and thread
 /// pools are cold.
 pub const REWARM_STEPS: u64 = 2;
+/// They last at least this long together, in nanoseconds, unless they are as many as may be.
+const REWARM_NS: u64 = 30_000_000;
+const MOST_REWARM_STEPS: u64 = 10_000;
+
+/// Steps that a cell takes before a round, discarded, where a step took so long when it was warmed up.
+#[must_use]
+pub fn rewarm_steps(step_ns: u64) -> u64 {
+    let steps = REWARM_NS.div_ceil(step_ns.max(1));
+    steps.clamp(REWARM_STEPS, MOST_REWARM_STEPS)
+}
 
 /// The smallest difference worth acting on where a manifest names none, as a relative difference.
 pub const MARGIN: f64 = 0.02;

@@ -170,6 +170,39 @@ pub const PROCESSOR_TIME: &str = "processor time";
 /// That of the power that processors take, likewise.
 pub const PROCESSOR_POWER: &str = "power of processors";
 
+/// All of them, where nothing can look at any.
+pub const ALL_SENSORS: &str = "all";
+
+/// That of the clock of processors, and that of the clock of a GPU's multiprocessors.
+pub const CLOCK: &str = "clock";
+
+/// All of a GPU.
+pub const GPU: &str = "GPU";
+
+/// That of the power of its board.
+pub const GPU_POWER: &str = "power";
+
+/// That of the clock of its memory.
+pub const MEMORY_CLOCK: &str = "clock of memory";
+
+/// That of its temperature.
+pub const TEMPERATURE: &str = "temperature";
+
+/// That of the time in which a kernel ran.
+pub const UTILISATION: &str = "utilisation";
+
+/// That of its memory in use.
+pub const MEMORY: &str = "memory";
+
+/// That of what keeps its clocks down.
+pub const CLOCK_LIMITS: &str = "what limits clocks";
+
+/// That of who computes on it.
+pub const PROCESSES: &str = "processes";
+
+/// That of how much each of them uses.
+pub const USE_BY_PROCESS: &str = "use by process";
+
 /// Power at rest is measured in windows of this part of a stretch, two of which have to agree.
 pub const IDLE_WINDOWS: u32 = 10;
 

@@ -26,7 +26,7 @@
 //! one side alone is found by more blocks, not by a better formula.
 
 use schema::{Boundary, tables::Interval};
-use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
+use statrs::distribution::{Binomial, ChiSquared, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
 
 use crate::{
     number::{self, rounded, rounded_down, rounded_up},
@@ -78,6 +78,9 @@ pub(crate) fn at_least(
     resolution: f64,
     deviation: Option<f64>,
 ) -> Option<(Interval, bool)> {
+    if !logs.iter().all(|log| log.is_finite()) {
+        return None;
+    }
     let sorted = in_order(logs);
     let (centre, half, is_widened) = match order_statistics(&sorted, confidence) {
         Some((low, centre, high)) => (centre, Some((centre - low, high - centre)), false),
@@ -143,22 +146,42 @@ fn as_factors(
 }
 
 /// What an interval of these logarithms is one of: their mean, or from [`ORDER_STATISTIC_BLOCKS`] on
-/// their median. `None` without a value, or when it is not finite.
+/// their median. `None` without a value, or when one is not finite.
 #[must_use]
 pub fn centre(logs: &[f64]) -> Option<f64> {
+    if !logs.iter().all(|log| log.is_finite()) {
+        return None;
+    }
     if logs.len() < ORDER_STATISTIC_BLOCKS as usize {
         return mean(&in_order(logs));
     }
     percentile::middle(logs.iter().copied()).filter(|centre| centre.is_finite())
 }
 
-/// Standard deviation of `values`, with n − 1; 0 for fewer than two.
+/// Standard deviation of `values`, with n − 1; 0 for fewer than two, and no number where one is not finite.
 #[must_use]
 pub fn standard_deviation(values: &[f64]) -> f64 {
+    if !values.iter().all(|value| value.is_finite()) {
+        return f64::NAN;
+    }
     let sorted = in_order(values);
     mean(&sorted)
         .and_then(|mean| variance(&sorted, mean))
         .map_or(0.0, f64::sqrt)
+}
+
+/// The interval of a standard deviation that so many normal values were found to have, by the distribution of χ²
+/// (for instance Hahn and Meeker, "Statistical Intervals", 1991, section 4.3). `None` for fewer than two values, and
+/// where the confidence is none.
+#[must_use]
+pub fn of_deviation(deviation: f64, values: usize, confidence: f64) -> Option<[f64; 2]> {
+    let freedom = values.checked_sub(1).filter(|&freedom| freedom > 0)?;
+    let tail = tail(confidence)?;
+    let end = |probability: f64| {
+        let squares = chi_square_quantile(probability, freedom)?;
+        Some(deviation * (freedom as f64 / squares).sqrt())
+    };
+    Some([end(1.0 - tail)?, end(tail)?])
 }
 
 /// Arithmetic mean; `None` without a value, or when it is not finite.
@@ -226,6 +249,12 @@ fn student_quantile(confidence: f64, freedom: f64) -> Option<f64> {
     let tail = tail(confidence)?;
     let quantile = -StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(tail);
     number::portable(quantile)
+}
+
+/// The value that a χ² of this freedom stays below with this probability.
+pub(crate) fn chi_square_quantile(probability: f64, freedom: usize) -> Option<f64> {
+    let of_freedom = ChiSquared::new(freedom as f64).ok()?;
+    number::portable(of_freedom.inverse_cdf(probability)).filter(|quantile| *quantile > 0.0)
 }
 
 /// Low, median and high: the narrowest symmetric pair of order statistics whose exact confidence,
@@ -306,6 +335,19 @@ mod tests {
         ];
         assert_eq!(none, [None; 3]);
         assert_eq!(blocks_for(f64::NAN, 0.1, 0.95), None);
+    }
+
+    /// NIST/SEMATECH e-Handbook, table 1.3.6.7.4: χ² of four degrees of freedom is below 0.484 in 2.5 % of all
+    /// cases, and above 11.143 in as many.
+    #[test]
+    fn few_values_hardly_know_what_they_scatter_by() {
+        let [low, high] = of_deviation(0.02, 5, 0.95).unwrap();
+        let expected = [11.143_f64, 0.484].map(|squares| 0.02 * (4.0 / squares).sqrt());
+        assert!((low / expected[0] - 1.0).abs() < 1e-3, "{low}");
+        assert!((high / expected[1] - 1.0).abs() < 1e-3, "{high}");
+        assert_eq!(of_deviation(0.02, 1, 0.95), None);
+        assert_eq!(of_deviation(0.02, 5, 1.0), None);
+        assert_eq!(of_deviation(0.0, 5, 0.95), Some([0.0, 0.0]));
     }
 
     /// Families of thousands of pairs reach far into the tail, where five degrees of freedom
@@ -415,7 +457,15 @@ mod tests {
         assert_eq!(of_logs(&[], 0.95, 0.0), None);
         let one = of_logs(&[0.0], 0.95, 0.0).unwrap();
         assert_eq!((one.low, one.centre, one.high), (None, 1.0, None));
-        assert_eq!(of_logs(&[f64::NAN, 0.0], 0.95, 0.0), None);
+        for absurd in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            // Of as many as have order statistics, too, whose ends are other values.
+            for count in [1, 5, 24, 100] {
+                let logs = [vec![0.0; count], vec![absurd]].concat();
+                assert_eq!(of_logs(&logs, 0.95, 0.0), None, "{count} and {absurd}");
+                assert_eq!(centre(&logs), None, "{count} and {absurd}");
+                assert!(standard_deviation(&logs).is_nan(), "{count} and {absurd}");
+            }
+        }
         assert_eq!(of_logs(&[1e6; 6], 0.95, 0.0), None);
         let wide = of_logs(&[-300.0, 300.0], 0.999_999, 0.0).unwrap();
         assert_eq!((wide.low, wide.high), (None, None));

@@ -3,11 +3,10 @@
 use std::f64::consts::SQRT_2;
 
 use schema::{plan::VERDICT_BLOCKS, tables::Interval};
-use statrs::distribution::{ChiSquared, ContinuousCDF as _};
 
 use crate::{
-    interval::{self, in_order},
-    number::{self, rounded, rounded_up},
+    interval::{self, chi_square_quantile, in_order},
+    number::{rounded, rounded_up},
     pair::Shared,
 };
 
@@ -142,12 +141,6 @@ impl Twins {
         let launches = rounded_up(both / SQRT_2);
         launches.is_finite().then_some(launches)
     }
-}
-
-/// The value that a χ² of this freedom stays below with this probability.
-fn chi_square_quantile(probability: f64, freedom: usize) -> Option<f64> {
-    let of_freedom = ChiSquared::new(freedom as f64).ok()?;
-    number::portable(of_freedom.inverse_cdf(probability)).filter(|quantile| *quantile > 0.0)
 }
 
 /// `None` without a value.

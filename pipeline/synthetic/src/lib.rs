@@ -400,8 +400,8 @@ fn load() -> Load {
     Load {
         load_1m: 0.2,
         available_memory_bytes: 6 << 30,
-        steal_ns: 0,
-        busy_ns: 1_000_000_000,
+        steal_ns: Some(0),
+        busy_ns: Some(1_000_000_000),
         clock_mhz: None,
     }
 }

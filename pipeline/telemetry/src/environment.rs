@@ -1,6 +1,9 @@
 //! The state a machine is in.
 
-use std::{collections::BTreeMap, env};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+};
 
 use schema::Environment;
 
@@ -71,16 +74,32 @@ impl Probe {
         told.chain(environment.variables).collect()
     }
 
-    /// What decides the clock of the processors and somebody may set while they work, by name: the frequency
-    /// governor of the first of them, and whether they may exceed their base frequency. (The highest frequency
-    /// that is allowed is not: the kernel lowers it where it is hot.)
+    /// What decides the clock of the processors and somebody may set while they work, by name: their frequency
+    /// governors, the highest and the lowest frequency that they are allowed, each told once where several have
+    /// the same, and whether they may exceed their base frequency. The highest is left out while the kernel itself
+    /// lowers it, as it does where it is hot: that is nobody's setting.
     #[must_use]
     pub fn clock_settings(&self) -> BTreeMap<&'static str, String> {
-        let governor = self.read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+        let processors = self.folders("sys/devices/system/cpu", "cpu");
+        let all = |file: &str, words: fn(String) -> Option<String>| {
+            let read = |folder: &String| words(self.read(&format!("{folder}/cpufreq/{file}"))?);
+            let told: BTreeSet<String> = processors.iter().filter_map(read).collect();
+            let told: Vec<String> = told.into_iter().collect();
+            (!told.is_empty()).then(|| told.join(", "))
+        };
+        let highest = || all("scaling_max_freq", megahertz);
         let turbo = self
             .turbo()
             .map(|on| if on { "on" } else { "off" }.to_owned());
-        let told = [("frequency governor", governor), ("turbo", turbo)];
+        let told = [
+            ("frequency governor", all("scaling_governor", Some)),
+            (
+                "highest frequency",
+                (!self.is_held_down()).then(highest).flatten(),
+            ),
+            ("lowest frequency", all("scaling_min_freq", megahertz)),
+            ("turbo", turbo),
+        ];
         let told = told.into_iter();
         told.filter_map(|(name, value)| Some((name, value?)))
             .collect()
@@ -132,6 +151,12 @@ impl Probe {
                 .then(|| vendor.unwrap_or_else(|| "yes".to_owned()))
         })
     }
+}
+
+/// What a file of kHz says.
+fn megahertz(khz: String) -> Option<String> {
+    let khz: u64 = khz.parse().ok()?;
+    Some(format!("{} MHz", khz / 1000))
 }
 
 fn switch(text: &str) -> Option<bool> {
@@ -229,7 +254,12 @@ mod tests {
         // 40 of 1,000 ticks stolen, 150 spent; a tick is 10 ms on Linux.
         assert_eq!(
             (found.load.steal_ns, found.load.busy_ns),
-            (400_000_000, 1_500_000_000)
+            (Some(400_000_000), Some(1_500_000_000))
+        );
+        assert_eq!(
+            Probe::at(root.path()).total_memory_bytes(),
+            Some(16 << 30),
+            "whatever the control group leaves of it"
         );
     }
 
@@ -242,7 +272,52 @@ mod tests {
             (found.governor, found.turbo, found.cpu_quota),
             (None, None, None)
         );
+        assert_eq!((found.load.steal_ns, found.load.busy_ns), (None, None));
+        assert!(Probe::at(root.path()).clock_settings().is_empty());
         assert!(found.fingerprint.logical_cpus >= 1);
+    }
+
+    #[test]
+    fn what_somebody_may_set_of_clocks_is_told_of_every_processor() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, content: &str| {
+            let path = root.path().join("sys").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        let of = |processor: u32, file: &str, content: &str| {
+            write(
+                &format!("devices/system/cpu/cpu{processor}/cpufreq/{file}"),
+                content,
+            );
+        };
+        for processor in [0, 1] {
+            of(processor, "scaling_governor", "performance\n");
+            of(processor, "scaling_max_freq", "3800000\n");
+            of(processor, "scaling_min_freq", "800000\n");
+        }
+        let told = || Probe::at(root.path()).clock_settings();
+        let mut expected = BTreeMap::from([
+            ("frequency governor", "performance".to_owned()),
+            ("highest frequency", "3800 MHz".to_owned()),
+            ("lowest frequency", "800 MHz".to_owned()),
+        ]);
+        assert_eq!(told(), expected);
+        of(1, "scaling_max_freq", "2000000\n");
+        expected.insert("highest frequency", "2000 MHz, 3800 MHz".to_owned());
+        assert_eq!(told(), expected);
+        // A fan is no clock, and a device that cools nothing now has set none.
+        for (number, kind, state) in [(0, "Fan", "3\n"), (1, "Processor", "0\n")] {
+            write(&format!("class/thermal/cooling_device{number}/type"), kind);
+            write(
+                &format!("class/thermal/cooling_device{number}/cur_state"),
+                state,
+            );
+        }
+        assert_eq!(told(), expected);
+        write("class/thermal/cooling_device1/cur_state", "2\n");
+        expected.remove("highest frequency");
+        assert_eq!(told(), expected);
     }
 
     #[test]

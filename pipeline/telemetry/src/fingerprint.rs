@@ -83,12 +83,15 @@ impl Probe {
         u32::try_from(cores.len()).unwrap_or(u32::MAX).max(1)
     }
 
+    /// Memory of the machine in bytes, whatever a control group leaves of it; `None` where the kernel does not tell.
+    #[must_use]
+    pub fn total_memory_bytes(&self) -> Option<u64> {
+        kibibytes(&self.field("proc/meminfo", "MemTotal")?)
+    }
+
     /// Memory of the machine, within the control group's limit.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let total = self
-            .field("proc/meminfo", "MemTotal")
-            .and_then(|text| kibibytes(&text))
-            .unwrap_or(0);
+        let total = self.total_memory_bytes().unwrap_or(0);
         self.memory_limit_bytes()
             .map_or(total, |limit| total.min(limit))
     }

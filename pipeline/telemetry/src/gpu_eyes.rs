@@ -13,7 +13,13 @@ use nvml_wrapper::{
     enums::device::UsedGpuMemory,
     error::NvmlError,
 };
-use schema::{Device, telemetry::Limit};
+use schema::{
+    Device,
+    telemetry::{
+        CLOCK, CLOCK_LIMITS, GPU, GPU_POWER, Limit, MEMORY, MEMORY_CLOCK, PROCESSES, TEMPERATURE,
+        USE_BY_PROCESS, UTILISATION,
+    },
+};
 
 use crate::{
     gpu,
@@ -23,7 +29,7 @@ use crate::{
 };
 
 /// Between two looks at who computes on a GPU: that is dear to ask.
-const PROCESSES: Duration = Duration::from_secs(1);
+const BETWEEN_PROCESSES: Duration = Duration::from_secs(1);
 
 /// What a process is called whose number means nothing here.
 const OUTSIDE: &str = "a process outside this container";
@@ -49,7 +55,7 @@ impl Watched {
         let (nvml, index) = match sensors.card(cuda) {
             Ok(found) => found,
             Err(reason) => {
-                series.unavailable.insert("GPU", reason);
+                series.unavailable.insert(GPU, reason);
                 return (None, series);
             }
         };
@@ -92,7 +98,7 @@ impl Watched {
         };
         match nvml.device_by_index(self.index) {
             Ok(card) => eyes.card = Some(card),
-            Err(error) => eyes.fails("GPU", &error),
+            Err(error) => eyes.fails(GPU, &error),
         }
         eyes
     }
@@ -138,32 +144,32 @@ impl<'a> GpuEyes<'a> {
         let number = |number: u32| f64::from(number);
         let mut look = GpuLook {
             cuda: self.watched.cuda,
-            watts: self.ask("power", gpu::power_mw).map(|mw| number(mw) / 1e3),
+            watts: self
+                .ask(GPU_POWER, gpu::power_mw)
+                .map(|mw| number(mw) / 1e3),
             sm_mhz: self
-                .ask("clock", |card| card.clock_info(Clock::SM))
+                .ask(CLOCK, |card| card.clock_info(Clock::SM))
                 .map(number),
             memory_mhz: self
-                .ask("clock of memory", |card| card.clock_info(Clock::Memory))
+                .ask(MEMORY_CLOCK, |card| card.clock_info(Clock::Memory))
                 .map(number),
             celsius: self
-                .ask("temperature", |card| {
-                    card.temperature(TemperatureSensor::Gpu)
-                })
+                .ask(TEMPERATURE, |card| card.temperature(TemperatureSensor::Gpu))
                 .map(number),
             utilisation: self
-                .ask("utilisation", Card::utilization_rates)
+                .ask(UTILISATION, Card::utilization_rates)
                 .map(|rates| number(rates.gpu) / 100.0),
             memory_bytes: self
-                .ask("memory", Card::memory_info)
+                .ask(MEMORY, Card::memory_info)
                 .map(|memory| memory.used),
             ..GpuLook::default()
         };
-        if let Some(reasons) = self.ask("what limits clocks", Card::current_throttle_reasons) {
+        if let Some(reasons) = self.ask(CLOCK_LIMITS, Card::current_throttle_reasons) {
             look.is_idle = reasons.contains(ThrottleReasons::GPU_IDLE);
             look.limits = Some(limits(reasons));
         }
         if Instant::now() >= self.next_processes {
-            self.next_processes = Instant::now() + PROCESSES;
+            self.next_processes = Instant::now() + BETWEEN_PROCESSES;
             look.processes = self.processes(whose);
         }
         self.lost.is_none().then_some(look)
@@ -173,7 +179,7 @@ impl<'a> GpuEyes<'a> {
     /// that came before any of ours: where the driver counts processes otherwise, our worker is
     /// among the later ones.
     fn processes(&mut self, whose: &Whose) -> Option<Vec<GpuProcess>> {
-        let running = self.ask("processes", Card::running_compute_processes)?;
+        let running = self.ask(PROCESSES, Card::running_compute_processes)?;
         let used = self.used();
         let process = |found: nvml_wrapper::struct_wrappers::device::ProcessInfo| {
             let foreign = match whose(found.pid) {
@@ -202,7 +208,7 @@ impl<'a> GpuEyes<'a> {
     /// not among them. `None` where that is not told.
     fn used(&mut self) -> Option<BTreeMap<u32, u32>> {
         let since = self.used_until_us;
-        let samples = self.ask("use by process", |card| {
+        let samples = self.ask(USE_BY_PROCESS, |card| {
             match card.process_utilization_stats(since) {
                 // Nobody used it.
                 Err(NvmlError::NotFound) => Ok(Vec::new()),

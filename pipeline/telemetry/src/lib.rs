@@ -56,6 +56,12 @@ pub fn clock_settings() -> BTreeMap<&'static str, String> {
     Probe::system().clock_settings()
 }
 
+/// Memory of this machine in bytes, whatever a control group leaves of it; `None` where the kernel does not tell.
+#[must_use]
+pub fn total_memory_bytes() -> Option<u64> {
+    Probe::system().total_memory_bytes()
+}
+
 /// The state that this machine is in.
 #[must_use]
 pub fn environment() -> Environment {
@@ -81,8 +87,9 @@ pub fn load() -> Load {
     Probe::system().load()
 }
 
-/// What this machine's processors have done until now: less of a look than [`load`] is.
+/// What this machine's processors have done until now: less of a look than [`load`] is. `None` where the kernel does
+/// not tell.
 #[must_use]
-pub fn times() -> Times {
+pub fn times() -> Option<Times> {
     Probe::system().times()
 }

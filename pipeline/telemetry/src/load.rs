@@ -6,6 +6,9 @@ use statistics::interval;
 
 use crate::{Probe, probe::field};
 
+/// Why the time of processors is unavailable where `/proc/stat` has none.
+pub(crate) const NO_TIMES: &str = "/proc/stat tells no time of processors";
+
 /// Columns of the line `cpu` of `/proc/stat`, see proc_stat(5).
 const IDLE: usize = 3;
 const IO_WAIT: usize = 4;
@@ -24,17 +27,16 @@ impl Probe {
                 .and_then(|text| text.split(' ').next()?.parse().ok())
                 .unwrap_or(0.0),
             available_memory_bytes: self.available_memory_bytes(),
-            steal_ns: times.steal_ns,
-            busy_ns: times.busy_ns,
+            steal_ns: times.map(|times| times.steal_ns),
+            busy_ns: times.map(|times| times.busy_ns),
             clock_mhz: self.clock_mhz(),
         }
     }
 
-    /// What all processors have done until now; nothing where the kernel does not tell.
+    /// What all processors have done until now; `None` where the kernel does not tell.
     #[must_use]
-    pub fn times(&self) -> Times {
-        let times = Times::parse(&self.read("proc/stat").unwrap_or_default());
-        times.unwrap_or_default()
+    pub fn times(&self) -> Option<Times> {
+        Times::parse(&self.read("proc/stat")?)
     }
 
     /// The number of processors that the kernel counts the time of.
@@ -74,7 +76,8 @@ pub struct Times {
 }
 
 impl Times {
-    /// From the first line of `/proc/stat`.
+    /// From the first line of `/proc/stat`; `None` where it has no time at all, not even idle time: so writes a
+    /// kernel that only imitates Linux.
     pub(crate) fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks = line.split_whitespace().map_while(|tick| tick.parse().ok());
@@ -83,7 +86,7 @@ impl Times {
         let sum = |sum: u64, tick: u64| sum.saturating_add(tick);
         let spent = ticks.iter().copied().take(GUEST).fold(0, sum);
         let waited = [IDLE, IO_WAIT, STEAL].map(column).into_iter().fold(0, sum);
-        Some(Self {
+        (spent > 0).then(|| Self {
             busy_ns: nanoseconds(spent.saturating_sub(waited)),
             steal_ns: nanoseconds(column(STEAL)),
         })
@@ -118,4 +121,35 @@ fn nanoseconds(ticks: u64) -> u64 {
         .and_then(|ticks| u64::try_from(ticks).ok())
         .unwrap_or(100);
     ticks.saturating_mul(1_000_000_000 / per_second.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_processors_did_is_absent_where_the_kernel_does_not_tell() {
+        let root = tempfile::tempdir().unwrap();
+        let probe = Probe::at(root.path());
+        let told = || {
+            let load = probe.load();
+            (probe.times(), load.busy_ns, load.steal_ns)
+        };
+        assert_eq!(told(), (None, None, None));
+        fs::create_dir(root.path().join("proc")).unwrap();
+        for silent in [
+            "",
+            "nonsense",
+            "cpu ",
+            "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n",
+        ] {
+            fs::write(root.path().join("proc/stat"), silent).unwrap();
+            assert_eq!(told(), (None, None, None), "{silent}");
+        }
+        // One that has only idled has been busy for no time.
+        fs::write(root.path().join("proc/stat"), "cpu  0 0 0 7 0 0 0 0 0 0\n").unwrap();
+        assert_eq!(told(), (Some(Times::default()), Some(0), Some(0)));
+    }
 }

@@ -17,7 +17,7 @@ use schema::{
 
 use crate::{
     gpu,
-    rapl::{Counters, Rapl},
+    rapl::{Counters, Rapl, is_possible},
     sensors::Sensors,
 };
 
@@ -131,7 +131,7 @@ impl EnergyMeter {
     /// Ends a stretch that it has begun.
     ///
     /// # Errors
-    /// A sensor that no longer tells, or a counter that was set back.
+    /// A sensor that no longer tells, or a counter that was set back, or beyond what a device can take.
     pub fn end(&self, begun: Begun) -> Result<Taken, String> {
         let (sensor, energy_uj) = match (&self.0, begun.reading) {
             (Source::Packages(rapl), Reading::Packages(before)) => {
@@ -144,7 +144,13 @@ impl EnergyMeter {
                 let taken = after
                     .checked_sub(before)
                     .ok_or("the GPU's energy counter was set back: its driver was loaded anew")?;
-                (EnergySensor::GpuCounter, taken.saturating_mul(1000))
+                let taken = taken.saturating_mul(1000);
+                if !is_possible(taken, begun.since.elapsed()) {
+                    let why = "the GPU's energy counter jumped by more than a GPU can take: it \
+                               was set elsewhere";
+                    return Err(why.to_owned());
+                }
+                (EnergySensor::GpuCounter, taken)
             }
             (_, Reading::Adding(end, thread)) => {
                 drop(end);

@@ -9,8 +9,14 @@ use crate::Probe;
 /// way.
 const KINDS: [&str; 2] = ["intel-rapl:", "intel-rapl-mmio:"];
 
-/// More than a package can take: a counter that seems to say so was set back.
+/// More than a package can take, or the board of a GPU: a counter that seems to say so was set back, or elsewhere.
 const MOST_WATTS: f64 = 5000.0;
+
+/// Whether a device can have taken so much energy in so much time.
+pub(crate) fn is_possible(energy_uj: u64, time: Duration) -> bool {
+    // A moment has no power worth telling.
+    energy_uj as f64 / 1e6 <= MOST_WATTS * time.as_secs_f64().max(0.1)
+}
 
 /// The counters of all packages. What is within a package, its cores say, is in its counter; memory has
 /// zones of its own, not everywhere, and is left out.
@@ -85,8 +91,7 @@ impl Rapl {
                     .saturating_sub(*before)
                     .saturating_add(*after),
             };
-            // A moment has no power worth telling.
-            if taken as f64 / 1e6 > MOST_WATTS * time.as_secs_f64().max(0.1) {
+            if !is_possible(taken, time) {
                 return Err(format!("the counter {} was set back", package.path));
             }
             sum = sum.saturating_add(taken);

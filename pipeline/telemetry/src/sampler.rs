@@ -19,12 +19,12 @@ use nix::time::{ClockId, clock_gettime};
 use nvml_wrapper::Nvml;
 use schema::{
     Device,
-    telemetry::{PROCESSOR_POWER, PROCESSOR_TIME},
+    telemetry::{ALL_SENSORS, CLOCK, PROCESSOR_POWER, PROCESSOR_TIME},
 };
 
 use crate::{
     gpu_eyes::{GpuEyes, Watched},
-    load::{Times, mean, mean_mhz},
+    load::{NO_TIMES, Times, mean, mean_mhz},
     look::{GpuSeries, Look, Series},
     probe::Probe,
     rapl::{Counters, Rapl},
@@ -115,7 +115,7 @@ impl Sampler {
             .spawn(move || watch(&theirs, eyes, &watched, &*whose));
         if let Err(error) = &thread {
             let reason = format!("no thread to look at them: {error}");
-            shared.lock().series.unavailable.insert("all", reason);
+            shared.lock().series.unavailable.insert(ALL_SENSORS, reason);
         }
         Self {
             shared,
@@ -295,7 +295,7 @@ impl Eyes {
         let scaled = Clocks::files(probe);
         let clocks = match scaled.is_empty() {
             false => Clocks::Files(scaled),
-            true => file("clock", "proc/cpuinfo").map_or(Clocks::None, Clocks::All),
+            true => file(CLOCK, "proc/cpuinfo").map_or(Clocks::None, Clocks::All),
         };
         let rapl = Rapl::open(probe);
         let rapl = rapl.map_err(|reason| unavailable.insert(PROCESSOR_POWER, reason));
@@ -319,7 +319,16 @@ impl Eyes {
     }
 
     fn times(&mut self) -> Option<Times> {
-        Times::parse(read(self.stat.as_ref()?, self.buffer.get_mut(..512)?)?)
+        let stat = self.stat.as_ref()?;
+        let buffer = self.buffer.get_mut(..512);
+        let text = buffer.and_then(|buffer| read(stat, buffer));
+        let times = text.and_then(Times::parse);
+        if times.is_none() {
+            self.stat = None;
+            let reason = NO_TIMES.to_owned();
+            self.unavailable.insert(PROCESSOR_TIME, reason);
+        }
+        times
     }
 
     fn cpu_mhz(&mut self) -> Option<f64> {
@@ -397,7 +406,26 @@ fn read<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn processors_whose_time_is_not_told_are_no_idle_ones() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("proc")).unwrap();
+        let look = |stat: &str| {
+            fs::write(root.path().join("proc/stat"), stat).unwrap();
+            let mut eyes = Eyes::open(&Probe::at(root.path()), &mut BTreeMap::new());
+            let times = eyes.look().times;
+            (times, eyes.unavailable.remove(PROCESSOR_TIME))
+        };
+        let (times, lacking) = look("cpu  100 0 50 800 10 0 0 40 5 0\n");
+        assert_eq!((times.is_some(), lacking), (true, None));
+        for silent in ["cpu  0 0 0 0 0 0 0 0 0 0\n", ""] {
+            assert_eq!(look(silent), (None, Some(NO_TIMES.to_owned())));
+        }
+    }
 
     #[test]
     fn the_dearer_a_look_is_the_longer_is_waited() {

@@ -44,6 +44,19 @@ impl Probe {
         }
     }
 
+    /// Whether the kernel holds the clock of processors down now, as it does where they are hot. What does is called
+    /// `Processor` by ACPI, and by its driver elsewhere, as `cpufreq-cpu0`.
+    pub(crate) fn is_held_down(&self) -> bool {
+        let devices = self.folders("sys/class/thermal", "cooling_device");
+        devices.iter().any(|device| {
+            let kind = self.read(&format!("{device}/type"));
+            let is_of_clocks =
+                kind.is_some_and(|kind| kind == "Processor" || kind.contains("cpufreq"));
+            let state = || self.number(&format!("{device}/cur_state"));
+            is_of_clocks && state().is_some_and(|state| state > 0)
+        })
+    }
+
     /// The folders that are called so, with a number behind.
     pub(crate) fn folders(&self, parent: &str, name: &str) -> Vec<String> {
         let entries = fs::read_dir(self.root.join(parent)).into_iter().flatten();

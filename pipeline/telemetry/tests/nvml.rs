@@ -239,6 +239,25 @@ fn energy_is_the_difference_of_a_counter() {
 }
 
 #[test]
+fn a_counter_that_jumps_tells_no_energy() {
+    let (_folder, sensors) = playing(&[
+        r#"{"energy_mj": 5}"#,
+        r#"{"energy_mj": 1000}"#,
+        // Nine megajoules: half an hour of more than any board takes.
+        r#"{"energy_mj": 9000001000}"#,
+        r#"{"energy_mj": 9000002000}"#,
+        r#"{"energy_mj": 9000002500}"#,
+    ]);
+    let meter = sensors.energy_meter(GPU).unwrap();
+    let begun = meter.begin().unwrap();
+    let refused = meter.end(begun).unwrap_err();
+    assert!(refused.contains("jumped"), "{refused}");
+    // What it counts from there on is energy again.
+    let begun = meter.begin().unwrap();
+    assert_eq!(meter.end(begun).unwrap().energy_uj, 500_000);
+}
+
+#[test]
 fn where_there_is_no_counter_power_is_added_up() {
     let (_folder, sensors) = playing(&[r#"{"power_mw": 200000}"#]);
     let meter = sensors.energy_meter(GPU).unwrap();

@@ -55,6 +55,11 @@ fn harness(_: &Path) -> Result<(), String> {
 /// Most of one core that the supervisor may take while a worker measures, its looks at sensors included.
 const SUPERVISOR_SHARE: f64 = 0.01;
 
+/// Most of a measurement that looking at sensors may cost. A step on whose core they take so much is longer by no more
+/// than that. What is told is of both together, which is more than sensors take, and they cannot be turned off: so
+/// both together are held to it.
+const SENSORS_SHARE: f64 = 0.005;
+
 /// What the supervisor takes of a core while real engines measure, with the thread that looks at sensors.
 fn sensors(folder: &Path) -> Result<(), String> {
     let manifest = folder.join("sensors.yaml");
@@ -72,14 +77,22 @@ fn sensors(folder: &Path) -> Result<(), String> {
         .and_then(serde_json::Value::as_f64)
         .ok_or("tables.json tells no supervisor_share: nothing was measured")?;
     println!(
-        "supervisor and sensors while engines measure: {:.2} % of a core, the median over blocks",
-        share * 100.0
+        "supervisor and sensors while engines measure: {:.2} % of a core, the median over blocks (sensors are not told \
+         apart: both together are held against the {:.1} % that sensors may cost)",
+        share * 100.0,
+        SENSORS_SHARE * 100.0
     );
-    if share >= SUPERVISOR_SHARE {
-        return Err(format!(
-            "that is no longer below {:.0} %",
-            SUPERVISOR_SHARE * 100.0
-        ));
+    let bounds = [
+        ("the supervisor may take", SUPERVISOR_SHARE),
+        ("sensors may cost", SENSORS_SHARE),
+    ];
+    for (what, most) in bounds {
+        if share >= most {
+            return Err(format!(
+                "that is no longer below the {:.1} % that {what}",
+                most * 100.0
+            ));
+        }
     }
     Ok(())
 }

@@ -92,6 +92,7 @@ struct Lengths {
     ours: String,
     our_run: String,
     fixed: String,
+    fixed_run: String,
     places: String,
 }
 
@@ -103,6 +104,8 @@ struct LengthRow {
     blocks: String,
     ours: String,
     repetitions: String,
+    /// By the interval of what they scatter by.
+    range: String,
     fixed: String,
 }
 
@@ -254,12 +257,20 @@ impl Lengths {
             let span = Duration::try_from_secs_f64(seconds).unwrap_or_default();
             units::span(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
         };
+        let range = |it: &Length| {
+            let low = units::count(it.fixed_repetitions_low.into());
+            it.fixed_repetitions_high.map_or_else(
+                || format!("{low} and more"),
+                |high| format!("{low} to {}", units::count(high.into())),
+            )
+        };
         let row = |it: &Length| LengthRow {
             of: format!("{}: {}", it.job, it.setting),
             half_width: format!("{} %", units::fixed(100.0 * it.our_half_width, 2)),
             blocks: units::count(it.our_blocks.into()),
             ours: seconds(it.our_seconds),
             repetitions: units::count(it.fixed_repetitions.into()),
+            range: range(it),
             fixed: seconds(it.fixed_seconds),
         };
         let sum = Sum::of(lengths);
@@ -269,6 +280,7 @@ impl Lengths {
             ours: seconds(sum.ours),
             our_run: seconds(sum.our_run),
             fixed: seconds(sum.fixed),
+            fixed_run: seconds(sum.fixed_run),
             places: told_places(places),
         })
     }
@@ -308,9 +320,10 @@ trial,machine,revision,setting,contender,verdict,ratio,ratio_low,ratio_high,bloc
 ";
 
     const LENGTHS: &str = "\
-machine,revision,job,setting,our_blocks,our_half_width,our_seconds,our_run_seconds,fixed_spread,fixed_repetitions,fixed_seconds
-One,abc,inference,\"batch 1, model bert_tiny\",6,0.0099,60.0,400.5,0.02,16,90.0
-One,abc,training,\"batch 8, model resnet18\",12,0.0101,120.0,400.5,0.03,40,400.0
+machine,revision,job,setting,our_blocks,our_half_width,our_seconds,our_run_seconds,fixed_spread,fixed_repetitions,\
+fixed_repetitions_low,fixed_repetitions_high,fixed_seconds,fixed_run_seconds
+One,abc,inference,\"batch 1, model bert_tiny\",6,0.0099,60.0,400.5,0.02,16,8,131,90.0,1800.0
+One,abc,training,\"batch 8, model resnet18\",12,0.0101,120.0,400.5,0.03,40,16,,400.0,1800.0
 ";
 
     /// As if these had been made.
@@ -363,6 +376,10 @@ One,abc,training,\"batch 8, model resnet18\",12,0.0101,120.0,400.5,0.03,40,400.0
             [&row.of, &row.half_width, &row.blocks, &row.repetitions],
             ["training: batch 8, model resnet18", "1.01 %", "12", "40"]
         );
+        let ranges = [&lengths.rows[0].range, &row.range];
+        assert_eq!(ranges, ["8 to 131", "16 and more"]);
+        let spans = [&lengths.our_run, &lengths.fixed_run];
+        assert_eq!(spans, ["6 min 40 s", "30 min"]);
         assert_eq!(lengths.places, "One (2, revision abc)");
     }
 

@@ -2,7 +2,7 @@
 
 use photofinish_aggregate::AggregateError;
 use schema::{
-    Digest, OutcomeKind,
+    Boundary, Digest, OutcomeKind,
     record::{HeatResult, Round},
 };
 use synthetic::Synthetic;
@@ -83,6 +83,7 @@ fn plans_that_do_not_hold_together_are_refused() {
         problem(|run| run.record.plan.heats[0].job = "other".to_owned()),
         problem(|run| run.record.plan.heats[0].cells[2].twin_of = Some(9)),
         problem(|run| run.record.plan.heats[0].cells[2].twin_of = Some(2)),
+        problem(|run| run.record.plan.heats[0].cells[1].cell.boundary = Boundary::Device),
         problem(|run| {
             run.record.plan.jobs[0].comparisons[0].pairs[0].group = "other".to_owned();
         }),
@@ -98,6 +99,7 @@ fn plans_that_do_not_hold_together_are_refused() {
     the run record's plan does not hold together: group `synthetic/batch=1,model=resnet18` belongs to no job
     the run record's plan does not hold together: group `synthetic/batch=1,model=resnet18` has a twin of slot 9, which is no original of it
     the run record's plan does not hold together: group `synthetic/batch=1,model=resnet18` has a twin of slot 2, which is no original of it
+    the run record's plan does not hold together: job `synthetic` has cells at the boundaries `step` and `device`, whose times are never compared
     job `synthetic` compares cell HASH which group `other` does not have
     "#);
 }

@@ -2,7 +2,11 @@
 
 mod gpus;
 
-use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
 
 use indicatif::HumanBytes;
 use run::Identical;
@@ -12,7 +16,7 @@ use schema::{
     printed::{self, percent},
 };
 use serde::Serialize;
-use telemetry::{Sensors, Thermal};
+use telemetry::{Sensors, Thermal, Times};
 
 use crate::{
     commands::engines::{EngineRow, rows},
@@ -27,6 +31,8 @@ use crate::{
 const MEASURED: Duration = Duration::from_secs(30);
 /// Processors begin to slow themselves down some ten degrees above this.
 const HOT_CELSIUS: f64 = 85.0;
+/// Of the processors' time, while identical work wants all of it: what a hypervisor takes beyond that is told.
+const STOLEN: f64 = 0.005;
 
 /// What doctor found.
 #[derive(Debug, Serialize)]
@@ -70,7 +76,8 @@ struct Finding {
 /// Prints the diagnosis; then measures what noise there is at least, unless it is to be quick.
 pub(crate) fn doctor(session: &Session, quick: bool) -> Result<(), Failure> {
     let environment = telemetry::environment();
-    let mut findings = findings(&environment, &telemetry::thermal());
+    let memory_bytes = telemetry::total_memory_bytes();
+    let mut findings = findings(&environment, &telemetry::thermal(), memory_bytes);
     for gpu in Sensors::system().gpus() {
         findings.extend(gpus::findings(&gpu));
     }
@@ -95,12 +102,19 @@ pub(crate) fn doctor(session: &Session, quick: bool) -> Result<(), Failure> {
     session.printer.human(&text(&diagnosis));
     if !quick {
         let threads = diagnosis.environment.fingerprint.physical_cores;
+        let (before, began) = (telemetry::times(), Instant::now());
         let Some(identical) = measure(session, threads)? else {
             // What was found is no less true.
             session.printer.json(&diagnosis)?;
             return Err(Failure::interrupted_with("the same command measures anew").already_told());
         };
+        let took = before.zip(telemetry::times());
+        let stolen = took.and_then(|took| stolen(took, began.elapsed(), telemetry::processors()));
         session.printer.human(&measured_text(&identical));
+        if let Some(finding) = &stolen {
+            session.printer.human(&finding_text(finding));
+        }
+        diagnosis.findings.extend(stolen);
         diagnosis.identical = Some(identical);
     }
     session.printer.json(&diagnosis)
@@ -152,13 +166,32 @@ fn measured_text(identical: &[Measured]) -> String {
     text
 }
 
-/// What is known to disturb measurements, as the environment shows it.
-fn findings(environment: &Environment, thermal: &Thermal) -> Vec<Finding> {
+/// What a hypervisor took between these two looks at so many processors, where that is much.
+fn stolen((before, after): (Times, Times), time: Duration, processors: u32) -> Option<Finding> {
+    let all_s = time.as_secs_f64() * f64::from(processors.max(1));
+    let stolen_s = after.steal_ns.saturating_sub(before.steal_ns) as f64 / 1e9;
+    let share = stolen_s / all_s.max(1e-9);
+    (share > STOLEN).then(|| {
+        let share = percent((share * 1e3).round() / 1e3);
+        Finding {
+            what: format!("a hypervisor took {share} of the processors' time meanwhile"),
+            advice: "others on its host have it: expect blocks to be measured again, and verdicts of `unclear`, \
+                     unless they become quieter"
+                .to_owned(),
+        }
+    })
+}
+
+/// What is known to disturb measurements, as the environment shows it, on a machine of so much memory.
+fn findings(
+    environment: &Environment,
+    thermal: &Thermal,
+    memory_bytes: Option<u64>,
+) -> Vec<Finding> {
     let machine = &environment.fingerprint;
     let busy = environment.load.load_1m / f64::from(machine.logical_cpus.max(1));
-    let quota_is_odd = environment
-        .cpu_quota
-        .is_some_and(|quota| quota.fract() != 0.0);
+    let limits = environment.memory_limit_bytes.zip(memory_bytes);
+    let (limit_bytes, all_bytes) = limits.unwrap_or_default();
     let governed = environment
         .governor
         .as_deref()
@@ -218,12 +251,26 @@ fn findings(environment: &Environment, thermal: &Thermal) -> Vec<Finding> {
             "if it happens while engines are measured, the later of two seems slower: see to the cooling",
         ),
         (
-            quota_is_odd,
+            environment.cpu_quota.is_some(),
             format!(
-                "the container may use {:.2} processors",
+                "the control group may use the time of {:.2} processors",
                 environment.cpu_quota.unwrap_or_default()
             ),
-            "a quota throttles in bursts; give it whole processors (a cpuset)",
+            "a quota throttles in bursts, a whole one too; give it processors of its own instead (a cpuset)",
+        ),
+        (
+            limit_bytes < all_bytes,
+            format!(
+                "the control group may use {} of the {} of memory that the machine has",
+                HumanBytes(limit_bytes),
+                HumanBytes(all_bytes)
+            ),
+            "networks that need more end as out_of_memory; a higher limit gives them room",
+        ),
+        (
+            environment.load.busy_ns.is_none(),
+            "the kernel does not tell what the processors do (/proc/stat)".to_owned(),
+            "what other processes or a hypervisor take cannot be seen, and no block is measured again for that",
         ),
         (
             environment.load.available_memory_bytes < 4 << 30,
@@ -320,10 +367,13 @@ fn text(diagnosis: &Diagnosis) -> String {
     if diagnosis.findings.is_empty() {
         text.push_str("  nothing that the kernel tells of\n");
     }
-    for finding in &diagnosis.findings {
-        let _ = writeln!(text, "  {}\n    {}", finding.what, finding.advice);
-    }
+    let findings = diagnosis.findings.iter().map(finding_text);
+    text.extend(findings);
     text
+}
+
+fn finding_text(finding: &Finding) -> String {
+    format!("  {}\n    {}\n", finding.what, finding.advice)
 }
 
 #[cfg(test)]
@@ -354,17 +404,67 @@ mod tests {
             load: Load {
                 load_1m: 0.1,
                 available_memory_bytes: 12 << 30,
-                steal_ns: 0,
-                busy_ns: 0,
+                steal_ns: Some(0),
+                busy_ns: Some(0),
                 clock_mhz: None,
             },
             variables: BTreeMap::new(),
         }
     }
 
+    const MEMORY: u64 = 16 << 30;
+
+    /// What is found on a machine of so much memory that is not hot.
+    fn found(environment: &Environment) -> Vec<String> {
+        let findings = findings(environment, &Thermal::default(), Some(MEMORY));
+        findings.into_iter().map(|finding| finding.what).collect()
+    }
+
     #[test]
     fn a_quiet_machine_has_no_findings() {
-        assert_eq!(findings(&quiet(), &Thermal::default()), []);
+        assert_eq!(found(&quiet()), [""; 0]);
+        // A limit that leaves all of the memory is none.
+        let mut unlimited = quiet();
+        unlimited.memory_limit_bytes = Some(MEMORY);
+        assert_eq!(found(&unlimited), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_control_group_takes_and_a_kernel_hides_is_told() {
+        let mut limited = quiet();
+        limited.cpu_quota = Some(2.0);
+        limited.memory_limit_bytes = Some(4 << 30);
+        limited.load.busy_ns = None;
+        let told = found(&limited);
+        assert_eq!(
+            told,
+            [
+                "the control group may use the time of 2.00 processors",
+                "the control group may use 4.00 GiB of the 16.00 GiB of memory that the machine has",
+                "the kernel does not tell what the processors do (/proc/stat)",
+            ]
+        );
+        // How much memory the machine has may not be told either.
+        let told = findings(&limited, &Thermal::default(), None);
+        assert_eq!(told.len(), 2, "{told:?}");
+    }
+
+    #[test]
+    fn what_a_hypervisor_takes_has_a_limit() {
+        let times = |steal_ms: u64| Times {
+            busy_ns: 0,
+            steal_ns: steal_ms * 1_000_000,
+        };
+        let told = |steal_ms: u64| {
+            let looks = (times(1_000), times(1_000 + steal_ms));
+            stolen(looks, Duration::from_secs(30), 2).map(|finding| finding.what)
+        };
+        // Of a minute, 0.5 % of which is 300 ms.
+        assert_eq!(told(290), None);
+        assert!(told(310).is_some());
+        let much = "a hypervisor took 3 % of the processors' time meanwhile";
+        assert_eq!(told(1_800).as_deref(), Some(much));
+        assert_eq!(stolen((times(9), times(9)), Duration::ZERO, 0), None);
     }
 
     #[test]
@@ -400,25 +500,22 @@ mod tests {
             hottest_celsius: Some(91.0),
             throttled: Some(12),
         };
-        let found: Vec<_> = findings(&noisy, &hot)
+        let told: Vec<_> = findings(&noisy, &hot, Some(MEMORY))
             .into_iter()
             .map(|finding| finding.what)
             .collect();
-        assert_eq!(found.len(), 7, "{found:?}");
-        let says = |what: &str| found.iter().any(|finding| finding.contains(what));
-        assert!(says("91 °C") && says("12 times"), "{found:?}");
-        assert!(found[0].contains("3.0 tasks") && found[0].contains("4 processors"));
-        assert!(found[1].contains("powersave"));
+        assert_eq!(told.len(), 7, "{told:?}");
+        let says = |what: &str| told.iter().any(|finding| finding.contains(what));
+        assert!(says("91 °C") && says("12 times"), "{told:?}");
+        assert!(told[0].contains("3.0 tasks") && told[0].contains("4 processors"));
+        assert!(told[1].contains("powersave"));
         for (name, said) in [
             ("yes", "this is a virtual machine"),
             ("KVM", "this is a virtual machine (KVM)"),
         ] {
             let mut virtual_machine = quiet();
             virtual_machine.virtualization = Some(name.to_owned());
-            assert_eq!(
-                findings(&virtual_machine, &Thermal::default())[0].what,
-                said
-            );
+            assert_eq!(found(&virtual_machine)[0], said);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell as Slot,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -30,6 +30,8 @@ pub(crate) struct SweepProgress {
     open: BTreeMap<String, u32>,
     /// When the last line was printed.
     spoke: Slot<Instant>,
+    /// The notes that were printed.
+    told: BTreeSet<String>,
     /// How many groups were not reached, by the reason.
     not_reached: BTreeMap<String, usize>,
     pub(crate) measured: usize,
@@ -55,6 +57,7 @@ impl SweepProgress {
             },
             open: BTreeMap::new(),
             spoke: Slot::new(Instant::now()),
+            told: BTreeSet::new(),
             not_reached: BTreeMap::new(),
             measured: 0,
             cached: 0,
@@ -216,7 +219,12 @@ impl Observer for SweepProgress {
                 }
                 self.note(&text);
             }
-            Event::Note { text } => self.note(&format!("  note: {text}")),
+            Event::Note { text } => {
+                // What holds for every block is said once.
+                if self.told.insert((*text).to_owned()) {
+                    self.note(&format!("  note: {text}"));
+                }
+            }
             Event::HeatFinished {
                 group,
                 cells,

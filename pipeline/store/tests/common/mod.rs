@@ -39,8 +39,8 @@ pub fn load() -> Load {
     Load {
         load_1m: 0.25,
         available_memory_bytes: 1 << 30,
-        steal_ns: 0,
-        busy_ns: 5,
+        steal_ns: Some(0),
+        busy_ns: Some(5),
         clock_mhz: None,
     }
 }

@@ -3,10 +3,13 @@
 //!
 //! Both are measured on the same cells. Of the fixed design that gives the time of a repetition and how
 //! ratios scatter from one to the next; how many repetitions it takes until Student's interval is as narrow
-//! as ours follows from that. Time is that of launches, from their start to the end of their rounds, without
-//! parity and canaries, which both have; of ours it is told besides how long the whole run took, the pauses
-//! between blocks among it where nothing else is left to measure. Twins count as time of ours; the fixed
-//! design has none, and is looked at once.
+//! as ours is extrapolated from that, and told with the interval that so few repetitions leave. Time is that of
+//! launches, from their start to the end of their rounds, without parity and canaries, which both have. A record
+//! keeps no time of the steps that rounds discard: they count as so many median steps, of both. Whole runs are told
+//! besides, by the clock: of ours as it was, the pauses between blocks among it where nothing else is left to measure;
+//! of the fixed design as it was, by as many times as the comparison that needs most needs more repetitions than
+//! were made, since a run repeats all of them alike. Twins count as time of ours; the fixed design has none, and is
+//! looked at once.
 
 use std::{
     path::Path,
@@ -15,6 +18,7 @@ use std::{
 
 use schema::{
     CellId, Tables,
+    plan::{REWARM_STEPS, rewarm_steps},
     tables::{CellRow, ComparisonRow, ComparisonTable, Interval, LaunchRow},
 };
 use statistics::{
@@ -42,14 +46,17 @@ const OURS: &str = "target: 1%, margin: 2%, budget: 2h, disturbed: keep";
 /// Repetitions of 100 steps, each in a launch of its own: as many as may be without twins.
 const FIXED: &str = "blocks: 5, rounds: 1, round: 1ms, round_steps: 100, budget: 2h";
 
+/// Of the interval of what repetitions scatter by.
+const SPREAD_CONFIDENCE: f64 = 0.95;
+
 /// Measures both and writes down what comparisons took.
 pub(super) fn measure() -> Result<(), String> {
     let folder = folder("length")?;
     run(program(photofinish()).args(["engines", "install"]))?;
     let place = place()?;
-    let (ours, took) = tables(&folder, ("ours", OURS))?;
-    let (fixed, _) = tables(&folder, ("fixed", FIXED))?;
-    let found = found(&place, (&ours, took), &fixed)?;
+    let ours = tables(&folder, ("ours", OURS))?;
+    let fixed = tables(&folder, ("fixed", FIXED))?;
+    let found = found(&place, &ours, &fixed)?;
     let file = results()?.join("length.csv");
     let text = statistics::results::write(&found)?;
     write(&file, &text)?;
@@ -84,12 +91,46 @@ fn comparisons(tables: &Tables) -> impl Iterator<Item = (&str, &ComparisonTable,
     })
 }
 
+/// A comparison by both designs.
+struct Both<'a> {
+    job: &'a str,
+    row: &'a ComparisonRow,
+    setting: String,
+    /// Blocks that ours took, and half of the width of its interval.
+    blocks: u32,
+    half: f64,
+    again: Again,
+}
+
 fn found(
     (machine, revision): &(String, String),
-    (ours, run): (&Tables, Duration),
-    fixed: &Tables,
+    (ours, run): &(Tables, Duration),
+    (fixed, fixed_run): &(Tables, Duration),
 ) -> Result<Vec<Length>, String> {
-    let lengths = comparisons(ours).map(|(job, _, row)| {
+    let both = both(ours, fixed)?;
+    let times = both.iter().map(|it| it.again.times).fold(0.0, f64::max);
+    let lengths = both.into_iter().map(|it| Length {
+        machine: machine.clone(),
+        revision: revision.clone(),
+        job: it.job.to_owned(),
+        our_blocks: it.blocks,
+        our_half_width: rounded(it.half, 4),
+        our_seconds: rounded(seconds(ours, it.job, it.row), 1),
+        our_run_seconds: rounded(run.as_secs_f64(), 1),
+        fixed_spread: rounded(it.again.spread, 4),
+        fixed_repetitions: it.again.repetitions,
+        fixed_repetitions_low: it.again.low,
+        fixed_repetitions_high: it.again.high,
+        fixed_seconds: rounded(it.again.seconds, 1),
+        fixed_run_seconds: rounded(times * fixed_run.as_secs_f64(), 1),
+        setting: it.setting,
+    });
+    Ok(lengths.collect())
+}
+
+/// All comparisons of ours, each with that of the fixed design.
+fn both<'a>(ours: &'a Tables, fixed: &Tables) -> Result<Vec<Both<'a>>, String> {
+    let both = comparisons(ours).map(|(job, _, row)| {
         let setting = row
             .coordinates
             .iter()
@@ -108,21 +149,16 @@ fn found(
         let took = seconds(fixed, job, other);
         let again = again(&logs, took, half, table.confidence_each);
         let again = again.ok_or_else(|| lacks("the fixed design"))?;
-        Ok(Length {
-            machine: machine.clone(),
-            revision: revision.clone(),
-            job: job.to_owned(),
-            our_blocks: ratio.blocks,
-            our_half_width: rounded(half, 4),
-            our_seconds: rounded(seconds(ours, job, row), 1),
-            our_run_seconds: rounded(run.as_secs_f64(), 1),
-            fixed_spread: rounded(again.spread, 4),
-            fixed_repetitions: again.repetitions,
-            fixed_seconds: rounded(again.seconds, 1),
+        Ok(Both {
+            job,
+            row,
             setting,
+            blocks: ratio.blocks,
+            half,
+            again,
         })
     });
-    lengths.collect()
+    both.collect()
 }
 
 /// What the fixed design takes.
@@ -130,6 +166,11 @@ fn found(
 struct Again {
     spread: f64,
     repetitions: u32,
+    /// Fewest and most, by the interval of what repetitions scatter by; `None`: no number of them is enough.
+    low: u32,
+    high: Option<u32>,
+    /// As many times as were made.
+    times: f64,
     seconds: f64,
 }
 
@@ -137,11 +178,17 @@ struct Again {
 /// Student's interval is so narrow; `None` where one alone was made, or no number of them is enough.
 fn again(logs: &[f64], seconds: f64, half: f64, confidence: f64) -> Option<Again> {
     let spread = interval::standard_deviation(logs);
-    let repetitions = interval::blocks_for(spread, libm::log1p(half), confidence)?;
-    (logs.len() > 1).then(|| Again {
+    let [least, most] = interval::of_deviation(spread, logs.len(), SPREAD_CONFIDENCE)?;
+    let enough = |spread| interval::blocks_for(spread, libm::log1p(half), confidence);
+    let repetitions = enough(spread)?;
+    let times = f64::from(repetitions) / logs.len() as f64;
+    Some(Again {
         spread,
         repetitions,
-        seconds: f64::from(repetitions) * seconds / logs.len() as f64,
+        low: enough(least)?,
+        high: enough(most),
+        times,
+        seconds: times * seconds,
     })
 }
 
@@ -174,6 +221,16 @@ fn logs(tables: &Tables, job: &str, row: &ComparisonRow) -> Vec<f64> {
     pairs.collect()
 }
 
+/// Nanoseconds that the rounds of a launch took, by its samples; what they discarded are so many median steps.
+fn rounds_ns(launch: &LaunchRow) -> u64 {
+    let warm_up = launch.warm_up.as_ref();
+    let step_ns = warm_up.and_then(|it| it.total_ns.checked_div(it.steps));
+    // As many as a run asks for, which goes by the same steps.
+    let discarded = step_ns.map_or(REWARM_STEPS, rewarm_steps) * launch.rounds.len() as u64;
+    let samples = launch.rounds.iter().flatten().sum::<u64>();
+    samples + discarded * launch.median_ns.unwrap_or(0)
+}
+
 /// Seconds that the launches of a pair and of its twins took, from their start to the end of their rounds.
 fn seconds(tables: &Tables, job: &str, row: &ComparisonRow) -> f64 {
     let of = |id: &CellId| {
@@ -194,7 +251,7 @@ fn seconds(tables: &Tables, job: &str, row: &ComparisonRow) -> f64 {
             .chain(twins.flat_map(|twin| &twin.launches));
         let launches = launches.map(|launch| {
             let warm_up = launch.warm_up.as_ref().map_or(0, |it| it.total_ns);
-            ready_ns + warm_up + launch.rounds.iter().flatten().sum::<u64>()
+            ready_ns + warm_up + rounds_ns(launch)
         });
         launches.sum::<u64>()
     };
@@ -203,15 +260,19 @@ fn seconds(tables: &Tables, job: &str, row: &ComparisonRow) -> f64 {
 
 /// What all comparisons come to together, in a sentence.
 fn told(sum: Sum) -> String {
-    let [ours, run, fixed] = [sum.ours, sum.our_run, sum.fixed].map(|seconds| seconds / 60.0);
+    let sums = [sum.ours, sum.fixed, sum.our_run, sum.fixed_run];
+    let [ours, fixed, run, fixed_run] = sums.map(|seconds| seconds / 60.0);
     format!(
-        "launches of ours {ours:.1} min, its whole run {run:.1} min; 100 steps, again as often as each \
-         comparison needs: {fixed:.1} min"
+        "launches of ours {ours:.1} min; of 100 steps, again as often as each comparison needs, {fixed:.1} min\n\
+         the whole run of ours {run:.1} min; of 100 steps, all of them again as often as one needs, \
+         {fixed_run:.1} min (extrapolated)"
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use schema::{Outcome, protocol::WarmUpDone, record::Canary};
+
     use super::*;
 
     #[test]
@@ -220,23 +281,56 @@ mod tests {
             ours: 120.0,
             our_run: 300.0,
             fixed: 270.0,
+            fixed_run: 900.0,
         };
-        let expected = "launches of ours 2.0 min, its whole run 5.0 min; 100 steps, again as often as each \
-                        comparison needs: 4.5 min";
+        let expected = "launches of ours 2.0 min; of 100 steps, again as often as each comparison needs, 4.5 min\n\
+                        the whole run of ours 5.0 min; of 100 steps, all of them again as often as one needs, \
+                        15.0 min (extrapolated)";
         assert_eq!(told(sum), expected);
         assert_eq!(rounded(0.123_46, 4), 0.1235);
     }
 
     /// Student's quantile for 18 is 2.110, and 2.110 · 0.02 / √18 = 0.009946, below log 1.01 = 0.009950; for 17
-    /// it is 2.120, which makes 0.0103.
+    /// it is 2.120, which makes 0.0103. By χ² of four degrees of freedom, which lies between 0.4844 and 11.143, the
+    /// scatter is between 0.01198 and 0.05747: 2.306 · 0.01198 / √9 = 0.0092, where 8 make 0.01002, and
+    /// 1.9784 · 0.05747 / √131 = 0.00993, where 130 make 0.00997.
     #[test]
     fn a_fixed_design_is_repeated_as_often_as_it_takes() {
         let logs = [0.02, -0.02, 0.02, -0.02, 0.0];
         let told = again(&logs, 50.0, 0.01, 0.95).unwrap();
         assert!((told.spread - 0.02).abs() < 1e-12, "{told:?}");
         assert_eq!(told.repetitions, 18);
+        assert_eq!((told.low, told.high), (9, Some(131)));
+        assert!((told.times - 3.6).abs() < 1e-12, "{told:?}");
         assert!((told.seconds - 180.0).abs() < 1e-9, "{told:?}");
+        // Where they scatter by so much, more may be needed than anybody would measure.
+        let wide = logs.map(|log| 50.0 * log);
+        assert_eq!(again(&wide, 50.0, 0.01, 0.95).unwrap().high, None);
         assert!(again(&logs[..1], 50.0, 0.01, 0.95).is_none());
+    }
+
+    #[test]
+    fn discarded_steps_take_time_too() {
+        let launch = |warm_up| LaunchRow {
+            block: 0,
+            outcome: Outcome::measured(),
+            median_ns: Some(12_000_000),
+            warm_up,
+            canaries: [Canary {
+                copy_ns: 1,
+                matmul_ns: 1,
+            }; 2],
+            rounds: vec![vec![11_000_000, 12_000_000], vec![12_000_000, 15_000_000]],
+            log: String::new(),
+        };
+        let warm_up = WarmUpDone {
+            steps: 10,
+            total_ns: 100_000_000,
+            steady: true,
+        };
+        // Three steps of 10 ms last 30 ms, before each of two rounds.
+        assert_eq!(rounds_ns(&launch(Some(warm_up))), 50_000_000 + 72_000_000);
+        assert_eq!(rounds_ns(&launch(None)), 50_000_000 + 48_000_000);
     }
 
     #[test]
