@@ -19,6 +19,7 @@ mod output;
 mod picture;
 mod roofline;
 mod site;
+mod speedup;
 mod steady;
 mod strip;
 mod template;

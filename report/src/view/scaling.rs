@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::setting::Settings;
 use crate::{
     interval::{self, Estimate},
+    speedup::{self, Speedup},
     units,
 };
 
@@ -21,6 +22,8 @@ pub(crate) struct Scaling {
     /// What all rows share; may be empty.
     shared: String,
     rows: Vec<Row>,
+    /// How throughput grows; `None` where fewer than two numbers of workers are compared.
+    curve: Option<Speedup>,
     /// Whether any ranks tell what they exchange.
     is_exchanged: bool,
 }
@@ -55,22 +58,31 @@ impl Scaling {
                 .map(move |point| line(row, point, settings))
         });
         let rows: Vec<Row> = rows.collect();
+        let compared = job.comparisons.iter().find(|it| it.axis == AXIS);
+        let base = compared.and_then(|it| it.baseline.parse().ok());
+        let named = job.scaling.iter().map(|row| (row, named(row, &settings)));
         Some(Self {
             shared: settings.shared(),
+            curve: base.and_then(|base| speedup::draw(named, base)),
             is_exchanged: rows.iter().any(|row| row.exchanged.is_some()),
             rows,
         })
     }
 }
 
+/// What tells the setting from the others.
+fn named(row: &ScalingRow, settings: &Settings<'_>) -> String {
+    let label = settings.label(&row.coordinates);
+    match label.is_empty() {
+        true => row.strategy.to_string(),
+        false => label,
+    }
+}
+
 fn line(row: &ScalingRow, point: &ScalingPoint, settings: &Settings<'_>) -> Row {
     let exchange = point.exchange.as_ref();
-    let label = settings.label(&row.coordinates);
     Row {
-        setting: match label.is_empty() {
-            true => row.strategy.to_string(),
-            false => label,
-        },
+        setting: named(row, settings),
         cell: point.cell.clone(),
         workers: point.world_size,
         samples: units::count(point.samples),
