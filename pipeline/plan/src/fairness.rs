@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use models::rewrite;
+use models::{rewrite, zoo::AUTOTUNE};
 use schema::{
     AUTO, Cell, CellId, EngineVariant, Mode, Precision, VariantDescription,
     plan::{Claim, Comparison, Expectation, PlannedCell, PlannedHeat},
@@ -31,6 +31,7 @@ impl<'a> Grounds<'a> {
     fn has_part(&self, factor: &str, cell: &Cell) -> bool {
         match factor {
             CUDA_GRAPHS => !cell.device.is_cpu(),
+            AUTOTUNE => !cell.device.is_cpu() && self.networks.is_concerned(&cell.model, factor),
             FOREACH => !cell.device.is_cpu() && cell.mode == Mode::Training,
             MIXED_PRECISION => matches!(cell.precision, Precision::Bf16 | Precision::Fp16),
             _ => self.networks.is_concerned(&cell.model, factor),
@@ -405,8 +406,9 @@ const OF_THE_PROCESS: [&str; 2] = ["affinity", ALLOCATOR];
 /// Who keeps the memory that a step gives back.
 const ALLOCATOR: &str = "allocator";
 
-/// Those that keep it, so that the next step finds its pages there.
-const KEEPERS: [&str; 2] = ["arena", "keep"];
+/// Those that keep it, so that the next step finds its pages there. An engine whose `own` it is keeps it where it
+/// has a pool of its own, which the processor decides, and a plan takes it that it has.
+const KEEPERS: [&str; 3] = ["arena", "keep", "own"];
 
 /// Whether two values of a factor come to the same.
 fn is_same(factor: &str, a: &str, b: &str) -> bool {
@@ -440,11 +442,12 @@ fn effect<'a>(
     if !grounds.has_part(factor, cell) {
         return None;
     }
+    // Whatever the switch itself is set to.
+    if let Some((_, value)) = brought(cell, variant).find(|(name, _)| *name == factor) {
+        return Some(value);
+    }
     let Some(value) = cell.factors.get(factor) else {
-        let fixed = || variant?.fixed.get(factor);
-        let brought = brought(cell, variant).find(|(name, _)| *name == factor);
-        let said = brought.map(|(_, value)| value).or_else(fixed);
-        return said.map(String::as_str);
+        return variant?.fixed.get(factor).map(String::as_str);
     };
     let comes_to = variant
         .and_then(|variant| variant.factors.get(factor))

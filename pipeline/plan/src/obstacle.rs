@@ -162,15 +162,13 @@ fn undivided(variant: &VariantDescription, cell: &Cell) -> Option<String> {
 
 /// Why the variant does not spread the cell's training as it asks.
 fn unspread(variant: &VariantDescription, cell: &Cell) -> Option<String> {
-    let (engine, strategy, parts) = (&cell.engine, cell.strategy, cell.world_size);
+    let (engine, strategy) = (&cell.engine, cell.strategy);
     if !variant.strategies.contains(&strategy) {
         return Some(format!("{engine} does not train by `{strategy}`"));
     }
     cell.part_dims().is_none().then(|| {
-        format!(
-            "a batch of {} does not fall into {parts} equal parts",
-            cell.batch()
-        )
+        let (batch, parts) = (cell.batch(), cell.parts());
+        format!("a batch of {batch} does not fall into {parts} equal parts")
     })
 }
 

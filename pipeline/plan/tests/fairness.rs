@@ -607,6 +607,152 @@ fn what_a_value_brings_with_it_is_held_against_what_others_do() {
     );
 }
 
+/// Engines on a GPU, of which one tries kernels where it is asked to, one always and one never.
+fn world_of_tuners() -> World {
+    let mut world = world();
+    for engine in &mut world.engines {
+        for variant in &mut engine.variants {
+            let always = match engine.name.as_str() {
+                "pytorch" => {
+                    let autotune = FactorDescription {
+                        devices: vec!["cuda".to_owned()],
+                        ..support::factor(&["off", "on"])
+                    };
+                    variant.factors.insert("autotune".to_owned(), autotune);
+                    continue;
+                }
+                "onnxruntime" => "on",
+                _ => "off",
+            };
+            variant.fixed.extend(words([("autotune", always)]));
+        }
+    }
+    world
+}
+
+#[test]
+fn whether_kernels_are_tried_is_held_against_what_others_do() {
+    let world = world_of_tuners();
+    let told = |device: &str, engines: [&str; 2], matrix: &str| -> Vec<String> {
+        let [first, second] = engines;
+        let job = format!(
+            "  - id: a
+    device: {device}
+    matrix: {{ engine: [{first}, {second}], {matrix} }}
+    compare: {{ axis: engine }}
+"
+        );
+        noticed("autotune", &job, &world)
+    };
+    let engines = ["pytorch/eager", "onnxruntime/cuda"];
+    assert_eq!(
+        told("cuda", engines, "model: resnet18"),
+        [
+            "pytorch/eager and onnxruntime/cuda run as their users get them, and differ in autotune (off and on), weights (variables and frozen)"
+        ]
+    );
+    assert_eq!(
+        told("cuda", engines, "model: resnet18, autotune: \"off\""),
+        [
+            "the comparison over engine is not fair: autotune differs between pytorch/eager (off) and onnxruntime/cuda (on)"
+        ]
+    );
+    let asked = "model: resnet18, autotune: \"on\"";
+    assert_eq!(told("cuda", engines, asked), NOTHING);
+    // Where there are no convolutions, and where there is no GPU, nothing is tried by anybody.
+    assert_eq!(told("cuda", engines, "model: bert_tiny"), NOTHING);
+    let engines = ["tensorflow/graph", "onnxruntime/cpu"];
+    assert_eq!(told("cpu", engines, "model: resnet18"), NOTHING);
+}
+
+/// A mode of compiling that tries kernels, whatever the switch of the library below it says.
+#[test]
+fn what_a_value_brings_goes_before_the_switch_itself() {
+    let mut world = world_of_tuners();
+    let pytorch = world.engines.iter_mut().find(|it| it.name == "pytorch");
+    let pytorch = pytorch.expect("an engine");
+    let mut compiled = pytorch.variants[0].clone();
+    compiled.name = "compiled".to_owned();
+    let modes = FactorDescription {
+        brings: BTreeMap::from([("max-autotune".to_owned(), words([("autotune", "on")]))]),
+        ..support::factor(&["default", "max-autotune"])
+    };
+    compiled.factors.insert("compile_mode".to_owned(), modes);
+    pytorch.variants.push(compiled);
+    make_ready(&mut world, "pytorch/compiled");
+    let told = |device: &str, matrix: &str, axis: &str| -> Vec<String> {
+        let job = format!(
+            "  - id: a
+    device: {device}
+    matrix: {{ model: resnet18, {matrix} }}
+    compare: {{ axis: {axis} }}
+"
+        );
+        noticed(" autotune ", &job, &world)
+    };
+    let both = "engine: [pytorch/eager, pytorch/compiled], compile_mode: max-autotune";
+    assert_eq!(
+        told("cuda", both, "engine"),
+        [
+            "the comparison over engine is not fair: autotune differs between pytorch/eager (off) and pytorch/compiled (on)"
+        ]
+    );
+    let tried = format!("{both}, autotune: \"on\"");
+    assert_eq!(told("cuda", &tried, "engine"), NOTHING);
+    assert_eq!(told("cpu", both, "engine"), NOTHING);
+    let modes = "engine: pytorch/compiled, compile_mode: [default, max-autotune]";
+    assert_eq!(
+        told("cuda", modes, "compile_mode"),
+        [
+            "max-autotune differs from default in autotune as well (on and off), which a comparison over compile_mode cannot tell apart"
+        ]
+    );
+}
+
+/// TensorFlow keeps memory in a pool of its own where the processor has it compute with oneDNN: that is held against
+/// who keeps nothing, and against nobody who keeps it.
+#[test]
+fn an_allocator_of_an_engine_s_own_is_told_beside_one_that_keeps_nothing() {
+    let mut world = world();
+    for engine in &mut world.engines {
+        for variant in &mut engine.variants {
+            let does = match engine.name.as_str() {
+                "pytorch" => {
+                    let allocator = support::factor(&["system", "keep"]);
+                    variant.factors.insert("allocator".to_owned(), allocator);
+                    continue;
+                }
+                "tensorflow" => "own",
+                _ => "arena",
+            };
+            variant.fixed.extend(words([("allocator", does)]));
+        }
+    }
+    let told = |other: &str, matrix: &str| -> Vec<String> {
+        let job = format!(
+            "  - id: a
+    matrix: {{ model: resnet18, engine: [{other}, tensorflow/graph], {matrix} }}
+    compare: {{ axis: engine }}
+"
+        );
+        noticed("allocator", &job, &world)
+    };
+    assert_eq!(
+        told("pytorch/eager", "batch: 1"),
+        [
+            "pytorch/eager and tensorflow/graph run as their users get them, and differ in allocator (system and own), layout (nchw and channels_last), weights (variables and frozen)"
+        ]
+    );
+    assert_eq!(
+        told("pytorch/eager", "allocator: system"),
+        [
+            "the comparison over engine is not fair: allocator differs between pytorch/eager (system) and tensorflow/graph (own)"
+        ]
+    );
+    assert_eq!(told("pytorch/eager", "allocator: keep"), NOTHING);
+    assert_eq!(told("onnxruntime/cpu", "batch: 1"), NOTHING);
+}
+
 /// What a library does with memory is told of variants of one engine, too, and is no unfair switch.
 #[test]
 fn who_keeps_memory_is_left_to_the_library() {

@@ -241,14 +241,14 @@ fn unsupported(error: models::ModelError) -> Outcome {
 
 fn from_zoo(cell: &Cell) -> Result<Prepared, Outcome> {
     let planned = models::resolve(&cell.model, &cell.dims, cell.mode).map_err(unsupported)?;
-    if cell.strategy == Strategy::Single {
+    if cell.strategy == Strategy::Single && cell.passes() == 1 {
         return Ok(Prepared {
             graph: planned,
             files: None,
         });
     }
     let dims = cell.part_dims().ok_or_else(|| {
-        let (batch, parts) = (cell.batch(), cell.world_size);
+        let (batch, parts) = (cell.batch(), cell.parts());
         let reason = format!("a batch of {batch} does not fall into {parts} equal parts");
         Outcome::new(OutcomeKind::Unsupported, reason)
     })?;
@@ -276,12 +276,10 @@ fn check_parts(cell: &Cell, whole: &Graph, part: &Graph) -> Result<(), Outcome> 
         labels
     });
     let fed = (whole.inputs.iter().chain([labels])).zip(part.inputs.iter().chain(of_part));
+    let times = u64::from(cell.world_size).saturating_mul(cell.passes().into());
     for (whole, part) in fed {
-        let times = part
-            .shape
-            .first()
-            .map(|rows| rows * u64::from(cell.world_size));
-        if times.as_ref() != whole.shape.first() || whole.shape.get(1..) != part.shape.get(1..) {
+        let rows = part.shape.first().map(|rows| rows.saturating_mul(times));
+        if rows.as_ref() != whole.shape.first() || whole.shape.get(1..) != part.shape.get(1..) {
             let reason = format!(
                 "`{}` of {} does not fall into parts along its first dimension",
                 whole.name, cell.model.name

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use models::{quantise, rewrite};
 use schema::{
-    Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, ModelSource, Outcome, OutcomeKind,
-    Precision, SCALING, Situation, Strategy,
+    ACCUMULATION, Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, ModelSource,
+    Outcome, OutcomeKind, Precision, SCALING, Situation, Strategy,
     graph::Op,
     plan::PlannedCell,
     record::{HeatHeader, Parity, Quantised, Reference},
@@ -439,18 +439,23 @@ pub(crate) fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
         engine: "pytorch".to_owned(),
         variant: "eager".to_owned(),
     };
-    // What is spread over ranks or replicas is run in one process, part after part.
-    let (strategy, world_size) = match cell.strategy {
-        Strategy::Single => (Strategy::Single, 1),
-        _ => (Strategy::Accumulated, cell.world_size),
+    // What is spread over ranks, replicas or passes is run in one process, part after part.
+    let strategy = match cell.strategy {
+        Strategy::Single if cell.passes() == 1 => Strategy::Single,
+        _ => Strategy::Accumulated,
     };
     let situation = Situation {
         strategy,
         ..cell.situation()
     };
     let mut factors = context.workers.factors(&engine, situation);
-    let scaling = cell.factors.get(SCALING);
-    factors.extend(scaling.map(|scaling| (SCALING.to_owned(), scaling.clone())));
+    for factor in [SCALING, ACCUMULATION] {
+        let asked = cell.factors.get(factor);
+        factors.extend(asked.map(|value| (factor.to_owned(), value.clone())));
+    }
+    // How idle threads wait changes no output, and an environment that says so itself, in which a worker would
+    // refuse to be asked for anything else, must not cost a run its reference.
+    factors.remove(worker::SPIN);
     factors.retain(|factor, _| models::zoo::is_concerned(&cell.model.name, factor));
     if cell.precision.is_int8() {
         let forms = [rewrite::ATTENTION, rewrite::RECURRENT];
@@ -466,7 +471,6 @@ pub(crate) fn eager(context: &Context<'_>, cell: &Cell) -> Cell {
         engine,
         host_language: HostLanguage::Rust,
         strategy,
-        world_size,
         boundary: Boundary::Step,
         ..cell.clone()
     }

@@ -99,14 +99,32 @@ impl Cell {
         }
     }
 
-    /// The dimensions of the network that each rank or replica runs; `None` where the batch does not
-    /// fall into so many equal parts.
+    /// How often the network is run in a step by each worker, one time after another: into so many equal parts
+    /// its share of the batch falls ([`ACCUMULATION`]).
+    #[must_use]
+    pub fn passes(&self) -> u32 {
+        let asked = self.factors.get(ACCUMULATION);
+        let asked = asked.and_then(|parts| parts.parse().ok());
+        asked.unwrap_or(1)
+    }
+
+    /// Into how many equal parts the batch falls: those of all ranks or replicas, each in so many passes.
+    #[must_use]
+    pub fn parts(&self) -> u32 {
+        let workers = match self.strategy == Strategy::Single || self.scales_weakly() {
+            true => 1,
+            false => self.world_size,
+        };
+        workers.saturating_mul(self.passes())
+    }
+
+    /// The dimensions of the network that is run in a pass; `None` where the batch does not fall into so
+    /// many equal parts ([`Cell::parts`]).
     #[must_use]
     pub fn part_dims(&self) -> Option<BTreeMap<String, u64>> {
-        let mut dims = self.dims.clone();
-        if self.strategy != Strategy::Single && !self.scales_weakly() {
+        let (mut dims, parts) = (self.dims.clone(), u64::from(self.parts()));
+        if parts != 1 {
             let batch = dims.get_mut(BATCH)?;
-            let parts = u64::from(self.world_size);
             if batch.checked_rem(parts)? != 0 {
                 return None;
             }
@@ -189,6 +207,10 @@ pub struct Situation {
 
 /// The dimension that counts samples.
 pub const BATCH: &str = "batch";
+
+/// The factor that says in how many parts, one after another, a worker runs its share of a batch: their gradients add
+/// up, and are exchanged once.
+pub const ACCUMULATION: &str = "gradient_accumulation";
 
 /// The factor that says whose the batch is when ranks or replicas share a step: that of the whole step
 /// (`strong`), of which the more parts there are the less each has to do, unless it is [`WEAK`].
@@ -637,6 +659,41 @@ mod tests {
             );
         }
         assert!("float32".parse::<Precision>().is_err());
+    }
+
+    #[test]
+    fn workers_split_a_batch_and_passes_their_shares_of_it() {
+        let engine: EngineVariant = "e/v".parse().unwrap();
+        let graph = Graph {
+            name: "n".to_owned(),
+            inputs: vec![],
+            parameters: vec![],
+            nodes: vec![],
+            outputs: vec![],
+            loss: None,
+        };
+        let plain = Cell::plain(&graph, engine);
+        let batch = |strategy, world_size, passes: &str, scaling: Option<&str>| {
+            let passes = (ACCUMULATION.to_owned(), passes.to_owned());
+            let scaling = scaling.map(|value| (SCALING.to_owned(), value.to_owned()));
+            let cell = Cell {
+                strategy,
+                world_size,
+                dims: [(BATCH.to_owned(), 24)].into(),
+                factors: scaling.into_iter().chain([passes]).collect(),
+                ..plain.clone()
+            };
+            cell.part_dims().and_then(|dims| dims.get(BATCH).copied())
+        };
+        assert_eq!(batch(Strategy::Single, 1, "1", None), Some(24));
+        assert_eq!(batch(Strategy::Single, 1, "4", None), Some(6));
+        assert_eq!(batch(Strategy::Ddp, 3, "1", None), Some(8));
+        assert_eq!(batch(Strategy::Ddp, 3, "4", None), Some(2));
+        // Each has a batch of its own.
+        assert_eq!(batch(Strategy::Ddp, 3, "4", Some(WEAK)), Some(6));
+        for (world_size, passes) in [(3, "16"), (5, "1"), (0, "1"), (3, "0")] {
+            assert_eq!(batch(Strategy::Ddp, world_size, passes, None), None);
+        }
     }
 
     #[test]

@@ -262,8 +262,9 @@ pub struct FactorDescription {
     /// Which of the other values [`AUTO`] usually comes to, by mode.
     #[serde(default)]
     pub auto: BTreeMap<Mode, String>,
-    /// What a value brings with it, in the words of switches of others: by value, their names and
-    /// values. What is fair to compare is judged by it, as by [`VariantDescription::fixed`].
+    /// What a value brings with it, in the words of switches of others, or of one of the variant's own, which
+    /// comes to that then whatever it is set to: by value, their names and values. What is fair to compare is
+    /// judged by it, as by [`VariantDescription::fixed`].
     #[serde(default)]
     pub brings: BTreeMap<String, BTreeMap<String, String>>,
     /// The dimension that each of its values divides, as a number of equal parts: `batch`.

@@ -26,8 +26,9 @@ pub mod tables;
 pub mod telemetry;
 
 pub use cell::{
-    BATCH, Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, Mode, Model, ModelSource,
-    Optimizer, Precision, SCALING, Situation, Strategy, TF32_OVERRIDE, WEAK, Weights, forbids_tf32,
+    ACCUMULATION, BATCH, Boundary, Cell, CellId, Device, EngineVariant, HostLanguage, Mode, Model,
+    ModelSource, Optimizer, Precision, SCALING, Situation, Strategy, TF32_OVERRIDE, WEAK, Weights,
+    forbids_tf32,
 };
 pub use digest::Digest;
 pub use engine::{

@@ -110,7 +110,7 @@ pub struct Load {
     /// The configuration.
     pub cell: Cell,
     /// The network; of a file of the user's that no graph can say, an outline
-    /// ([`Graph::is_outline`]). Where the batch falls into parts ([`crate::Strategy`]), that of one part
+    /// ([`Graph::is_outline`]). Where the batch falls into parts ([`Cell::parts`]), that of one part
     /// ([`Cell::part_dims`]); the standard inputs of all parts are then those of a network whose inputs
     /// are so many times as long in their first dimension, part after part.
     pub graph: Graph,

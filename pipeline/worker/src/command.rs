@@ -8,6 +8,8 @@ use std::{
 use schema::{Cell, Precision, TF32_OVERRIDE};
 use serde::{Deserialize, Serialize};
 
+use crate::spin::{self, PASSIVE, WAIT_POLICY};
+
 /// Names the folder in which a worker may keep what makes its next launch faster.
 pub const CACHE_VARIABLE: &str = "PHOTOFINISH_CACHE";
 
@@ -36,12 +38,21 @@ impl WorkerCommand {
     ///
     /// On an NVIDIA GPU only tf32 is to be computed in TF32. Engines have switches of their own for
     /// that, but for TensorRT within ONNX Runtime, which takes it for granted.
+    ///
+    /// Where idle threads are to sleep at once, OpenMP is told so, whichever engine it is: a library without OpenMP
+    /// does not look, and one with it looks once, when it is loaded.
     #[must_use]
     pub fn for_cell(self, cell: &Cell) -> Self {
-        if cell.device.is_cpu() || cell.precision == Precision::Tf32 {
-            return self;
+        let mut command = if cell.device.is_cpu() || cell.precision == Precision::Tf32 {
+            self
+        } else {
+            self.without_tf32()
+        };
+        if spin::sleeps(cell) {
+            let policy = (WAIT_POLICY.to_owned(), PASSIVE.to_owned());
+            command.env.extend([policy]);
         }
-        self.without_tf32()
+        command
     }
 
     /// The same, which keeps what makes its next launch faster in this folder, and so does what compiles for
@@ -97,6 +108,30 @@ mod tests {
         assert_eq!(told(Device::Cuda(1), Precision::Fp16), off);
         assert_eq!(told(Device::Cuda(0), Precision::Tf32), None);
         assert_eq!(told(Device::Cpu, Precision::Fp32), None);
+    }
+
+    #[test]
+    fn openmp_is_told_how_idle_threads_wait() {
+        let graph = models::sample::perceptron(1).expect("it is a graph");
+        let engine = "pytorch/eager".parse().expect("it is an engine");
+        let plain = Cell::plain(&graph, engine);
+        // What the command itself has is overruled where a cell asks, and is left alone elsewhere.
+        let told = |asked: Option<&str>| {
+            let asked = asked.map(|value| (spin::SPIN.to_owned(), value.to_owned()));
+            let cell = Cell {
+                factors: asked.into_iter().collect(),
+                ..plain.clone()
+            };
+            let command = WorkerCommand {
+                program: PathBuf::from("/worker"),
+                args: Vec::new(),
+                env: BTreeMap::from([(WAIT_POLICY.to_owned(), "active".to_owned())]),
+            };
+            command.for_cell(&cell).env.remove(WAIT_POLICY)
+        };
+        assert_eq!(told(Some("off")).as_deref(), Some(PASSIVE));
+        assert_eq!(told(Some("default")).as_deref(), Some("active"));
+        assert_eq!(told(None).as_deref(), Some("active"));
     }
 
     #[test]

@@ -62,9 +62,9 @@ fn check_strategy(cell: &Cell, strategies: &[Strategy]) -> Result<(), Outcome> {
         )));
     }
     if cell.part_dims().is_none() {
+        let (batch, parts) = (cell.batch(), cell.parts());
         return Err(unsupported(format!(
-            "a batch of {} does not fall into {parts} equal parts",
-            cell.batch()
+            "a batch of {batch} does not fall into {parts} equal parts"
         )));
     }
     Ok(())

@@ -23,6 +23,7 @@ mod products;
 mod profile;
 mod ranks;
 mod serve;
+mod spin;
 
 pub use allocator::{ALLOCATOR, Allocator};
 pub use clock::nanoseconds;
@@ -36,3 +37,4 @@ pub use products::Products;
 pub use profile::{Operator, Part, ProfileEntries, attribute, enclosing};
 pub use ranks::{RANK_VARIABLES, Store, World};
 pub use serve::serve;
+pub use spin::{PASSIVE, SPIN, WAIT_POLICY};

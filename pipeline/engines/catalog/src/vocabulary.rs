@@ -195,12 +195,34 @@ fn check_factor(
             ));
         }
         let what = format!("factor `{name}`: what `{value}` brings");
-        check_said(variant, &what, brought)?;
+        check_brought(variant, name, &what, brought)?;
         let mut fixed = brought
             .keys()
             .filter(|name| variant.fixed.contains_key(*name));
         if let Some(fixed) = fixed.next() {
             return Err(format!("{what}: `{fixed}` is fixed"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether what a value of the factor `name` brings is said of switches of others, or of another of the variant's in
+/// the words of that one.
+fn check_brought(
+    variant: &VariantDescription,
+    name: &str,
+    what: &str,
+    brought: &BTreeMap<String, String>,
+) -> Result<(), String> {
+    let mut of_others = brought.clone();
+    of_others.retain(|switch, _| switch == name || !variant.factors.contains_key(switch));
+    check_said(variant, what, &of_others)?;
+    for (switch, value) in brought {
+        let own = variant.factors.get(switch);
+        if own.is_some_and(|own| !own.values.contains(value)) {
+            return Err(format!(
+                "{what}: `{value}` is not among the values of `{switch}`"
+            ));
         }
     }
     Ok(())

@@ -257,6 +257,9 @@ fn mistakes_in_engines_toml_are_shown_with_their_place() {
             "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\nbrings = {{ 1 = {{ width = \"\" }} }}\n"
         ),
         format!(
+            "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\nbrings = {{ 1 = {{ width = \"2\" }} }}\n[engines.mine.variants.factors.width]\nvalues = [\"1\"]\nsummary = \"\"\n"
+        ),
+        format!(
             "{good}[engines.mine.variants.factors.depth]\nvalues = [\"1\"]\nsummary = \"\"\nbrings = {{ 1 = {{ width = \"1\" }} }}\n[engines.mine.variants.fixed]\nwidth = \"2\"\n"
         ),
         String::from("[engines.mine]\ncommand = [\"sh\"]\nvariants = []\n"),

@@ -41,11 +41,15 @@ USUAL_BUCKET = 25
 """PyTorch's own size of a bucket, with a smaller one first: what it does where nobody says
 otherwise."""
 
+ACCUMULATION = "gradient_accumulation"
+MIXED = "mixed_precision"
 LAYOUT = "layout"
 AUTOTUNE = "autotune"
 FOREACH = "foreach"
+SPIN = "spin"
 COMPILE_MODE = "compile_mode"
 LAYOUTS = ("nchw", "channels_last")
+SPINS = ("default", "off")
 FORMS = ("recurrent", "attention", "dropout")
 """Factors that decided which graph this worker is sent; there is nothing left to do about them."""
 CUDA_GRAPHS = "reduce-overhead"
@@ -80,6 +84,8 @@ class Common:
     """Whether the optimiser moves all tensors at once; `None` where it does as PyTorch would."""
     boundary: Boundary
     """Where the clock of a step starts and stops."""
+    autocast: torch.dtype | None
+    """What operators compute in under autocast, with weights in binary32; `None` without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +93,10 @@ class Spread:
     """How training is spread over workers."""
 
     strategy: Strategy
-    parts: int
-    """Into how many equal parts the batch falls."""
+    workers: int
+    """Over how many."""
+    passes: int
+    """In how many equal parts, one after another, each of them runs its share of the batch."""
     bucket_mib: int | None
     """How much a bucket of gradients holds; `None` is PyTorch's default."""
     compression: str
@@ -105,15 +113,21 @@ class Configuration(Common):
     compile_mode: str | None
     """What `torch.compile` optimises for; `None` without it."""
     spread: Spread
+    sleeps: bool | None
+    """Whether idle threads sleep at once, or as libgomp has it by default; `None` where the cell
+    leaves that to the environment."""
 
 
 def understand(cell: Cell) -> Configuration:
     """Understands `cell`, or says what of it this worker does not run."""
     compiles = cell.engine == f"{ENGINE}/{COMPILED}"
-    more = (COMPILE_MODE,) if compiles else ()
+    more: tuple[str, ...] = (COMPILE_MODE,) if compiles else (SPIN,)
     strategies = ask.ALONE if compiles else STRATEGIES
     of_ddp = OF_DDP if cell.strategy is Strategy.DDP else ()
     scaling = () if cell.strategy is Strategy.SINGLE else (SCALING,)
+    in_parts = cell.mode is Mode.TRAINING and cell.strategy is not Strategy.DATA_PARALLEL
+    more += (ACCUMULATION,) if in_parts and not compiles else ()
+    more += () if compiles else (MIXED,)
     known_factors = (ALLOCATOR, LAYOUT, AUTOTUNE, FOREACH, *FORMS, *more, *of_ddp, *scaling)
     common = understand_common(cell, ENGINE, VARIANTS, known_factors, BOUNDARIES, strategies)
     if not compiles:
@@ -145,9 +159,11 @@ def _configuration(cell: Cell, common: Common, compile_mode: str | None) -> Conf
         common.optimizer,
         common.foreach,
         common.boundary,
+        common.autocast,
         channels_last=ask.factor(cell, LAYOUT, LAYOUTS) == "channels_last",
         compile_mode=compile_mode,
         spread=_spread(cell),
+        sleeps=_sleeps(cell),
     )
 
 
@@ -157,14 +173,28 @@ def _spread(cell: Cell) -> Spread:
     bucket = cell.factors.get(BUCKET, str(USUAL_BUCKET))
     if not bucket.isdecimal() or not 1 <= int(bucket) <= 4096:
         raise unsupported(f"{BUCKET} is `{bucket}`; known: whole numbers from 1 to 4096")
+    passes, is_static = accumulation(cell), ask.factor(cell, STATIC_GRAPH, ("off", "on")) == "on"
+    if is_static and passes > 1:
+        raise unsupported(
+            f"`{STATIC_GRAPH}: on` is a promise that gradients of each pass are exchanged"
+        )
     return Spread(
         cell.strategy,
         cell.world_size,
+        passes,
         None if int(bucket) == USUAL_BUCKET else int(bucket),
         ask.factor(cell, COMPRESSION, COMPRESSIONS),
         bucket_views=ask.factor(cell, BUCKET_VIEWS, ("off", "on")) == "on",
-        static_graph=ask.factor(cell, STATIC_GRAPH, ("off", "on")) == "on",
+        static_graph=is_static,
     )
+
+
+def accumulation(cell: Cell) -> int:
+    """Into how many equal parts a process splits its share of the batch; the graph is of one."""
+    asked = cell.factors.get(ACCUMULATION, "1")
+    if not asked.isdecimal() or int(asked) == 0:
+        raise unsupported(f"{ACCUMULATION} is `{asked}`; known: whole numbers from 1 on")
+    return int(asked)
 
 
 def understand_common(
@@ -183,8 +213,14 @@ def understand_common(
     allocator.check(cell)
     if cell.precision not in _ELEMENTS:
         raise unsupported(f"{engine} is not run in {cell.precision} here")
+    mixes = ask.factor(cell, MIXED, ("off", "on")) == "on"
+    if mixes and cell.precision is not Precision.BF16:
+        raise unsupported(
+            f"`{MIXED}: on` keeps weights in fp32 and computes in bf16: ask for precision bf16"
+        )
+    element = _ELEMENTS[cell.precision]
     return Common(
-        element=_ELEMENTS[cell.precision],
+        element=torch.float32 if mixes else element,
         tf32=cell.precision is Precision.TF32,
         autotune=_autotune(cell),
         threads=cell.threads,
@@ -192,6 +228,7 @@ def understand_common(
         optimizer=cell.optimizer if cell.mode is Mode.TRAINING else None,
         foreach=_foreach(cell),
         boundary=cell.boundary,
+        autocast=element if mixes else None,
     )
 
 
@@ -201,6 +238,16 @@ def _foreach(cell: Cell) -> bool | None:
     if FOREACH in cell.factors:
         raise unsupported(f"`{FOREACH}` is about how a GPU is given the work of an optimiser")
     return None
+
+
+def _sleeps(cell: Cell) -> bool | None:
+    if SPIN not in cell.factors:
+        return None
+    if cell.device != "cpu":
+        raise unsupported(
+            f"`{SPIN}` is about threads that compute on a CPU; the device is {cell.device}"
+        )
+    return ask.factor(cell, SPIN, SPINS) == "off"
 
 
 def _autotune(cell: Cell) -> bool | None:

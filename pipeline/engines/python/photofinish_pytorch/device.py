@@ -1,5 +1,6 @@
 """The device of a cell: found, or found missing with a reason."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,10 @@ class Place:
     def is_cuda(self) -> bool:
         """Whether it is a GPU."""
         return self.device.type == "cuda"
+
+    def casting(self, element: torch.dtype | None) -> AbstractContextManager[object]:
+        """Has operators compute in this element type, if any, under autocast."""
+        return nullcontext() if element is None else torch.autocast(self.device.type, element)
 
     def synchronize(self) -> None:
         """Waits until the device has done everything it was asked. A CPU has: PyTorch returns from

@@ -3,7 +3,6 @@
 import os
 import platform
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -26,7 +25,7 @@ from photofinish_pytorch.spread import Store, Team
 from photofinish_pytorch.training import Training
 from photofinish_worker import sources
 from photofinish_worker.engine import Identity, LoadReport, Session
-from photofinish_worker.graph import Graph, Input, Parameter
+from photofinish_worker.graph import Graph, Parameter, whole
 from photofinish_worker.messages import Load, Strategy
 from photofinish_worker.outcome import unsupported
 from photofinish_worker.ranks import World
@@ -57,26 +56,25 @@ class Torch:
         """Builds the cell's network, ready for its first step."""
         configuration = understand(load.cell)
         process.check_threads(configuration.threads, os.environ)
+        process.check_spin(configuration.sleeps, os.environ)
         team, spreading = self._team, configuration.spread
         place = device.find(_device(load.cell.device, team))
         process.apply(configuration)
         settings = _settings(configuration, not place.is_cuda)
-        settings |= arithmetic.settings(configuration.element, not place.is_cuda)
+        computed_in = configuration.autocast or configuration.element
+        settings |= arithmetic.settings(computed_in, not place.is_cuda)
         forward_mode = configuration.compile_mode
         if forward_mode is not None:
             on_cpu = not place.is_cuda
             settings |= compilation.prepare(configuration.threads, on_cpu, load.scratch)
         start = time.perf_counter_ns()
         weights = load.files.weights if load.files else None
-        # `DataParallel` is fed all parts of a batch, a rank of DDP its own.
         element, channels_last = configuration.element, configuration.channels_last
-        fed = load.graph
-        if spreading.strategy is Strategy.DATA_PARALLEL:
-            fed = _whole(load.graph, spreading.parts)
-            maker = Maker(place.device, element, channels_last, weights)
-        else:
-            part = (0, 1) if team is None else (team.world.rank, team.world.size)
-            maker = Maker(place.device, element, channels_last, weights, part)
+        # `DataParallel` is fed all parts of a batch, a rank of DDP those of its own passes.
+        is_one = spreading.strategy is Strategy.DATA_PARALLEL
+        fed = whole(load.graph, spreading.workers if is_one else spreading.passes)
+        part = (0, 1) if team is None else (team.world.rank, team.world.size)
+        maker = Maker(place.device, element, channels_last, weights, part)
         session, lowered, departures = _build(load.graph, fed, configuration, maker, place, team)
         settings |= departures
         place.synchronize()
@@ -112,19 +110,6 @@ def _device(name: str, team: Team | None) -> str:
     return f"cuda:{int(first) + team.world.local_rank}" if first.isdecimal() else name
 
 
-def _whole(graph: Graph, parts: int) -> Graph:
-    """The graph as a step is fed: so many parts at once, each for a replica of the network."""
-
-    def longer(fed: Input) -> Input:
-        rows, *rest = fed.shape
-        return replace(fed, shape=(rows * parts, *rest))
-
-    loss = graph.loss
-    if loss is not None:
-        loss = replace(loss, labels=longer(loss.labels))
-    return replace(graph, inputs=tuple(longer(fed) for fed in graph.inputs), loss=loss)
-
-
 def _build(
     graph: Graph,
     fed: Graph,
@@ -148,10 +133,23 @@ def _build(
         forward = compilation.wrap(wrapped, configuration.compile_mode)
     optimizer, boundary = configuration.optimizer, configuration.boundary
     if optimizer is None:
-        session: Session = Inference(graph, lowered, forward, maker, place, boundary)
+        session: Session = Inference(
+            graph, lowered, forward, maker, place, boundary, configuration.autocast
+        )
         return session, lowered, departures
-    foreach = configuration.foreach
-    session = Training(fed, optimizer, lowered, forward, maker, place, boundary, foreach, ranks)
+    session = Training(
+        fed,
+        optimizer,
+        lowered,
+        forward,
+        maker,
+        place,
+        boundary,
+        configuration.foreach,
+        ranks,
+        configuration.spread.passes,
+        configuration.autocast,
+    )
     return session, lowered, departures
 
 

@@ -24,7 +24,10 @@ class Inference:
         maker: Maker,
         place: Place,
         boundary: Boundary = Boundary.STEP,
+        autocast: torch.dtype | None = None,
     ) -> None:
+        self._autocast = autocast
+        """What a pass is computed in under autocast, if it is."""
         self._names = graph.outputs
         self._network = network
         self._forward = forward
@@ -36,7 +39,8 @@ class Inference:
         with self._network.explained(), torch.inference_mode():
             if self._edges is not None:
                 self._edges.begin(self._inputs)
-            outputs = self._forward(*self._inputs, False)
+            with self._place.casting(self._autocast):
+                outputs = self._forward(*self._inputs, False)
             if self._edges is not None:
                 outputs = self._edges.end(outputs)
         self._place.synchronize()

@@ -4,13 +4,17 @@ from collections.abc import Mapping
 
 import torch
 
-from photofinish_pytorch.configuration import Common
+from photofinish_pytorch.configuration import SPIN, Common
 from photofinish_worker import ask
 from photofinish_worker.messages import Boundary
 from photofinish_worker.outcome import Failure, Kind
 
 WAIT_POLICY = "OMP_WAIT_POLICY"
 """The variable by which OpenMP is told how idle threads wait."""
+PASSIVE = "passive"
+"""What has them sleep at once."""
+SPIN_COUNT = "GOMP_SPINCOUNT"
+"""The variable by which libgomp is told how long they spin, whatever the other says."""
 
 THREAD_LIMIT = "OMP_THREAD_LIMIT"
 DYNAMIC = "OMP_DYNAMIC"
@@ -34,6 +38,31 @@ def _fewer(name: str, value: str, threads: int) -> Failure:
         "thread"
     )
     return Failure(Kind.UNAVAILABLE, reason)
+
+
+def check_spin(sleeps: bool | None, environment: Mapping[str, str]) -> None:
+    """Refuses a process in which idle threads wait otherwise than the cell says, if it says
+    anything. libgomp reads the variables once, when it is loaded: the launch has to set them."""
+    if sleeps is None:
+        return
+    policy, count = environment.get(WAIT_POLICY), environment.get(SPIN_COUNT)
+    if count is not None:
+        reason = (
+            f"{SPIN_COUNT}={count} has idle threads wait as it says, whatever `{SPIN}` is: unset it"
+        )
+        raise Failure(Kind.UNAVAILABLE, reason)
+    if not sleeps and policy is not None:
+        reason = (
+            f"{WAIT_POLICY}={policy} has idle threads wait otherwise than PyTorch's users get it, "
+            f"which is what `{SPIN}: default` asks for: unset it"
+        )
+        raise Failure(Kind.UNAVAILABLE, reason)
+    if sleeps and (policy or "").strip().lower() != PASSIVE:
+        reason = (
+            f"`{SPIN}: off` needs {WAIT_POLICY}={PASSIVE} when the worker is started, and it is "
+            "not set so"
+        )
+        raise Failure(Kind.UNAVAILABLE, reason)
 
 
 def apply(common: Common) -> None:
@@ -69,6 +98,9 @@ def settings(common: Common, on_cpu: bool) -> dict[str, str]:
         told["cuDNN"] = _cudnn(torch.backends.cudnn.version())  # type: ignore[no-untyped-call]
     if common.autotune is not None:
         told["cuDNN tries all algorithms"] = _on_or_off(common.autotune)
+    if common.autocast is not None:
+        cast = str(common.autocast).removeprefix("torch.")
+        told["mixed precision"] = f"weights in float32, operators under autocast in {cast}"
     match common.boundary:
         case Boundary.STEP:
             pass

@@ -126,11 +126,11 @@ class Ranks:
         """What was noted since it was last asked for."""
         self._module, self._spread, self._place = module, spread, place
         team.group(place)
-        self._wrapped: torch.nn.Module | None = None
+        self._wrapped: DistributedDataParallel | None = None
         self._wrap(notes=False)
 
     @property
-    def forward(self) -> torch.nn.Module:
+    def forward(self) -> DistributedDataParallel:
         """What a user would call."""
         if self._wrapped is None:
             raise Failure(Kind.CRASHED, "there is no module that exchanges gradients")
@@ -204,18 +204,18 @@ def wrap(
     and the latter, where it exchanges gradients with other processes."""
     if spread.strategy is Strategy.DATA_PARALLEL:
         first = place.device.index or 0
-        last, there = first + spread.parts, torch.cuda.device_count()
+        last, there = first + spread.workers, torch.cuda.device_count()
         if last > there:
             reason = (
-                f"{spread.parts} replicas from cuda:{first} on take {last} CUDA devices: PyTorch "
+                f"{spread.workers} replicas from cuda:{first} on take {last} CUDA devices: PyTorch "
                 f"finds {there}"
             )
             raise Failure(Kind.UNAVAILABLE, reason)
         return DataParallel(module, list(range(first, last))), None
     if spread.strategy is not Strategy.DDP:
         return module, None
-    if team is None or team.world.size != spread.parts:
-        raise Failure(Kind.CRASHED, f"this process is not one of {spread.parts} ranks")
+    if team is None or team.world.size != spread.workers:
+        raise Failure(Kind.CRASHED, f"this process is not one of {spread.workers} ranks")
     ranks = Ranks(module, spread, place, team)
     return ranks.forward, ranks
 

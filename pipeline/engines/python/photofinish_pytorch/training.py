@@ -3,6 +3,7 @@ forward, loss, backward, optimiser."""
 
 import math
 import time
+from contextlib import nullcontext
 
 import torch
 from torch.nn import functional
@@ -41,12 +42,16 @@ class Training:
         boundary: Boundary = Boundary.STEP,
         foreach: bool | None = None,
         ranks: Ranks | None = None,
+        passes: int = 1,
+        autocast: torch.dtype | None = None,
     ) -> None:
         if graph.loss is None:
             raise unsupported(f"{graph.name} has no loss to train with")
         self._parameters = graph.parameters
         self._settings = settings
         self._foreach = foreach
+        self._autocast = autocast
+        """What the forward pass and the loss are computed in under autocast, if they are."""
         self._ranks = ranks
         """What `forward` is, where several ranks train together."""
         self._network = network
@@ -58,6 +63,11 @@ class Training:
         self._edges = edges(boundary, place, (*self._inputs, self._labels))
         self._weights = [tensor for tensor in network.held.values() if tensor.requires_grad]
         self._optimizer = _optimizer(settings, self._weights, foreach)
+        self._passes: list[tuple[torch.Tensor, ...]] = [(*self._inputs, self._labels)]
+        """What is fed in each of the equal parts of the batch; views, where there are several."""
+        if passes > 1:
+            fed = [value.chunk(passes) for value in self._passes[0]]
+            self._passes = list(zip(*fed, strict=True))
         self._seed()
 
     def _iterate(self, dropout: bool) -> torch.Tensor:
@@ -72,9 +82,30 @@ class Training:
         return loss
 
     def _backward(self, dropout: bool) -> torch.Tensor:
-        """Leaves the gradients of the loss with the weights; gives the loss."""
-        (logits,) = self._forward(*self._inputs, dropout)
-        loss = cross_entropy(logits, self._labels)
+        """Leaves the gradients of the loss with the weights; gives the loss.
+
+        Each pass's mean loss counts by its share of the batch: the gradients that add up are those
+        of the batch's mean loss.
+        """
+        *others, last = self._passes
+        if not others:
+            return self._pass(*last, dropout=dropout)
+        losses = []
+        for fed in others:
+            # What they come to goes out with the last.
+            with nullcontext() if self._ranks is None else self._ranks.forward.no_sync():
+                losses.append(self._pass(*fed, dropout=dropout).detach())
+        losses.append(self._pass(*last, dropout=dropout).detach())
+        return torch.stack(losses).sum()
+
+    def _pass(self, *fed: torch.Tensor, dropout: bool) -> torch.Tensor:
+        """Forward and backward with a part of the batch; gives its share of the loss."""
+        *inputs, labels = fed
+        with self._place.casting(self._autocast):
+            (logits,) = self._forward(*inputs, dropout)
+            loss = cross_entropy(logits, labels)
+        if len(self._passes) > 1:
+            loss = loss / len(self._passes)
         if self._ranks is not None:
             self._ranks.begin_backward()
         loss.backward()  # type: ignore[no-untyped-call]

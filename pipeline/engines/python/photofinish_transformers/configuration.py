@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-import torch
-
 from photofinish_pytorch.configuration import (
+    ACCUMULATION,
     AUTOTUNE,
     BOUNDARIES,
     FOREACH,
+    MIXED,
     Common,
     understand_common,
 )
@@ -27,8 +27,6 @@ ATTENTION = "attention"
 IMPLEMENTATIONS = {"fused": "sdpa", "plain": "eager"}
 """Transformers' names of the forms of attention."""
 CHECKPOINTING = "gradient_checkpointing"
-ACCUMULATION = "gradient_accumulation"
-MIXED = "mixed_precision"
 DROPOUT = "dropout"
 """Decided which graph this worker is sent; the configuration is made from that."""
 
@@ -53,8 +51,6 @@ given it is products and a softmax, whatever it was in the model."""
 class Configuration(Common):
     """A cell, understood."""
 
-    autocast: torch.dtype | None
-    """What operators compute in under autocast, with weights in binary32; `None` without."""
     network: str
     """The name of a network of the zoo."""
     attention: str
@@ -90,13 +86,8 @@ def understand(cell: Cell) -> Configuration:
     batch = cell.dims.get("batch", 1)
     if batch % accumulation:
         raise unsupported(f"a batch of {batch} cannot be split into {accumulation} equal parts")
-    mixed = ask.factor(cell, MIXED, ("off", "on")) == "on"
-    if mixed and common.element != torch.bfloat16:
-        raise unsupported(
-            f"`{MIXED}: on` keeps weights in fp32 and computes in bf16: ask for precision bf16"
-        )
     return Configuration(
-        torch.float32 if mixed else common.element,
+        common.element,
         common.tf32,
         common.autotune,
         common.threads,
@@ -104,7 +95,7 @@ def understand(cell: Cell) -> Configuration:
         common.optimizer,
         common.foreach,
         common.boundary,
-        autocast=common.element if mixed else None,
+        common.autocast,
         network=cell.model.name,
         attention=IMPLEMENTATIONS[ask.factor(cell, ATTENTION, forms)],
         checkpointing=checkpointing,

@@ -27,6 +27,7 @@ from photofinish_transformers.network import Network
 from photofinish_transformers.training import Loop
 from photofinish_worker import sources
 from photofinish_worker.engine import Identity, LoadReport, Session
+from photofinish_worker.graph import whole
 from photofinish_worker.messages import Load
 
 PACKAGES = ("photofinish_transformers", "photofinish_pytorch", "photofinish_worker")
@@ -84,6 +85,7 @@ def _session(
     load: Load, configuration: Configuration, built: Network, maker: Maker, place: Place
 ) -> Session:
     graph, optimizer, parts = load.graph, configuration.optimizer, configuration.accumulation
+    fed = whole(graph, parts)
     # Only the variants that need them pay for importing a Trainer and pipelines.
     if configuration.variant == PIPELINE:
         from photofinish_transformers.piping import Piped
@@ -93,19 +95,16 @@ def _session(
         return Inference(graph, built, built, maker, place, configuration.boundary)
     if configuration.variant != TRAINER:
         boundary, foreach = configuration.boundary, configuration.foreach
-        return Loop(graph, optimizer, built, parts, maker, place, boundary, foreach)
+        return Loop(fed, optimizer, built, parts, maker, place, boundary, foreach)
     from photofinish_transformers.trainer import Trained
 
     mixed = configuration.autocast is not None
     foreach = configuration.foreach
-    return Trained(graph, optimizer, built, parts, maker, place, load.scratch, mixed, foreach)
+    return Trained(fed, optimizer, built, parts, maker, place, load.scratch, mixed, foreach)
 
 
 def _settings(configuration: Configuration, built: Network, batch: int) -> dict[str, str]:
     settings = built.settings()
-    if configuration.autocast is not None:
-        cast = str(configuration.autocast).removeprefix("torch.")
-        settings["mixed precision"] = f"weights in float32, operators under autocast in {cast}"
     if configuration.variant == PIPELINE:
         settings["gradients"] = "off (torch.no_grad, the pipeline's own)"
         settings["pipeline"] = (

@@ -44,7 +44,7 @@ class Trained(Loop):
         super().__init__(graph, settings, network, parts, maker, place, foreach=foreach)
         self._arguments = _arguments(parts, place, scratch, mixed)
         names = (*network.inputs, LABELS)
-        self._batches = [dict(zip(names, part, strict=True)) for part in self._parts]
+        self._batches = [dict(zip(names, part, strict=True)) for part in self._passes]
         self._course = self._begin()
 
     def _begin(self) -> Course:

@@ -1,7 +1,7 @@
 """The engine-neutral graph, as `schema::graph` defines it: operators with ONNX's names and
 attribute meanings. Shapes are resolved; nodes are in topological order."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from photofinish_worker.decode import Signed, Tagged
@@ -514,3 +514,16 @@ class Graph:
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
     loss: CrossEntropy | None
+
+
+def whole(graph: Graph, parts: int) -> Graph:
+    """The graph as a step is fed: so many parts at once, each for a pass or a replica."""
+
+    def longer(fed: Input) -> Input:
+        rows, *rest = fed.shape
+        return replace(fed, shape=(rows * parts, *rest))
+
+    loss = graph.loss
+    if loss is not None:
+        loss = replace(loss, labels=longer(loss.labels))
+    return replace(graph, inputs=tuple(longer(fed) for fed in graph.inputs), loss=loss)

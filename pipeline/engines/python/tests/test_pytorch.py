@@ -20,7 +20,8 @@ from photofinish_pytorch.configuration import understand
 from photofinish_pytorch.device import find
 from photofinish_pytorch.engine import Torch
 from photofinish_pytorch.failure import classify
-from photofinish_pytorch.process import check_threads
+from photofinish_pytorch.process import check_spin, check_threads
+from photofinish_pytorch.training import Training
 from photofinish_worker import ask
 from photofinish_worker.decode import decode
 from photofinish_worker.engine import Quantity
@@ -431,6 +432,42 @@ class Cells(unittest.TestCase):
             check_threads(1, {name: word})
         check_threads(2, {"OMP_THREAD_LIMIT": "2", "OMP_DYNAMIC": "false"})
 
+    def test_idle_threads_of_a_cpu_sleep_where_they_are_asked_to(self) -> None:
+        eager = "pytorch/python-eager"
+        for word, sleeps in [("off", True), ("default", False), (None, None)]:
+            factors = {} if word is None else {"spin": word}
+            self.assertIs(self.understood(engine=eager, factors=factors).sleeps, sleeps)
+        self.assertIsNone(self.understood().sleeps)
+        refused: list[tuple[dict[str, Any], str]] = [
+            ({"factors": {"spin": "on"}}, "spin is `on`; known: `default`, `off`"),
+            ({"factors": {"spin": "off"}, "device": "cuda:0"}, "the device is cuda:0"),
+        ]
+        for changes, reason in refused:
+            with self.assertRaisesRegex(Failure, reason) as raised:
+                self.understood(engine=eager, **changes)
+            self.assertEqual(raised.exception.kind, Kind.UNSUPPORTED)
+
+    def test_idle_threads_that_wait_otherwise_than_asked_for_are_refused(self) -> None:
+        passive, active = {"OMP_WAIT_POLICY": "PASSIVE "}, {"OMP_WAIT_POLICY": "active"}
+        count = {"GOMP_SPINCOUNT": "1000"}
+        nothing: dict[str, str] = {}
+        refused: list[tuple[bool, dict[str, str], str]] = [
+            (True, nothing, "needs OMP_WAIT_POLICY=passive"),
+            (True, active, "needs OMP_WAIT_POLICY=passive"),
+            (True, passive | count, "GOMP_SPINCOUNT=1000"),
+            (False, passive, "OMP_WAIT_POLICY=PASSIVE"),
+            (False, active, "OMP_WAIT_POLICY=active"),
+            (False, count, "GOMP_SPINCOUNT=1000"),
+        ]
+        for sleeps, environment, reason in refused:
+            with self.assertRaisesRegex(Failure, reason) as raised:
+                check_spin(sleeps, environment)
+            self.assertEqual(raised.exception.kind, Kind.UNAVAILABLE)
+        check_spin(True, passive)
+        check_spin(False, nothing)
+        check_spin(None, passive)
+        check_spin(None, active | count)
+
     def test_exceptions_become_typed_outcomes(self) -> None:
         for text, kind in [
             ("DefaultCPUAllocator: can't allocate memory: you tried …", Kind.OUT_OF_MEMORY),
@@ -457,6 +494,39 @@ class Cells(unittest.TestCase):
         with mock.patch.dict("os.environ", {"ONEDNN_MAX_CPU_ISA": "AVX2"}):
             (told,) = arithmetic.settings(torch.bfloat16, on_cpu=True).values()
         self.assertTrue(told.endswith("; ONEDNN_MAX_CPU_ISA=AVX2"), told)
+
+    def test_mixed_precision_keeps_weights_wide_and_computes_narrow(self) -> None:
+        sgd = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.0}
+        losses = {}
+        cases: list[tuple[str, dict[str, str]]] = [
+            ("fp32", {}),
+            ("bf16", {"mixed_precision": "on"}),
+        ]
+        for precision, factors in cases:
+            cell = {
+                **CELL,
+                "engine": "pytorch/python-eager",
+                "mode": "training",
+                "optimizer": {"sgd": sgd},
+                "precision": precision,
+                "factors": factors,
+            }
+            read = decode(Cell, cell, "cell")
+            assert isinstance(read, Cell)
+            with mock.patch("torch.set_num_interop_threads"):
+                session, report = Torch().load(Load(read, NETWORK, None, "/"))
+            assert isinstance(session, Training)
+            self.assertEqual("mixed precision" in report.settings, precision == "bf16")
+            self.assertEqual(report.settings["element type"], "float32")
+            losses[precision] = session.parity(1).losses[0]
+            session.step()
+            # The loss does not depend on all of them.
+            gradients = [held.grad for held in session._weights if held.grad is not None]
+            self.assertTrue(gradients)
+            for tensor in (*session._weights, *gradients):
+                self.assertEqual(tensor.dtype, torch.float32)
+        self.assertNotEqual(losses["bf16"], losses["fp32"])
+        self.assertAlmostEqual(losses["bf16"], losses["fp32"], delta=0.02 * losses["fp32"])
 
     def test_a_page_says_what_a_cpu_computes_in(self) -> None:
         for precision, element in [("bf16", torch.bfloat16), ("fp16", torch.float16)]:

@@ -82,7 +82,8 @@ class Worker:
             "dims": {"batch": 2 * ROWS},
             "factors": factors,
         }
-        load = {"cell": cell, "graph": linear(ROWS), "scratch": scratch}
+        rows = ROWS // int(factors.get("gradient_accumulation", "1"))
+        load = {"cell": cell, "graph": linear(rows), "scratch": scratch}
         return self.ask({"load": load})
 
     def others(self) -> list[int]:
@@ -135,6 +136,13 @@ class Together(unittest.TestCase):
                 self.assertLess(bucket["began_ns"], bucket["ended_ns"])
         refused = self.worker.ask({"exchanges": {"steps": 65}})
         self.assertEqual(refused["failed"]["kind"], "unsupported")
+
+    def test_what_passes_come_to_together_goes_out_once(self) -> None:
+        told = self.worker.load(str(self.folder), gradient_accumulation="2")
+        self.assertIn("loaded", told)
+        self.assert_as_the_whole(1e-12)
+        self.assert_exchanged(8)
+        self.assert_as_the_whole(1e-12)
 
     def test_two_ranks_train_as_one_does_on_the_whole_batch(self) -> None:
         self.assertIn("loaded", self.worker.load(str(self.folder)))

@@ -311,13 +311,15 @@ int photofinish_ddp_new(const void* group, at::Tensor* const* weights, size_t we
 
 void photofinish_ddp_free(void* ddp) noexcept { delete static_cast<Ddp*>(ddp); }
 
-// Before the forward pass: buckets that fit what the first iteration showed, and buffers as rank 0 has them.
-int photofinish_ddp_before_forward(void* ddp) noexcept {
+// Before a forward pass: buckets that fit what the first iteration showed, and before the first of an iteration
+// buffers as rank 0 has them. What is not `exchanged` is left to a later backward pass of the same iteration, as under
+// Python's `no_sync`.
+int photofinish_ddp_before_forward(void* ddp, int first, int exchanged) noexcept {
   return guarded([&] {
     auto& held = *static_cast<Ddp*>(ddp);
-    held.reducer->prepare_for_forward();
+    if (exchanged != 0) held.reducer->prepare_for_forward();
     held.reducer->rebuild_buckets();
-    if (held.buffers.empty()) return;
+    if (first == 0 || held.buffers.empty()) return;
     const c10::AutoGradMode off(false);
     c10d::broadcast_coalesced(held.group, held.buffers, broadcast_bytes);
   });

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/Version.h>
@@ -84,6 +85,21 @@ int photofinish_allow_tf32(int allow) noexcept {
   return guarded([&] {
     at::globalContext().setAllowTF32CuDNN(allow != 0);
     at::globalContext().setAllowTF32CuBLAS(allow != 0);
+  });
+}
+
+// Whether operators of this thread compute under autocast in bfloat16 from here on; what it keeps of weights that
+// were cast is forgotten where it ends, as in `torch.autocast`.
+int photofinish_autocast(int cuda, int on) noexcept {
+  return guarded([&] {
+    const auto device = cuda != 0 ? at::kCUDA : at::kCPU;
+    at::autocast::set_autocast_enabled(device, on != 0);
+    if (on != 0) {
+      at::autocast::set_autocast_dtype(device, at::kBFloat16);
+      at::autocast::increment_nesting();
+    } else if (at::autocast::decrement_nesting() == 0) {
+      at::autocast::clear_cache();
+    }
   });
 }
 

@@ -4,9 +4,11 @@ use models::{
     quantise, rewrite,
     zoo::{AUTOTUNE, LAYOUT},
 };
-use schema::{Boundary, Cell, Mode, Optimizer, Outcome, Precision, SCALING, Strategy};
+use schema::{
+    ACCUMULATION, Boundary, Cell, Mode, Optimizer, Outcome, Precision, SCALING, Strategy,
+};
 use tch::Kind;
-use worker::{ALLOCATOR, Allocator};
+use worker::{ALLOCATOR, Allocator, SPIN};
 
 use crate::{
     failure::unsupported,
@@ -27,7 +29,8 @@ pub(crate) const VARIANTS: [&str; 2] = [EAGER, AOT];
 
 /// Every factor. What is fused, what is spelt out, what drops and what is rounded is decided in the
 /// graph that comes.
-const FACTORS: [&str; 14] = [
+const FACTORS: [&str; 17] = [
+    ACCUMULATION,
     ALLOCATOR,
     rewrite::ATTENTION,
     AUTOTUNE,
@@ -38,11 +41,16 @@ const FACTORS: [&str; 14] = [
     COMPRESSION,
     quantise::GRID,
     LAYOUT,
+    MIXED_PRECISION,
     rewrite::RECURRENT,
     SCALING,
+    SPIN,
     STATIC_GRAPH,
     quantise::WEIGHT_BITS,
 ];
+
+/// Whether weights stay in fp32.
+const MIXED_PRECISION: &str = "mixed_precision";
 
 /// The factors of the reducer.
 const BUCKET: &str = "bucket_mib";
@@ -60,6 +68,8 @@ pub(crate) struct Configuration {
     pub(crate) compiled: bool,
     /// Element type of weights and activations.
     pub(crate) kind: Kind,
+    /// Whether operators compute in bfloat16 under autocast, whatever weights are.
+    pub(crate) autocast: bool,
     /// Whether products of binary32 may be rounded to TF32.
     pub(crate) tf32: bool,
     /// Whether cuDNN tries every algorithm of a convolution and keeps the fastest; `None` on a CPU,
@@ -69,14 +79,19 @@ pub(crate) struct Configuration {
     pub(crate) channels_last: bool,
     /// Threads of one operator.
     pub(crate) threads: i32,
+    /// Whether idle threads sleep at once, or as libgomp has it by default; `None` where the cell leaves
+    /// that to the environment.
+    pub(crate) sleeps: Option<bool>,
     /// The optimiser, when training.
     pub(crate) optimizer: Option<Optimizer>,
     /// Where the clock of a step starts and stops.
     pub(crate) boundary: Boundary,
     /// How the batch is spread.
     pub(crate) strategy: Strategy,
-    /// Into how many parts it falls.
-    pub(crate) parts: u32,
+    /// Over how many workers.
+    pub(crate) workers: u32,
+    /// In how many parts, one after another, each of them runs its share.
+    pub(crate) passes: u32,
     /// How ranks exchange gradients.
     pub(crate) exchanging: Exchanging,
 }
@@ -102,20 +117,54 @@ impl Configuration {
         let threads = worker::threads(cell)?;
         check_factors(cell)?;
         Allocator::without_arena(cell)?;
+        let autocast = autocast(cell)?;
         Ok(Self {
             compiled: variant == AOT,
-            kind: kind(cell)?,
+            kind: if autocast { Kind::Float } else { kind(cell)? },
+            autocast,
             tf32: cell.precision == Precision::Tf32,
             autotune: autotune(cell, variant)?,
             channels_last: worker::choice(cell, LAYOUT, ["nchw", "channels_last"])?,
             threads,
+            sleeps: sleeps(cell, variant)?,
             optimizer: worker::optimizer(cell)?,
             boundary: cell.boundary,
             strategy: cell.strategy,
-            parts: cell.world_size,
+            workers: cell.world_size,
+            passes: passes(cell)?,
             exchanging: exchanging(cell)?,
         })
     }
+}
+
+/// The passes of a step, of which all but one exchange nothing.
+fn passes(cell: &Cell) -> Result<u32, Outcome> {
+    let asked = cell.factors.get(ACCUMULATION).map_or("1", String::as_str);
+    let passes = asked.parse().ok().filter(|&passes| passes > 0);
+    let passes = passes.ok_or_else(|| {
+        unsupported(format!(
+            "{ACCUMULATION} is `{asked}`; known: whole numbers from 1 on"
+        ))
+    })?;
+    if passes == 1 {
+        return Ok(passes);
+    }
+    let by = cell.strategy;
+    let is_run = cell.mode == Mode::Training && by != Strategy::DataParallel;
+    if !is_run || cell.engine.variant == AOT {
+        let (engine, mode) = (&cell.engine, cell.mode);
+        return Err(unsupported(format!(
+            "`{ACCUMULATION}` is about training by {ENGINE}/{EAGER}, in one process or by `ddp`; this is {mode} on \
+             {engine} by `{by}`"
+        )));
+    }
+    if cell.strategy == Strategy::Ddp && worker::choice(cell, STATIC_GRAPH, ["off", "on"])? {
+        // PyTorch exchanges the first iteration of such a graph after its first pass.
+        return Err(unsupported(format!(
+            "`{STATIC_GRAPH}: on` is a promise that gradients of each pass are exchanged"
+        )));
+    }
+    Ok(passes)
 }
 
 fn exchanging(cell: &Cell) -> Result<Exchanging, Outcome> {
@@ -156,6 +205,22 @@ fn exchanging(cell: &Cell) -> Result<Exchanging, Outcome> {
         static_graph: worker::choice(cell, STATIC_GRAPH, ["off", "on"])?,
         compression,
     })
+}
+
+fn autocast(cell: &Cell) -> Result<bool, Outcome> {
+    let mixes = worker::choice(cell, MIXED_PRECISION, ["off", "on"])?;
+    if mixes && cell.precision != Precision::Bf16 {
+        return Err(unsupported(format!(
+            "`{MIXED_PRECISION}: on` keeps weights in fp32 and computes in bf16: ask for precision bf16"
+        )));
+    }
+    if mixes && cell.engine.variant == AOT {
+        return Err(unsupported(format!(
+            "`{MIXED_PRECISION}` is for {ENGINE}/{EAGER}, not {}",
+            cell.engine
+        )));
+    }
+    Ok(mixes)
 }
 
 fn kind(cell: &Cell) -> Result<Kind, Outcome> {
@@ -206,20 +271,40 @@ fn autotune(cell: &Cell, variant: &str) -> Result<Option<bool>, Outcome> {
     Ok((!cell.device.is_cpu()).then_some(tries))
 }
 
+/// Whether idle threads are to sleep at once; `None` where nobody asks.
+fn sleeps(cell: &Cell, variant: &str) -> Result<Option<bool>, Outcome> {
+    if !cell.factors.contains_key(SPIN) {
+        return Ok(None);
+    }
+    if !cell.device.is_cpu() {
+        return Err(unsupported(format!(
+            "`{SPIN}` is about threads that compute on a CPU; the device is {}",
+            cell.device
+        )));
+    }
+    if variant == AOT {
+        return Err(unsupported(format!(
+            "`{SPIN}` is for {ENGINE}/{EAGER}, not {}",
+            cell.engine
+        )));
+    }
+    worker::choice(cell, SPIN, ["default", "off"]).map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use schema::Device;
 
     use super::*;
 
-    fn cell(variant: &str, device: Device, autotune: Option<&str>) -> Cell {
+    fn cell(variant: &str, device: Device, factor: &str, asked: Option<&str>) -> Cell {
         let graph = models::sample::perceptron(1).unwrap();
         let engine = format!("{ENGINE}/{variant}").parse().unwrap();
-        let autotune = autotune.map(|value| (AUTOTUNE.to_owned(), value.to_owned()));
+        let asked = asked.map(|value| (factor.to_owned(), value.to_owned()));
         Cell {
             device,
             host_language: schema::HostLanguage::Rust,
-            factors: autotune.into_iter().collect(),
+            factors: asked.into_iter().collect(),
             ..Cell::plain(&graph, engine)
         }
     }
@@ -227,7 +312,7 @@ mod tests {
     #[test]
     fn cudnn_tries_its_algorithms_where_it_is_there_and_asked_to() {
         let asked = |variant, device, value| {
-            let configuration = Configuration::of(&cell(variant, device, value));
+            let configuration = Configuration::of(&cell(variant, device, AUTOTUNE, value));
             configuration.map(|known| known.autotune)
         };
         let gpu = Device::Cuda(0);
@@ -240,6 +325,32 @@ mod tests {
             (EAGER, Device::Cpu, "off", "the device is cpu"),
             (EAGER, gpu, "maybe", "autotune is `maybe`"),
             (AOT, gpu, "on", "pytorch/aot"),
+        ] {
+            let outcome = asked(variant, device, Some(value)).unwrap_err();
+            assert_eq!(outcome.kind, schema::OutcomeKind::Unsupported);
+            assert!(outcome.reason.contains(named), "{}", outcome.reason);
+        }
+    }
+
+    #[test]
+    fn idle_threads_of_a_cpu_sleep_where_they_are_asked_to() {
+        let asked = |variant, device, value| {
+            let configuration = Configuration::of(&cell(variant, device, SPIN, value));
+            configuration.map(|known| known.sleeps)
+        };
+        assert_eq!(asked(EAGER, Device::Cpu, None), Ok(None));
+        assert_eq!(asked(AOT, Device::Cpu, None), Ok(None));
+        assert_eq!(asked(EAGER, Device::Cpu, Some("default")), Ok(Some(false)));
+        assert_eq!(asked(EAGER, Device::Cpu, Some("off")), Ok(Some(true)));
+        for (variant, device, value, named) in [
+            (EAGER, Device::Cuda(0), "off", "the device is cuda:0"),
+            (
+                EAGER,
+                Device::Cpu,
+                "on",
+                "spin is `on`; known: `default`, `off`",
+            ),
+            (AOT, Device::Cpu, "off", "pytorch/aot"),
         ] {
             let outcome = asked(variant, device, Some(value)).unwrap_err();
             assert_eq!(outcome.kind, schema::OutcomeKind::Unsupported);

@@ -13,8 +13,10 @@ use schema::{
     Boundary, Cell, Device, Outcome, OutcomeKind, Strategy,
     protocol::{ARITHMETIC, Load},
 };
-use tch::Tensor;
-use worker::{Engine, Identity, LoadReport, Session, Store, World, nanoseconds};
+use tch::{Kind, Tensor};
+use worker::{
+    Engine, Identity, LoadReport, PASSIVE, SPIN, Session, Store, WAIT_POLICY, World, nanoseconds,
+};
 
 use crate::{
     aot, arithmetic,
@@ -30,8 +32,8 @@ use crate::{
     values::{Maker, Share},
 };
 
-/// The variable by which OpenMP is told how idle threads wait.
-const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
+/// The variable by which libgomp is told how long idle threads spin, whatever `OMP_WAIT_POLICY` says.
+const SPIN_COUNT: &str = "GOMP_SPINCOUNT";
 
 /// The variables by which OpenMP is told to run fewer threads than it is asked for.
 const THREAD_LIMIT: &str = "OMP_THREAD_LIMIT";
@@ -57,6 +59,7 @@ impl Engine for Torch {
     fn load(&mut self, load: &Load) -> Result<(Box<dyn Session>, LoadReport), Outcome> {
         let configuration = Configuration::of(&load.cell)?;
         check_threads(configuration.threads, |name| env::var(name).ok())?;
+        check_spin(configuration.sleeps, |name| env::var(name).ok())?;
         let place = Place::open(device(&load.cell, self.team.as_ref())?)?;
         apply(&configuration).map_err(|fault| fault.at("settings"))?;
         let start = Instant::now();
@@ -105,14 +108,17 @@ fn device(cell: &Cell, team: Option<&Team>) -> Result<Device, Outcome> {
 
 /// The rows of the batch that this process is fed.
 fn share(configuration: &Configuration, team: Option<&Team>) -> Result<Share, Outcome> {
-    let parts = configuration.parts;
+    let (workers, passes) = (configuration.workers, configuration.passes);
     match (configuration.strategy, team) {
-        (Strategy::Single, _) => Ok(Share::ALL),
-        (Strategy::Accumulated | Strategy::DataParallel, _) => Ok(Share::whole(parts)),
-        (Strategy::Ddp, Some(team)) if team.size() == parts => Ok(Share::one(team.rank(), parts)),
+        (Strategy::Single | Strategy::Accumulated | Strategy::DataParallel, _) => {
+            Ok(Share::whole(workers.saturating_mul(passes)))
+        }
+        (Strategy::Ddp, Some(team)) if team.size() == workers => {
+            Ok(Share::of_worker(team.rank(), workers, passes))
+        }
         (Strategy::Ddp, _) => Err(Outcome::new(
             OutcomeKind::Crashed,
-            format!("this process is not one of {parts} ranks"),
+            format!("this process is not one of {workers} ranks"),
         )),
     }
 }
@@ -132,31 +138,37 @@ fn build(
     maker: &mut Maker,
 ) -> Result<(Box<dyn Session>, Told), Outcome> {
     let (graph, boundary) = (&load.graph, configuration.boundary);
+    let casts = configuration.autocast.then_some(maker.place);
     let Some(optimizer) = configuration.optimizer else {
-        let session = Inference::build(graph, maker, boundary)?;
+        let session = Inference::build(graph, maker, boundary, casts)?;
         let in_place = session.in_place();
         return Ok((Box::new(session), told(in_place)));
     };
-    let tape = Tape::build(graph)?;
+    let tape = Tape::build(graph, casts)?;
     let in_place = tape.in_place();
-    let parts = configuration.parts;
+    let (workers, passes) = (configuration.workers, configuration.passes);
     let session: Box<dyn Session> = match (configuration.strategy, team) {
         (Strategy::Ddp, Some(team)) => {
             let ddp = |values: &[&Tensor]| {
-                Ddp::build(tape, graph, values, team, configuration.exchanging)
+                Ddp::build(tape, graph, values, team, configuration.exchanging, passes)
             };
             Box::new(Training::build(graph, optimizer, boundary, maker, ddp)?)
         }
         (Strategy::DataParallel, _) => {
-            let devices = maker.place.replicas(parts)?;
+            let devices = maker.place.replicas(workers)?;
             let replicas = DataParallel::new(tape, graph, devices, configuration.threads);
             let replicas = |_: &[&Tensor]| Ok(replicas);
             Box::new(Training::build(
                 graph, optimizer, boundary, maker, replicas,
             )?)
         }
-        (Strategy::Accumulated, _) => {
-            let accumulated = Accumulated::new(tape, graph, parts as usize);
+        (Strategy::Single, _) if passes == 1 => {
+            Box::new(Training::build(graph, optimizer, boundary, maker, |_| {
+                Ok(tape)
+            })?)
+        }
+        (Strategy::Accumulated | Strategy::Single | Strategy::Ddp, _) => {
+            let accumulated = Accumulated::new(tape, graph, workers as usize, passes as usize);
             let accumulated = |_: &[&Tensor]| Ok(accumulated);
             Box::new(Training::build(
                 graph,
@@ -165,11 +177,6 @@ fn build(
                 maker,
                 accumulated,
             )?)
-        }
-        (Strategy::Single | Strategy::Ddp, _) => {
-            Box::new(Training::build(graph, optimizer, boundary, maker, |_| {
-                Ok(tape)
-            })?)
         }
     };
     Ok((session, told(in_place)))
@@ -235,6 +242,33 @@ fn check_threads(threads: i32, variable: impl Fn(&str) -> Option<String>) -> Res
     Ok(())
 }
 
+/// Refuses a process in which idle threads wait otherwise than the cell says, if it says anything. libgomp
+/// reads the variables once, when it is loaded, so that the launch has to set them.
+fn check_spin(
+    sleeps: Option<bool>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<(), Outcome> {
+    let Some(sleeps) = sleeps else {
+        return Ok(());
+    };
+    if let Some(count) = variable(SPIN_COUNT) {
+        return Err(unavailable(format!(
+            "{SPIN_COUNT}={count} has idle threads wait as it says, whatever `{SPIN}` is: unset it"
+        )));
+    }
+    match variable(WAIT_POLICY) {
+        Some(policy) if !sleeps => Err(unavailable(format!(
+            "{WAIT_POLICY}={policy} has idle threads wait otherwise than PyTorch's users get it, which is what \
+             `{SPIN}: default` asks for: unset it"
+        ))),
+        Some(policy) if policy.trim().eq_ignore_ascii_case(PASSIVE) => Ok(()),
+        _ if sleeps => Err(unavailable(format!(
+            "`{SPIN}: off` needs {WAIT_POLICY}={PASSIVE} when the worker is started, and it is not set so"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Sets what is global to the process.
 fn apply(configuration: &Configuration) -> Result<(), Fault> {
     /// PyTorch refuses a second call.
@@ -287,6 +321,9 @@ fn settings(
         .autotune
         .map(|tries| ("cuDNN tries all algorithms".to_owned(), on_or_off(tries)));
     settings.extend(tries);
+    let mixed = "weights in float32, operators under autocast in bfloat16";
+    let mixed = configuration.autocast.then_some(mixed.to_owned());
+    settings.extend(mixed.map(|words| ("mixed precision".to_owned(), words)));
     settings.extend(told);
     let edges = match configuration.boundary {
         Boundary::Step => None,
@@ -302,8 +339,12 @@ fn settings(
         settings.extend(versions.map(|(name, version)| (name.to_owned(), version)));
     }
     if place == Place::Cpu {
-        let arithmetic = arithmetic::on_cpu(configuration.kind)
-            .unwrap_or_else(|error| Some(format!("not known: {error}")));
+        let kind = match configuration.autocast {
+            true => Kind::BFloat16,
+            false => configuration.kind,
+        };
+        let arithmetic =
+            arithmetic::on_cpu(kind).unwrap_or_else(|error| Some(format!("not known: {error}")));
         settings.extend(arithmetic.map(|words| (ARITHMETIC.to_owned(), words)));
     }
     if let Some(optimizer) = configuration.optimizer {
@@ -348,6 +389,38 @@ mod tests {
             told(Boundary::Request),
             (None, Some(worker::REQUEST.to_owned()))
         );
+    }
+
+    #[test]
+    fn idle_threads_that_wait_otherwise_than_asked_for_are_refused() {
+        let check = |sleeps, set: &[(&str, &str)]| {
+            check_spin(sleeps, |asked| {
+                let found = set.iter().find(|(name, _)| *name == asked);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let (passive, active) = ((WAIT_POLICY, "PASSIVE "), (WAIT_POLICY, "active"));
+        let count = (SPIN_COUNT, "1000");
+        for (sleeps, set, named) in [
+            (true, vec![], "needs OMP_WAIT_POLICY=passive"),
+            (true, vec![active], "needs OMP_WAIT_POLICY=passive"),
+            (true, vec![passive, count], "GOMP_SPINCOUNT=1000"),
+            (false, vec![passive], "OMP_WAIT_POLICY=PASSIVE"),
+            (false, vec![active], "OMP_WAIT_POLICY=active"),
+            (false, vec![count], "GOMP_SPINCOUNT=1000"),
+        ] {
+            let outcome = check(Some(sleeps), &set).unwrap_err();
+            assert_eq!(outcome.kind, OutcomeKind::Unavailable);
+            assert!(outcome.reason.contains(named), "{}", outcome.reason);
+        }
+        for (sleeps, set) in [
+            (Some(true), vec![passive]),
+            (Some(false), vec![]),
+            (None, vec![passive]),
+            (None, vec![active, count]),
+        ] {
+            assert!(check(sleeps, &set).is_ok(), "{sleeps:?} {set:?}");
+        }
     }
 
     #[test]

@@ -46,13 +46,15 @@ impl Made {
 }
 
 impl Inference {
-    /// Builds the network, whose steps are timed at `boundary`.
+    /// Builds the network, whose steps are timed at `boundary`, and which may compute under autocast somewhere.
     pub(crate) fn build(
         graph: &Graph,
         maker: &mut Maker,
         boundary: Boundary,
+        casts: Option<Place>,
     ) -> Result<Self, Outcome> {
-        let lowered = lower(graph, Mode::Inference)?;
+        let mut lowered = lower(graph, Mode::Inference)?;
+        lowered.program.casts = casts;
         let mut values = Vec::with_capacity(lowered.indices.len());
         for input in &graph.inputs {
             values.push(Some(maker.input(input)?));

@@ -196,7 +196,7 @@ mod tests {
     fn run(graph: &Graph, recorder: &Recorder) {
         let mut values: Vec<_> = given(graph).into_iter().map(Some).collect();
         if graph.loss.is_some() {
-            let mut tape = Tape::build(graph).unwrap();
+            let mut tape = Tape::build(graph, None).unwrap();
             values.resize_with(tape.values(), || None);
             recorder.start().unwrap();
             for _ in 0..STEPS {

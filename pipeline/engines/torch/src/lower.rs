@@ -59,7 +59,7 @@ pub(crate) fn lower(graph: &Graph, mode: Mode) -> Result<Lowered, Outcome> {
         });
     }
     Ok(Lowered {
-        program: Program { steps },
+        program: Program { steps, casts: None },
         indices,
     })
 }

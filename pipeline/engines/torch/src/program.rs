@@ -4,10 +4,12 @@ use schema::{Outcome, Precision};
 use tch::{Tensor, no_grad};
 
 use crate::{
+    device::Place,
     failure::Fault,
     kernel::{Kernel, Operands, Pass},
     kinks::{self, Kinks},
     recorder::Recorder,
+    shim::Autocast,
 };
 
 /// Steps in the graph's order.
@@ -15,6 +17,8 @@ use crate::{
 pub(crate) struct Program {
     /// The steps.
     pub(crate) steps: Vec<Step>,
+    /// Where they compute under autocast; `None` where they compute in what they are given.
+    pub(crate) casts: Option<Place>,
 }
 
 /// One operator application. Values are known by their index.
@@ -37,11 +41,19 @@ pub(crate) struct Step {
 impl Program {
     /// Runs every step.
     pub(crate) fn run(&self, values: &mut [Option<Tensor>], pass: Pass) -> Result<(), Outcome> {
+        let _casting = self.casting()?;
         for step in &self.steps {
             step.run(values, pass)
                 .map_err(|fault| fault.at(&step.place))?;
         }
         Ok(())
+    }
+
+    /// Autocast, where it is on, until this is dropped.
+    pub(crate) fn casting(&self) -> Result<Option<Autocast>, Outcome> {
+        let enter = |place| Autocast::enter(place != Place::Cpu);
+        let entered = self.casts.map(enter).transpose();
+        entered.map_err(|error| Fault::from(error).at("autocast"))
     }
 
     /// Lays parameters as operators want them that are called with them in every step.
@@ -110,6 +122,7 @@ impl Program {
         pass: Pass,
         recorder: &Recorder,
     ) -> Result<(), Outcome> {
+        let _casting = self.casting()?;
         for (place, step) in self.steps.iter().enumerate() {
             recorder.at(place);
             step.run(values, pass)

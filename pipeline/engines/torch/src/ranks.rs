@@ -67,7 +67,7 @@ unsafe extern "C" {
         ddp: *mut *mut c_void,
     ) -> c_int;
     fn photofinish_ddp_free(ddp: *mut c_void);
-    fn photofinish_ddp_before_forward(ddp: *mut c_void) -> c_int;
+    fn photofinish_ddp_before_forward(ddp: *mut c_void, first: c_int, exchanged: c_int) -> c_int;
     fn photofinish_ddp_before_backward(ddp: *mut c_void) -> c_int;
     fn photofinish_ddp_after_backward(ddp: *mut c_void) -> c_int;
     fn photofinish_ddp_now() -> u64;
@@ -375,10 +375,12 @@ impl Reducer {
         make().map_err(|error| Fault::from(error).at("reducer"))
     }
 
-    /// To be called before the forward pass.
-    pub(crate) fn before_forward(&mut self) -> Result<(), Outcome> {
+    /// To be called before a forward pass: the first of an iteration or another, and one whose backward pass
+    /// exchanges gradients or leaves them to a later one. [`Reducer::before_backward`] is for the former alone.
+    pub(crate) fn before_forward(&mut self, first: bool, exchanged: bool) -> Result<(), Outcome> {
+        let (first, exchanged) = (c_int::from(first), c_int::from(exchanged));
         // SAFETY: a live reducer, borrowed mutably.
-        checked(unsafe { photofinish_ddp_before_forward(self.0.as_ptr()) })
+        checked(unsafe { photofinish_ddp_before_forward(self.0.as_ptr(), first, exchanged) })
             .map_err(|error| Fault::from(error).at("before the forward pass"))
     }
 

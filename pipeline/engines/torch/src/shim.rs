@@ -19,6 +19,7 @@ unsafe extern "C" {
     fn photofinish_onednn_says(question: *const c_char, yes: *mut c_int) -> c_int;
     fn photofinish_load_cuda(library: *const c_char) -> c_int;
     fn photofinish_allow_tf32(allow: c_int) -> c_int;
+    fn photofinish_autocast(cuda: c_int, on: c_int) -> c_int;
     fn photofinish_synchronize(device: c_int) -> c_int;
     fn photofinish_gpu(
         device: c_int,
@@ -222,6 +223,33 @@ impl Drop for InferenceMode {
     fn drop(&mut self) {
         // SAFETY: made by `photofinish_inference_enter` on this thread.
         unsafe { photofinish_inference_leave(self.guard) }
+    }
+}
+
+/// Operators of this thread compute under autocast in bfloat16 until this is dropped.
+pub(crate) struct Autocast {
+    cuda: c_int,
+    /// It is the thread's: the guard must not leave it.
+    _thread: PhantomData<*mut ()>,
+}
+
+impl Autocast {
+    /// Turns it on for a GPU, or for the processors.
+    pub(crate) fn enter(on_gpu: bool) -> Result<Self, ShimError> {
+        let cuda = c_int::from(on_gpu);
+        // SAFETY: no pointers; the drop below turns it off.
+        checked(unsafe { photofinish_autocast(cuda, 1) })?;
+        Ok(Self {
+            cuda,
+            _thread: PhantomData,
+        })
+    }
+}
+
+impl Drop for Autocast {
+    fn drop(&mut self) {
+        // SAFETY: as above, on the same thread. It has nothing that could fail and be told of here.
+        let _ = unsafe { photofinish_autocast(self.cuda, 0) };
     }
 }
 

@@ -5,13 +5,13 @@ mod data_parallel;
 mod ddp;
 
 use schema::{Graph, Outcome, graph::Role};
-use tch::Tensor;
+use tch::{TchError, Tensor};
 
 pub(crate) use accumulated::Accumulated;
 pub(crate) use data_parallel::DataParallel;
 pub(crate) use ddp::Ddp;
 
-use crate::failure::Fault;
+use crate::{failure::Fault, tape::Tape};
 
 /// Where the values of a network are that is fed more than one part: what is fed comes first, parameters
 /// next, in the graph's order.
@@ -46,6 +46,37 @@ fn part(whole: &Tensor, number: usize, parts: usize) -> Result<Tensor, Fault> {
     let length = rows.checked_div(parts).unwrap_or(rows);
     let number = i64::try_from(number).unwrap_or(i64::MAX);
     Ok(whole.f_narrow(0, number.saturating_mul(length), length)?)
+}
+
+/// Feeds the part of this number of so many.
+fn feed(
+    values: &mut [Option<Tensor>],
+    whole: &[Tensor],
+    number: usize,
+    parts: usize,
+) -> Result<(), Outcome> {
+    for (value, whole) in values.iter_mut().zip(whole) {
+        let fed = part(whole, number, parts).map_err(|fault| fault.at("inputs"))?;
+        *value = Some(fed);
+    }
+    Ok(())
+}
+
+/// The backward pass of one of so many equal parts, after its forward pass; gives its share of the loss.
+fn in_share(tape: &Tape, values: &[Option<Tensor>], parts: usize) -> Result<Tensor, Outcome> {
+    let loss = tape.loss(values)?;
+    let back = || {
+        let share = loss.f_div_scalar(i64::try_from(parts).unwrap_or(i64::MAX))?;
+        share.f_backward()?;
+        share.f_detach()
+    };
+    back().map_err(|error: TchError| Fault::from(error).at("backward"))
+}
+
+/// The loss of all parts, of their shares.
+fn sum(shares: &[Tensor]) -> Result<Tensor, Outcome> {
+    let sum = Tensor::f_stack(shares, 0).and_then(|shares| shares.f_sum(None));
+    sum.map_err(|error| Fault::from(error).at("loss"))
 }
 
 /// The value at a place.

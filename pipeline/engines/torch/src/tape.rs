@@ -4,12 +4,14 @@ use schema::{Graph, Mode, Outcome, graph::Loss};
 use tch::{Reduction, Tensor};
 
 use crate::{
+    device::Place,
     failure::{Fault, unsupported},
     kernel::Pass,
     lower::lower,
     profile,
     program::Program,
     recorder::Recorder,
+    shim::Autocast,
     training::Backward,
 };
 
@@ -25,15 +27,16 @@ pub(crate) struct Tape {
 }
 
 impl Tape {
-    /// Lowers the network.
-    pub(crate) fn build(graph: &Graph) -> Result<Self, Outcome> {
+    /// Lowers the network, which may compute under autocast somewhere.
+    pub(crate) fn build(graph: &Graph, casts: Option<Place>) -> Result<Self, Outcome> {
         let Some(Loss::CrossEntropy { logits, labels }) = &graph.loss else {
             return Err(unsupported(format!(
                 "{} has no loss to train with",
                 graph.name
             )));
         };
-        let lowered = lower(graph, Mode::Training)?;
+        let mut lowered = lower(graph, Mode::Training)?;
+        lowered.program.casts = casts;
         let find = |name: &String| {
             lowered
                 .indices
@@ -52,6 +55,11 @@ impl Tape {
     /// Number of steps that run in place.
     pub(crate) fn in_place(&self) -> usize {
         self.program.in_place()
+    }
+
+    /// Autocast, where it is on, until this is dropped.
+    pub(crate) fn casting(&self) -> Result<Option<Autocast>, Outcome> {
+        self.program.casting()
     }
 
     /// The mean over all positions of the cross-entropy over the last axis.
@@ -81,6 +89,7 @@ impl Tape {
 
     /// The loss, once the forward pass has run.
     pub(crate) fn loss(&self, values: &[Option<Tensor>]) -> Result<Tensor, Outcome> {
+        let _casting = self.casting()?;
         let loss = || Self::entropy(self.logits(values)?, value(values, self.labels)?);
         loss().map_err(|fault| fault.at("loss"))
     }

@@ -56,12 +56,12 @@ impl Share {
         }
     }
 
-    /// One of so many.
-    pub(crate) const fn one(number: u32, of: u32) -> Self {
+    /// So many for each of some workers: those of one.
+    pub(crate) const fn of_worker(number: u32, workers: u32, parts: u32) -> Self {
         Self {
-            first: number,
-            parts: 1,
-            of,
+            first: number.saturating_mul(parts),
+            parts,
+            of: workers.saturating_mul(parts),
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let part = |number: usize| only(whole.clone(), 4 * number..4 * (number + 1));
         assert_eq!([part(0), part(1), part(2)].concat(), whole);
         assert_eq!(Share::ALL.times(&[2, 3], 1), [2, 3]);
-        assert_eq!(Share::one(1, 3).times(&[2, 3], 3), [6, 3]);
+        assert_eq!(Share::of_worker(1, 3, 1).times(&[2, 3], 3), [6, 3]);
         assert!(Share::whole(3).times(&[], 3).is_empty());
     }
 

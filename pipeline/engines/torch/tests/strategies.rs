@@ -68,6 +68,87 @@ fn strategies_agree_where_batch_norm_sees_a_part() {
 }
 
 #[test]
+fn passes_add_up_to_what_parts_do() {
+    const TWICE: &[(&str, &str)] = &[("gradient_accumulation", "2")];
+    let (single, accumulated, ddp) = (Strategy::Single, Strategy::Accumulated, Strategy::Ddp);
+    let whole = trained("bert_tiny", Precision::Fp64, single, 1, &[]);
+    for (strategy, world_size) in [(single, 1), (accumulated, 1), (ddp, 1), (ddp, 2)] {
+        let parts = trained("bert_tiny", Precision::Fp64, strategy, world_size, TWICE);
+        assert_same(&parts, &whole, 1e-10);
+    }
+    let views = [TWICE, &[("gradient_as_bucket_view", "on")]].concat();
+    let parts = trained("bert_tiny", Precision::Fp64, ddp, 2, &views);
+    assert_same(&parts, &whole, 1e-10);
+
+    let resnet = |strategy, world_size, factors| {
+        trained_on(
+            8,
+            "resnet18",
+            Precision::Fp64,
+            strategy,
+            world_size,
+            factors,
+        )
+    };
+    let right = resnet(accumulated, 2, TWICE);
+    assert_same(&resnet(ddp, 2, TWICE), &right, 1e-8);
+    // The same four parts, of which the first moves running statistics, and there the first two do, one after
+    // the other.
+    let once = resnet(accumulated, 4, &[]);
+    for (name, numbers) in &once.0 {
+        let is_moved = name.starts_with("movement");
+        let is_other = error(&right.0[name], numbers) > 1e-6;
+        assert_eq!(is_other, is_moved, "{name}");
+    }
+}
+
+#[test]
+fn passes_that_cannot_be_are_refused() {
+    let graph = network("bert_tiny", 1);
+    for (strategy, world_size, factors, reason) in [
+        (
+            Strategy::DataParallel,
+            2,
+            &[("gradient_accumulation", "2")][..],
+            "by `data_parallel`",
+        ),
+        (
+            Strategy::Ddp,
+            2,
+            &[("gradient_accumulation", "0")],
+            "into 0 equal parts",
+        ),
+        (
+            Strategy::Single,
+            1,
+            &[("gradient_accumulation", "many")],
+            "is `many`",
+        ),
+        (
+            Strategy::Ddp,
+            2,
+            &[("gradient_accumulation", "3")],
+            "into 6 equal parts",
+        ),
+        (
+            Strategy::Ddp,
+            2,
+            &[("gradient_accumulation", "2"), ("static_graph", "on")],
+            "`static_graph: on` is a promise",
+        ),
+    ] {
+        let mut cell = cell(&graph, Precision::Fp64, strategy, world_size);
+        let asked = factors.iter();
+        cell.factors = asked
+            .map(|(factor, value)| ((*factor).to_owned(), (*value).to_owned()))
+            .collect();
+        let outcome = start(&graph, &cell, &command()).err().unwrap();
+        assert_eq!(outcome.kind, OutcomeKind::Unsupported, "{outcome:?}");
+        assert!(outcome.reason.contains(reason), "{outcome:?}");
+    }
+}
+
+#[test]
 fn ranks_exchange_as_they_are_told_to() {
     let right = trained("bert_tiny", Precision::Fp32, Strategy::Accumulated, 2, &[]);
     for (factors, bound) in [

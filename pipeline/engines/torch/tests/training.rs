@@ -359,6 +359,48 @@ fn a_training_that_has_diverged_says_so() {
     }
 }
 
+/// Under autocast a bf16 product is what the layer makes, and its update is finer than a bf16 weight could say.
+#[test]
+fn mixed_precision_keeps_weights_wide_and_computes_narrow() {
+    const MIXED: &str = "mixed_precision";
+    let graph = linear();
+    let of = |precision, mixed: Option<&str>| {
+        let mut cell = cell(&graph, precision, Some(SGD));
+        let factor = mixed.map(|value| (MIXED.to_owned(), value.to_owned()));
+        cell.factors.extend(factor);
+        let (mut session, report) = load(&graph, cell).unwrap();
+        let told = session.parity(1).unwrap();
+        session.step().unwrap();
+        (told.losses[0], arrays(&told.tensors), report.settings)
+    };
+    let (wide, _, settings) = of(Precision::Fp32, None);
+    assert!(!settings.contains_key("mixed precision"));
+    let (loss, tensors, settings) = of(Precision::Bf16, Some("on"));
+    assert_eq!(settings["element type"], "float");
+    assert!(settings["arithmetic"].contains("bfloat16"));
+    assert!(settings["mixed precision"].contains("autocast in bfloat16"));
+    assert!(
+        loss != wide && (loss / wide - 1.0).abs() < 0.02,
+        "{loss} {wide}"
+    );
+    let is_narrow = |number: &f64| (*number as f32).to_bits().trailing_zeros() >= 12;
+    let of_all = |tensors: &[Array]| tensors.iter().flat_map(|of| &of.data).all(is_narrow);
+    assert!(!of_all(&tensors), "no number is wider than bf16's");
+    let (_, tensors, _) = of(Precision::Bf16, Some("off"));
+    assert!(of_all(&tensors), "numbers are wider than bf16's");
+
+    let refused = |variant: &str, precision| {
+        let mut cell = cell(&graph, precision, Some(SGD));
+        cell.engine = format!("pytorch/{variant}").parse().unwrap();
+        cell.factors.insert(MIXED.to_owned(), "on".to_owned());
+        let outcome = load(&graph, cell).err().unwrap();
+        assert_eq!(outcome.kind, OutcomeKind::Unsupported);
+        outcome.reason
+    };
+    assert!(refused("eager", Precision::Fp32).contains("ask for precision bf16"));
+    assert!(refused("aot", Precision::Bf16).contains("is for pytorch/eager"));
+}
+
 #[test]
 fn dropout_drops_in_timed_steps() {
     let diverged = |ratio| {

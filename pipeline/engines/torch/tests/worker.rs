@@ -119,7 +119,8 @@ fn what_is_not_run_is_unsupported_by_name() {
     let factor = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
     type Change = Box<dyn FnOnce(&mut Cell)>;
     let (autotune, diagonal) = (factor("autotune", "on"), factor("layout", "diagonal"));
-    let (spin, arena) = (factor("spin", "off"), factor("allocator", "arena"));
+    let (spin, arena) = (factor("spin", "on"), factor("allocator", "arena"));
+    let unknown = factor("haste", "on");
     let cases: Vec<(Change, &str)> = vec![
         (
             Box::new(|cell| cell.engine.variant = "compiled".to_owned()),
@@ -144,7 +145,14 @@ fn what_is_not_run_is_unsupported_by_name() {
             Box::new(move |cell| cell.factors = autotune),
             "`autotune` is about cuDNN's convolutions",
         ),
-        (Box::new(move |cell| cell.factors = spin), "`spin` is not"),
+        (
+            Box::new(move |cell| cell.factors = spin),
+            "spin is `on`; known: `default`, `off`",
+        ),
+        (
+            Box::new(move |cell| cell.factors = unknown),
+            "`haste` is not",
+        ),
         (Box::new(move |cell| cell.factors = diagonal), "diagonal"),
         (
             Box::new(move |cell| cell.factors = arena),
@@ -205,6 +213,49 @@ fn memory_that_is_kept_is_not_paid_for_again() {
     let system = faults_of_a_step("system");
     let kept = faults_of_a_step("keep");
     assert!(system >= 30 && kept * 8 < system, "{kept} {system}");
+}
+
+/// What the worker of a cell that asks `spin` tells of its idle threads, started for `told` where that is another.
+fn idle_threads(spin: &str, told: &str) -> Result<String, (OutcomeKind, String)> {
+    let graph = single(Op::Relu, &[operand("x", &[2])]);
+    let asked = |value: &str| Cell {
+        factors: BTreeMap::from([("spin".to_owned(), value.to_owned())]),
+        ..cell(&graph, Precision::Fp32, None)
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let load = Load {
+        cell: asked(spin),
+        graph: graph.clone(),
+        files: None,
+        scratch: scratch.path().to_owned(),
+    };
+    let interrupt = Interrupt::new().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let command = command().for_cell(&asked(told));
+    let mut host = Host::start(&command, &Limits::default(), &interrupt).unwrap();
+    host.hello(deadline).unwrap();
+    let loaded = host.request(&Request::Load(Box::new(load)), deadline);
+    assert_eq!(host.finish(deadline).outcome, None);
+    match loaded {
+        Ok(Reply::Loaded(loaded)) => Ok(loaded.spin),
+        Ok(other) => panic!("{other:?}"),
+        Err(outcome) => Err((outcome.kind, outcome.reason)),
+    }
+}
+
+#[test]
+fn idle_threads_wait_as_the_launch_has_it() {
+    assert_eq!(
+        idle_threads("off", "off").as_deref(),
+        Ok("OMP_WAIT_POLICY=passive")
+    );
+    let usual = idle_threads("default", "default").unwrap();
+    assert!(usual.contains("default"), "{usual}");
+    for (spin, told) in [("off", "default"), ("default", "off")] {
+        let (kind, reason) = idle_threads(spin, told).unwrap_err();
+        assert_eq!(kind, OutcomeKind::Unavailable, "{reason}");
+        assert!(reason.contains("OMP_WAIT_POLICY=passive"), "{reason}");
+    }
 }
 
 #[test]

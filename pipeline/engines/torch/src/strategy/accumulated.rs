@@ -1,31 +1,33 @@
-//! The parts of a batch one after another, gradients added up: what the other strategies compute, with
-//! nothing in parallel.
+//! The parts of a batch one after another, gradients added up: what a user does whose batch does not fit, and what
+//! the other strategies compute, with nothing in parallel.
 
 use schema::{Graph, Outcome, graph::Role};
-use tch::{TchError, Tensor, no_grad};
+use tch::{Tensor, no_grad};
 
-use super::{Places, at, in_parts, part};
+use super::{Places, at, feed, in_parts, in_share, sum};
 use crate::{failure::Fault, kernel::Pass, tape::Tape, training::Backward};
 
 /// One network that is fed part after part.
 pub(crate) struct Accumulated {
     tape: Tape,
     places: Places,
-    parts: usize,
+    workers: usize,
+    passes: usize,
 }
 
 impl Accumulated {
-    /// `tape` is that of a part.
-    pub(crate) fn new(tape: Tape, graph: &Graph, parts: usize) -> Self {
+    /// `tape` is that of a part, of which each of the workers has so many passes.
+    pub(crate) fn new(tape: Tape, graph: &Graph, workers: usize, passes: usize) -> Self {
         Self {
             tape,
             places: Places::of(graph),
-            parts: parts.max(1),
+            workers: workers.max(1),
+            passes: passes.max(1),
         }
     }
 
-    /// Runs all parts, the first one last: running statistics are to be those that the first leaves, from
-    /// where they were before any.
+    /// Runs all parts, the first worker's last and in their order: running statistics are to be those that it
+    /// leaves, from where they were before any.
     fn all(
         &self,
         values: &mut [Option<Tensor>],
@@ -33,34 +35,24 @@ impl Accumulated {
         pass: Pass,
     ) -> Result<Tensor, Outcome> {
         let before = self.buffers(values)?;
-        let mut sum: Option<Tensor> = None;
-        for number in (0..self.parts).rev() {
-            if number + 1 < self.parts {
+        let parts = self.workers.saturating_mul(self.passes);
+        let others = self.passes..parts;
+        let mut shares = Vec::with_capacity(parts);
+        for number in others.chain(0..self.passes) {
+            // No pass of another worker's is before the first one's.
+            if number == 0 {
                 self.restore(values, &before)?;
             }
-            for (value, whole) in values.iter_mut().zip(whole) {
-                let fed = part(whole, number, self.parts).map_err(|fault| fault.at("inputs"))?;
-                *value = Some(fed);
-            }
+            feed(values, whole, number, parts)?;
             self.tape.forward(values, pass)?;
-            let loss = self.tape.loss(values)?;
-            let add = || {
-                let share = loss.f_div_scalar(self.parts as i64)?;
-                share.f_backward()?;
-                let share = share.f_detach()?;
-                match &sum {
-                    None => Ok(share),
-                    Some(sum) => sum.f_add(&share),
-                }
-            };
-            let added = add().map_err(|error: TchError| Fault::from(error).at("backward"))?;
-            sum = Some(added);
+            shares.push(in_share(&self.tape, values, parts)?);
         }
-        sum.ok_or_else(|| Fault::Missing.at("loss"))
+        sum(&shares)
     }
 
+    /// What running statistics are before a step; nothing where there is one worker.
     fn buffers(&self, values: &[Option<Tensor>]) -> Result<Vec<Tensor>, Outcome> {
-        if self.parts == 1 {
+        if self.workers == 1 {
             return Ok(Vec::new());
         }
         let buffers = self.places.with(Role::Buffer);

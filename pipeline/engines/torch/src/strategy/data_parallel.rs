@@ -109,6 +109,7 @@ impl DataParallel {
         let mut replicas = replicas.map_err(|fault| fault.at("replicas"))?;
         let outputs = self.apply(&mut replicas, pass)?;
         let labels = whole.last().ok_or_else(|| Fault::Missing.at("labels"))?;
+        let casting = self.tape.casting()?;
         let back = || {
             let outputs: Result<Vec<_>, _> = outputs
                 .iter()
@@ -116,6 +117,7 @@ impl DataParallel {
                 .collect();
             let gathered = Tensor::f_cat(&outputs?, 0)?;
             let loss = Tape::entropy(&gathered, labels)?;
+            drop(casting);
             loss.f_backward()?;
             Ok(loss)
         };

@@ -3,7 +3,7 @@
 use schema::{Graph, Outcome, graph::Role};
 use tch::Tensor;
 
-use super::{Places, at};
+use super::{Places, at, feed, in_parts, in_share, sum};
 use crate::{
     failure::Fault,
     kernel::Pass,
@@ -21,18 +21,21 @@ pub(crate) struct Ddp {
     reducer: Option<Reducer>,
     group: Group,
     rank: u32,
+    /// In how many parts, one after another, it runs its share of the batch.
+    passes: usize,
     /// When the last backward pass began.
     backward: u64,
 }
 
 impl Ddp {
-    /// `tape` is that of this rank's part, and `values` what it begins with: what is fed, then parameters.
+    /// `tape` is that of a pass of this rank, and `values` what it begins with: what is fed, then parameters.
     pub(crate) fn build(
         tape: Tape,
         graph: &Graph,
         values: &[&Tensor],
         team: &Team,
         exchanging: Exchanging,
+        passes: u32,
     ) -> Result<Self, Outcome> {
         let mut ddp = Self {
             tape,
@@ -41,6 +44,7 @@ impl Ddp {
             reducer: None,
             group: team.group()?,
             rank: team.rank(),
+            passes: passes.max(1) as usize,
             backward: 0,
         };
         ddp.reduce(
@@ -72,6 +76,30 @@ impl Ddp {
         let reducer = self.reducer.as_mut();
         reducer.ok_or_else(|| Fault::Missing.at("reducer"))
     }
+
+    /// Part after part, of which the last one's backward pass exchanges what they came to together.
+    fn all(
+        &mut self,
+        values: &mut [Option<Tensor>],
+        whole: &[Tensor],
+        pass: Pass,
+    ) -> Result<Tensor, Outcome> {
+        let passes = self.passes;
+        let mut shares = Vec::with_capacity(passes);
+        for number in 0..passes {
+            let (is_first, is_last) = (number == 0, number + 1 == passes);
+            feed(values, whole, number, passes)?;
+            self.reducer()?.before_forward(is_first, is_last)?;
+            self.tape.forward(values, pass)?;
+            if is_last {
+                self.reducer()?.before_backward()?;
+                self.backward = ranks::now();
+            }
+            shares.push(in_share(&self.tape, values, passes)?);
+        }
+        self.reducer()?.after_backward()?;
+        sum(&shares)
+    }
 }
 
 impl Backward for Ddp {
@@ -84,7 +112,13 @@ impl Backward for Ddp {
     }
 
     fn run(&mut self, values: &mut [Option<Tensor>], pass: Pass) -> Result<Tensor, Outcome> {
-        self.reducer()?.before_forward()?;
+        if self.passes > 1 {
+            let places = self.places.clone();
+            return in_parts(values, &places, |values, whole| {
+                self.all(values, whole, pass)
+            });
+        }
+        self.reducer()?.before_forward(true, true)?;
         self.tape.forward(values, pass)?;
         self.reducer()?.before_backward()?;
         self.backward = ranks::now();

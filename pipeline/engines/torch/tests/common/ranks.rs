@@ -44,12 +44,15 @@ pub fn network(name: &str, batch: u64) -> Graph {
     models::zoo::build_for(name, &dims, Mode::Training).unwrap()
 }
 
+/// Samples of a step.
+pub const BATCH: u64 = 4;
+
 /// A cell of a batch of four.
 pub fn cell(graph: &Graph, precision: Precision, strategy: Strategy, world_size: u32) -> Cell {
     Cell {
         strategy,
         world_size,
-        dims: [("batch".to_owned(), 4)].into(),
+        dims: [("batch".to_owned(), BATCH)].into(),
         ..super::cell(graph, precision, Some(SGD))
     }
 }
@@ -164,17 +167,26 @@ pub fn trained(
     world_size: u32,
     factors: &[(&str, &str)],
 ) -> (BTreeMap<String, Vec<f64>>, Vec<f64>) {
-    let parts = if strategy == Strategy::Single {
-        1
-    } else {
-        world_size
-    };
-    let graph = network(name, 4 / u64::from(parts));
-    let mut cell = cell(&graph, precision, strategy, parts);
+    trained_on(BATCH, name, precision, strategy, world_size, factors)
+}
+
+/// The same, of so many samples a step.
+pub fn trained_on(
+    batch: u64,
+    name: &str,
+    precision: Precision,
+    strategy: Strategy,
+    world_size: u32,
+    factors: &[(&str, &str)],
+) -> (BTreeMap<String, Vec<f64>>, Vec<f64>) {
+    let mut cell = cell(&network(name, batch), precision, strategy, world_size);
+    cell.dims.insert("batch".to_owned(), batch);
     cell.factors = factors
         .iter()
         .map(|(factor, value)| ((*factor).to_owned(), (*value).to_owned()))
         .collect();
+    let graph = network(name, batch / u64::from(cell.parts()));
+    cell.model = super::cell(&graph, precision, Some(SGD)).model;
     let mut loaded = start(&graph, &cell, &command()).unwrap();
     let outputs = loaded.outputs();
     loaded.end();
