@@ -167,8 +167,10 @@ fn unspread(variant: &VariantDescription, cell: &Cell) -> Option<String> {
         return Some(format!("{engine} does not train by `{strategy}`"));
     }
     cell.part_dims().is_none().then(|| {
-        let (batch, parts) = (cell.batch(), cell.parts());
-        format!("a batch of {batch} does not fall into {parts} equal parts")
+        undivided(variant, cell).unwrap_or_else(|| {
+            let (batch, parts) = (cell.batch(), cell.parts());
+            format!("a batch of {batch} does not fall into {parts} equal parts")
+        })
     })
 }
 
