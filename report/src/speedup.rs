@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use crate::axis::{Tick, tenth};
 
-const WIDTH: f64 = 560.0;
-const HEIGHT: f64 = 280.0;
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 56.0;
-const RIGHT: f64 = 140.0;
+const RIGHT: f64 = 48.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 40.0;
 
@@ -21,8 +21,8 @@ const CAP: f64 = 3.0;
 /// Settings lie so far beside one another where they have the same number of workers.
 const APART: f64 = 8.0;
 
-/// Lines of text at the ends of lines lie so far below one another.
-const TEXT: f64 = 16.0;
+/// Numbers at the ends of lines lie so far below one another at least.
+const TEXT: f64 = 14.0;
 
 /// More settings than this are not told apart any more; there are as many colours.
 const MOST_LINES: usize = 8;
@@ -51,13 +51,13 @@ pub(crate) struct Speedup {
 #[derive(Debug, Serialize)]
 struct Line {
     label: String,
-    /// Number of the colour.
+    /// Number of the colour, and less by one than what stands at its end.
     colour: usize,
     path: String,
     whiskers: String,
     /// Path of its points: a dot is a line of no length.
     dots: String,
-    /// Where its label stands.
+    /// Where its number stands.
     end: f64,
 }
 
@@ -181,7 +181,7 @@ fn line(place: usize, of: usize, points: &[Point], label: &str, scale: &Scale) -
     }
 }
 
-/// Moves labels that lie on one another apart, downwards.
+/// Moves numbers that lie on one another apart, downwards.
 fn spread(lines: &mut [Line]) {
     let mut places: Vec<&mut f64> = lines.iter_mut().map(|line| &mut line.end).collect();
     places.sort_by(|one, other| one.total_cmp(other));

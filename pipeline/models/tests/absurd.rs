@@ -58,6 +58,7 @@ fn contradicts_itself(error: &ReadError) -> bool {
         "differ in their elements",
         "do not broadcast",
         "do not join",
+        "holds a negative size",
         "multiplies [",
     ];
     let is_told = |reason: &str| reasons.iter().any(|known| reason.contains(known));
