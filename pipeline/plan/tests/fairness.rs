@@ -129,6 +129,17 @@ fn noticed(word: &str, jobs: &str, world: &World) -> Vec<String> {
     messages.filter(|message| message.contains(word)).collect()
 }
 
+/// A job that compares cells of one network over an axis.
+fn of_resnet(device: &str, matrix: &str, axis: &str) -> String {
+    format!(
+        "  - id: a
+    device: {device}
+    matrix: {{ model: resnet18, {matrix} }}
+    compare: {{ axis: {axis} }}
+"
+    )
+}
+
 fn unfair(jobs: &str) -> Vec<String> {
     let messages = noticed("is not fair: ", jobs, &world()).into_iter();
     messages
@@ -570,14 +581,7 @@ fn what_a_value_brings_with_it_is_held_against_what_others_do() {
     make_ready(&mut world, "pytorch/compiled");
 
     let told = |device: &str, matrix: &str, axis: &str| -> Vec<String> {
-        let job = format!(
-            "  - id: a
-    device: {device}
-    matrix: {{ model: resnet18, {matrix} }}
-    compare: {{ axis: {axis} }}
-"
-        );
-        noticed("cuda_graphs", &job, &world)
+        noticed("cuda_graphs", &of_resnet(device, matrix, axis), &world)
     };
     let both = "engine: [pytorch/eager, pytorch/compiled]";
     let replayed = format!("{both}, compile_mode: reduce-overhead");
@@ -681,14 +685,7 @@ fn what_a_value_brings_goes_before_the_switch_itself() {
     pytorch.variants.push(compiled);
     make_ready(&mut world, "pytorch/compiled");
     let told = |device: &str, matrix: &str, axis: &str| -> Vec<String> {
-        let job = format!(
-            "  - id: a
-    device: {device}
-    matrix: {{ model: resnet18, {matrix} }}
-    compare: {{ axis: {axis} }}
-"
-        );
-        noticed(" autotune ", &job, &world)
+        noticed(" autotune ", &of_resnet(device, matrix, axis), &world)
     };
     let both = "engine: [pytorch/eager, pytorch/compiled], compile_mode: max-autotune";
     assert_eq!(
