@@ -35,7 +35,7 @@ pub(crate) fn value(axis: &str, value: &str) -> String {
     }
     match value {
         "true" | "false" | "on" | "off" | "none" | "auto" | "default" | "all" | "basic"
-        | "extended" | "fused" | "plain" | "unrolled" => format!("{axis} {value}"),
+        | "extended" | "fused" | "layer" | "plain" | "unrolled" => format!("{axis} {value}"),
         _ => value.to_owned(),
     }
 }

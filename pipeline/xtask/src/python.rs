@@ -63,11 +63,13 @@ const KITS: [Kit; 4] = [
             "tests/with_tensorflow.py",
             "tests/test_tensorflow.py",
             "tests/test_tensorflow_operators.py",
+            "tests/test_tensorflow_recurrent.py",
             "tests/test_tensorflow_training.py",
         ],
         tests: &[
             "tests.test_tensorflow",
             "tests.test_tensorflow_operators",
+            "tests.test_tensorflow_recurrent",
             "tests.test_tensorflow_training",
         ],
     },

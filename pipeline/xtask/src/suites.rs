@@ -206,12 +206,13 @@ fn tests(full: bool, which: &[impl AsRef<OsStr>]) -> Result<(), String> {
 }
 
 /// The parity matrix: inference, training, other precisions, what compiles.
-const PARITY: [&str; 7] = [
+const PARITY: [&str; 8] = [
     "jobs/parity.yaml",
     "jobs/parity-training.yaml",
     "jobs/parity-optimizers.yaml",
     "jobs/parity-precisions.yaml",
     "jobs/parity-integers.yaml",
+    "jobs/parity-recurrent.yaml",
     "jobs/parity-compiled.yaml",
     "jobs/parity-compiled-zoo.yaml",
 ];

@@ -24,8 +24,21 @@ class Variant(StrEnum):
 
 VARIANTS = tuple(variant.value for variant in Variant)
 
-FORMS = ("recurrent", "dropout")
-"""Decided which graph this worker is sent; there is nothing left to do about them."""
+
+class Recurrent(StrEnum):
+    """How an LSTM or a GRU runs."""
+
+    UNROLLED = "unrolled"
+    """Spelt out in the graph that this worker is sent."""
+    LAYER = "layer"
+    """`keras.layers.LSTM` and `GRU`: a loop over the positions, where there is no GPU."""
+    FUSED = "fused"
+    """`BlockLSTM`, one operator over all positions; there is none for Keras's and PyTorch's GRU."""
+
+
+DROPOUT = "dropout"
+"""Decided which graph this worker is sent; there is nothing left to do about it."""
+RECURRENT = "recurrent"
 JIT_COMPILE = "jit_compile"
 _SWITCH = {"off": False, "on": True}
 _JIT_COMPILE = {
@@ -57,6 +70,8 @@ class Configuration:
     """Whether each step begins and ends in the caller's memory."""
     mixes_precision: bool = False
     """Whether TensorFlow has operators compute in bf16 where it thinks that safe."""
+    recurrent: Recurrent = Recurrent.UNROLLED
+    """How recurrent layers run."""
 
     @property
     def trains(self) -> bool:
@@ -69,7 +84,8 @@ def understand(cell: Cell) -> Configuration:
     variant = Variant(ask.variant(cell, ENGINE, VARIANTS))
     ask.check_drive(cell, ask.BY_HOST)
     choices = _JIT_COMPILE.get(variant, ())
-    ask.check_factors(cell, (*FORMS, JIT_COMPILE, MIXED_PRECISION) if choices else FORMS)
+    known = (RECURRENT, DROPOUT)
+    ask.check_factors(cell, (*known, JIT_COMPILE, MIXED_PRECISION) if choices else known)
     if cell.device != "cpu":
         reason = f"the installed TensorFlow is built for the CPU; the device is {cell.device}"
         raise Failure(Kind.UNAVAILABLE, reason)
@@ -86,6 +102,7 @@ def understand(cell: Cell) -> Configuration:
         optimizer=cell.optimizer if cell.mode is Mode.TRAINING else None,
         requests=cell.boundary is Boundary.REQUEST,
         mixes_precision=mixes,
+        recurrent=Recurrent(ask.factor(cell, RECURRENT, tuple(Recurrent))),
     )
 
 

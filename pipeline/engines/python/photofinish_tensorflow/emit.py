@@ -128,6 +128,14 @@ class Emitter:
             meta = target(*(_meta(argument) for argument in arguments), **metas)
         return self._line(f"{function}({', '.join(written)})", meta)
 
+    def held_call(self, name: str, function: Callable[..., Any], *arguments: Traced) -> Traced:
+        """A call of a function that the written one finds by name: a layer, say."""
+        name = f"{name}_{len(self.held)}"
+        self.held[name] = function
+        with self.graph.as_default():
+            meta = function(*(argument.meta for argument in arguments))
+        return self._line(f"{name}({', '.join(argument.name for argument in arguments)})", meta)
+
     def part(self, whole: Traced, index: int) -> Traced:
         """One of the results of a call that gives several."""
         return self._line(f"{whole.name}[{index}]", whole.meta[index])

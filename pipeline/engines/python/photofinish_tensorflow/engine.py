@@ -51,7 +51,7 @@ class TensorFlow:
             mixing.turn(on=True)
         start = time.perf_counter_ns()
         maker = Maker(configuration.element, load.files.weights if load.files else None)
-        session = build(Network.of(load.graph), maker, configuration)
+        session = build(Network.of(load.graph, configuration.recurrent), maker, configuration)
         report = LoadReport(
             fill_ns=maker.filling_ns,
             build_ns=max(0, time.perf_counter_ns() - start - maker.filling_ns),

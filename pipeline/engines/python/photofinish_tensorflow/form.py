@@ -25,6 +25,12 @@ class Order(Enum):
     each input channel by itself."""
     TRANSPOSED = auto()
     """`[in, out]` for a matrix `[out, in]`."""
+    GRU = auto()
+    """Parameters of a GRU as Keras has them: gates in the order z, r, n instead of r, z, n,
+    `[in, 3·size]` for a matrix `[3·size, in]`."""
+    BLOCK = auto()
+    """Those of an LSTM as TensorFlow's `BlockLSTM` has them: gates in the order i, g, f, o instead
+    of i, f, g, o, `[in, 4·size]` for a matrix `[4·size, in]`."""
 
     def axes(self, rank: int) -> Shape:
         """For each axis in memory the graph's axis, for a value of `rank` axes."""
@@ -35,9 +41,16 @@ class Order(Enum):
         if self is Order.DEPTHWISE and rank == 4:
             # The last two axes are then split anew, which moves nothing.
             return (2, 3, 0, 1)
-        if self is Order.TRANSPOSED and rank == 2:
+        if self in _TURNED and rank == 2:
             return (1, 0)
         return tuple(range(rank))
+
+
+_TURNED = (Order.TRANSPOSED, Order.GRU, Order.BLOCK)
+"""Those in which a matrix is turned."""
+
+_GATES = {Order.GRU: (1, 0, 2), Order.BLOCK: (0, 2, 1, 3)}
+"""For each gate in memory the graph's; each order undoes itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +78,25 @@ class Form:
 
     def laid_out(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Numbers in the graph's order, brought into the order in memory."""
-        moved = numbers.reshape(self.shape).transpose(self.axes)
+        moved = self._regated(numbers.reshape(self.shape).transpose(self.axes))
         return np.ascontiguousarray(moved).reshape(self.dims())
 
     def restored(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Numbers in the order in memory, brought into the graph's."""
-        moved = numbers.reshape(pick(self.shape, self.axes)).transpose(inverse(self.axes))
-        return np.ascontiguousarray(moved).reshape(self.shape)
+        laid = self._regated(numbers.reshape(pick(self.shape, self.axes)))
+        return np.ascontiguousarray(laid.transpose(inverse(self.axes))).reshape(self.shape)
+
+    @property
+    def gates(self) -> tuple[int, ...]:
+        """For each gate along the last axis in memory the graph's; nothing where they keep their
+        order. It undoes itself."""
+        return _GATES.get(self.order, ())
+
+    def _regated(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        if not self.gates:
+            return numbers
+        parts = np.split(numbers, len(self.gates), axis=-1)
+        return np.concatenate([parts[gate] for gate in self.gates], axis=-1)
 
 
 def pick(values: Shape, indices: Shape) -> Shape:

@@ -19,8 +19,7 @@ class Inference:
         self._names = ground.network.graph.outputs
         self._inputs = ground.inputs
         self._exchange = Exchange(ground.inputs) if configuration.requests else None
-        element, compiled = configuration.element, configuration.jit_compile
-        self._lowered = lower(ground.network, ground.held, element, Pass.INFERENCE, compiled)
+        self._lowered = lower(ground.network, ground.held, configuration, Pass.INFERENCE)
         self._forward = wrap(self._lowered.function.call, configuration)
 
     def step(self) -> None:

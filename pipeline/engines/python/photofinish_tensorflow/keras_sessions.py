@@ -42,10 +42,9 @@ class Predicting:
         ground = Ground(network, maker, self._model.hold)
         self._names = network.graph.outputs
         self._x = _fed(ground)
-        element, compiled = configuration.element, configuration.jit_compile
-        lowered = lower(network, ground.held, element, Pass.INFERENCE, compiled)
+        lowered = lower(network, ground.held, configuration, Pass.INFERENCE)
         self._lowered = self._model.inferring = lowered
-        self._model.compile(jit_compile=compiled)
+        self._model.compile(jit_compile=configuration.jit_compile)
 
     def step(self) -> None:
         """One prediction; Keras gives it as arrays, when it is done."""
@@ -101,9 +100,8 @@ class Fitting:
         return [parameter.name for parameter in self._network.weights()]
 
     def _learn(self, purpose: Pass) -> None:
-        held, element = self._ground.held, self._configuration.element
-        compiled = self._configuration.jit_compile
-        self._lowered = lower(self._network, held, element, purpose, compiled)
+        held = self._ground.held
+        self._lowered = lower(self._network, held, self._configuration, purpose)
         self._model.learn(self._lowered, held)
 
     def step(self) -> None:

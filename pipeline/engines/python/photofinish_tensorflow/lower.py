@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from photofinish_tensorflow import operators
+from photofinish_tensorflow.configuration import Configuration
 from photofinish_tensorflow.emit import Emitter, Function
 from photofinish_tensorflow.failure import at
 from photofinish_tensorflow.form import Form
@@ -37,11 +38,11 @@ class Lowered:
 
 
 def lower(
-    network: Network, held: dict[str, Any], element: tf.DType, purpose: Pass, compiled: bool
+    network: Network, held: dict[str, Any], configuration: Configuration, purpose: Pass
 ) -> Lowered:
-    """Lowers `network`, which finds its parameters in `held`; `element` is that of its floats.
-    `compiled`: XLA is going to compile it."""
-    low = Lowering(Emitter(), purpose, compiled)
+    """Lowers `network`, which finds its parameters in `held`."""
+    element = configuration.element
+    low = Lowering(Emitter(), purpose, configuration.jit_compile, configuration.recurrent)
     values: dict[str, Value] = {}
 
     def define(name: str, value: Value) -> None:

@@ -9,6 +9,7 @@ two has size 1.
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from photofinish_tensorflow.configuration import Recurrent
 from photofinish_tensorflow.emit import Emitter, Traced
 from photofinish_tensorflow.form import Form, Order, Shape, inverse, is_sorted, moves_nothing, pick
 from photofinish_worker.outcome import Failure, unsupported
@@ -63,6 +64,8 @@ class Lowering:
     purpose: Pass
     compiled: bool
     """Whether XLA compiles what is written."""
+    recurrent: Recurrent
+    """What an LSTM or a GRU becomes."""
     statistics: list[Statistic] = field(default_factory=list)
     buffers: tuple[str, ...] = ()
     """Names of the running statistics of the node at hand."""

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 
-from photofinish_tensorflow.form import Form, Order
+from photofinish_tensorflow.configuration import Recurrent
+from photofinish_tensorflow.form import Form, Order, Shape
 from photofinish_tensorflow.image import filter_form
 from photofinish_worker.graph import (
+    GRU,
+    LSTM,
     Conv,
     ConvTranspose,
     ElementType,
@@ -26,9 +29,9 @@ class Network:
     """How each parameter lies."""
 
     @classmethod
-    def of(cls, graph: Graph) -> "Network":
+    def of(cls, graph: Graph, recurrent: Recurrent = Recurrent.LAYER) -> "Network":
         """Decides how the parameters lie: as all who read one want it, or in the graph's order
-        where they disagree."""
+        where they disagree. `recurrent` is what an LSTM or a GRU becomes."""
         names = [parameter.name for parameter in graph.parameters]
         if len(set(names)) != len(names):
             raise unsupported("two parameters of the graph have the same name")
@@ -46,6 +49,8 @@ class Network:
                     form = Form(shape, Order.FILTER)
                 elif position == 1 and isinstance(node.op, Linear) and len(shape) == 2:
                     form = Form(shape, Order.TRANSPOSED)
+                elif position > 0 and isinstance(node.op, LSTM | GRU):
+                    form = gates_form(node.op, shape, recurrent)
                 wanted[name].add(form)
         forms = {}
         for name, readers in wanted.items():
@@ -74,3 +79,15 @@ class Network:
     def buffers(self) -> list[Parameter]:
         """What the forward pass moves."""
         return [held for held in self.graph.parameters if held.role is Role.BUFFER]
+
+
+def gates_form(op: LSTM | GRU, shape: Shape, recurrent: Recurrent) -> Form:
+    """How a parameter of a recurrent layer lies."""
+    if isinstance(op, LSTM):
+        order = Order.BLOCK if recurrent is Recurrent.FUSED else Order.TRANSPOSED
+    else:
+        order = Order.GRU
+    form = Form(shape, order)
+    # What no layer can read is refused where one is made of it.
+    uneven = not shape or shape[0] % max(1, len(form.gates))
+    return Form(shape, Order.TRANSPOSED) if uneven else form

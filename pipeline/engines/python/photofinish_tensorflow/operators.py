@@ -3,7 +3,7 @@
 import math
 from typing import assert_never
 
-from photofinish_tensorflow import image, moves, pointwise, sequence
+from photofinish_tensorflow import image, moves, pointwise, recurrent, sequence
 from photofinish_tensorflow.lowering import Lowering, Value
 from photofinish_worker import graph as ops
 from photofinish_worker.graph import Op
@@ -42,8 +42,7 @@ def apply(low: Lowering, op: Op, operands: list[Value]) -> Value:
         case ops.Gather():
             return sequence.gather(low, x, second)
         case ops.LSTM() | ops.GRU():
-            reason = "TensorFlow has no such kernel for processors; give `recurrent: unrolled`"
-            raise low.refuse(reason)
+            return recurrent.apply(low, op, x, rest)
         case ops.Softmax(axis):
             return pointwise.shares("tf.nn.softmax", low, x, axis)
         case ops.LogSoftmax(axis):

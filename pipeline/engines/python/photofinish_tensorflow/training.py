@@ -49,8 +49,7 @@ class Training:
 
     def _iteration(self, purpose: Pass) -> _Iteration:
         ground, configuration = self._ground, self._configuration
-        element, compiled = configuration.element, configuration.jit_compile
-        lowered = lower(ground.network, ground.held, element, purpose, compiled)
+        lowered = lower(ground.network, ground.held, configuration, purpose)
         forward, weights, update = lowered.function.call, self._weights, self._optimizer.apply
         running = [(ground.held[moved.buffer], moved.momentum) for moved in lowered.moved]
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from photofinish_numpy import fill
 from photofinish_tensorflow import mixing
-from photofinish_tensorflow.configuration import Configuration, Variant, understand
+from photofinish_tensorflow.configuration import Configuration, Recurrent, Variant, understand
 from photofinish_tensorflow.failure import classify
 from photofinish_tensorflow.form import Form, Order, inverse, moves_nothing
 from photofinish_tensorflow.maker import Maker
@@ -150,6 +150,8 @@ class Cells(unittest.TestCase):
         self.assertEqual(keras, asked(Variant.KERAS, None, True, tf.float32))
         eager = self.understood(engine="tensorflow/eager", factors={})
         self.assertEqual(eager, asked(Variant.EAGER, element=tf.float32))
+        layer = self.understood(engine="tensorflow/eager", factors={"recurrent": "layer"})
+        self.assertEqual(layer.recurrent, Recurrent.LAYER)
 
     def test_what_it_cannot_do_is_unsupported(self) -> None:
         refused: list[tuple[dict[str, Any], str]] = [
@@ -161,6 +163,7 @@ class Cells(unittest.TestCase):
             ({"mode": "training"}, "needs an optimizer"),
             ({"factors": {"weights": "frozen"}}, "factor `weights` is not known"),
             ({"factors": {"jit_compile": "maybe"}}, "jit_compile is `maybe`"),
+            ({"factors": {"recurrent": "plain"}}, "known: `unrolled`, `layer`, `fused`"),
             ({"engine": "tensorflow/eager"}, "factor `jit_compile` is not known"),
         ]
         for changes, reason in refused:

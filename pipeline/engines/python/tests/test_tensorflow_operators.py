@@ -347,7 +347,7 @@ class Operators(unittest.TestCase):
             ([node("Relu", ["z"], "y")], "Relu y: reads `z`, which nothing makes"),
             ([node("Add", ["x"], "y")], "Add y: has 1 inputs and 1 outputs"),
             ([node("Relu", ["x"], "x")], "the graph makes `x` twice"),
-            ([node({"LSTM": {"bidirectional": False}}, ["x"] * 5, "y")], "recurrent: unrolled"),
+            ([node({"LSTM": {"bidirectional": False}}, ["x"] * 5, "y")], "LSTM y: .* no sequence"),
             ([node({"Transpose": {"perm": [0, 0]}}, ["x"], "y")], "no order of 2 axes"),
         ]:
             with self.assertRaisesRegex(Failure, reason):

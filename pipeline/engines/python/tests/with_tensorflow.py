@@ -44,7 +44,8 @@ def outputs(network: Graph, variant: Variant = Variant.EAGER, jit_compile: bool 
 
 
 def built(network: Graph, configuration: Configuration) -> Session:
-    return build(Network.of(network), Maker(configuration.element), configuration)
+    of = Network.of(network, configuration.recurrent)
+    return build(of, Maker(configuration.element), configuration)
 
 
 def training(network: Graph, configuration: Configuration) -> Training:

@@ -22,7 +22,7 @@ const MIXED_PRECISION: &str = "mixed_precision";
 /// The variable by which TensorFlow is told whether to compute with oneDNN.
 pub(crate) const ONEDNN: &str = "TF_ENABLE_ONEDNN_OPTS";
 
-/// Every factor. That recurrent layers are spelt out, and whether dropout drops, is seen to in the
+/// Every factor. Whether recurrent layers are spelt out, and whether dropout drops, is seen to in the
 /// graph that comes.
 const FACTORS: [&str; 4] = [DROPOUT, MIXED_PRECISION, RECURRENT, WEIGHTS];
 

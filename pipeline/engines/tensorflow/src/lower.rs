@@ -187,10 +187,10 @@ impl Lowering<'_> {
             Op::Linear | Op::Gemm => self.dense(node),
             Op::MatMul => self.matmul(node),
             Op::Attention { heads, causal } => self.attention(node, *heads, *causal),
-            // Its recurrent kernels have no gradient here, or are for GPUs alone; what reaches this
-            // worker is spelt out in other operators.
-            Op::Lstm { .. } | Op::Gru { .. } => Err(Fault::Unsupported(
-                "TensorFlow has no such kernel for processors; give `recurrent: unrolled`"
+            Op::Lstm { .. } => self.lstm(node),
+            Op::Gru { .. } => Err(Fault::Unsupported(
+                "TensorFlow's GRU of one operator resets before its product, and this one behind it: give \
+                 `recurrent: unrolled`"
                     .to_owned(),
             )),
             Op::QuantizeDequantize { .. } | Op::DynamicQuantizeDequantize => {

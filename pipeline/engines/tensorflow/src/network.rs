@@ -129,7 +129,7 @@ fn orders(graph: &Graph, types: &BTreeMap<String, ValueType>) -> BTreeMap<String
                     }
                 }
                 (Op::ConvTranspose { .. }, 1) => Order::Filter,
-                (Op::Linear, 1) => Order::Transposed,
+                (Op::Linear, 1) | (Op::Lstm { .. }, 1..) => Order::Transposed,
                 _ => Order::Plain,
             };
             let order = orders.entry(name.clone()).or_insert(wanted);

@@ -53,6 +53,29 @@ fn check(op: Op, operands: &[Operand]) {
 }
 
 #[test]
+fn an_lstm_is_one_operator() {
+    let (batch, positions, features, size) = (3, 5, 4, 6);
+    for bidirectional in [false, true] {
+        let mut operands = vec![fed("x", &[batch, positions, features])];
+        for way in 0..=u64::from(bidirectional) {
+            let shapes = [
+                vec![4 * size, features],
+                vec![4 * size, size],
+                vec![4 * size],
+                vec![4 * size],
+            ];
+            let parameters = shapes.iter().zip(["w_ih", "w_hh", "b_ih", "b_hh"]);
+            operands.extend(parameters.map(|(shape, name)| held(&format!("{name}{way}"), shape)));
+        }
+        let lstm = Op::Lstm { bidirectional };
+        let graph = single(lstm, &operands);
+        let has_one: Where =
+            |precision, variant| precision == Precision::Fp32 && variant == "graph";
+        agree_where(has_one, &format!("{bidirectional}"), &graph);
+    }
+}
+
+#[test]
 fn convolutions_with_every_attribute() {
     let image = fed("x", &[2, 4, 7, 6]);
     for (strides, pads, dilations, group, bias) in [

@@ -1,14 +1,21 @@
 //! Products of matrices, attention, layer normalisation and tables.
 
 use schema::graph::{Node, Op};
-use tensorflow::Output;
+use tensorflow::{Output, Tensor};
 
 use super::{Lowering, Value};
 use crate::{
     builder::{Builder, Made, narrow, small},
     failure::Fault,
     form::Order,
+    tensors::Host,
 };
+
+/// Parameters of one direction of an LSTM.
+const PARAMETERS: usize = 4;
+
+/// Which result of `BlockLSTMV2` is what the layer gives.
+const HIDDEN: i32 = 6;
 
 /// What is added to the score of a position that must not be seen, as Keras has it.
 const UNSEEN: f64 = -1e9;
@@ -147,6 +154,96 @@ impl Lowering<'_> {
         let joined = builder.transpose(&seen, &[0, 2, 1, 3])?;
         let output = builder.reshape(&joined, &shape)?;
         self.made(node, output)
+    }
+
+    /// An LSTM as one operator for each direction, of inference alone: TensorFlow has no gradient of it
+    /// in C++.
+    pub(super) fn lstm(&mut self, node: &Node) -> Result<Value, Fault> {
+        if self.pass.trains() {
+            return Err(Fault::Unsupported(
+                "TensorFlow has no gradient of its LSTM outside Python: give `recurrent: unrolled`"
+                    .to_owned(),
+            ));
+        }
+        let x = self.operand(node, 0)?;
+        let &[batch, positions, _] = x.form.shape.as_slice() else {
+            return Err(Fault::Unsupported(format!(
+                "{:?} is not [batch, position, feature]",
+                x.form.shape
+            )));
+        };
+        let x = self.plain(&x)?;
+        let in_time = self.builder.transpose(&x, &[1, 0, 2])?;
+        let count = i64::try_from(positions).unwrap_or(i64::MAX);
+        let count = Tensor::<i64>::new(&[]).with_values(&[count])?;
+        let count = self.builder.constant(Host::I64(count))?;
+        let mut ways = Vec::new();
+        for first in (1..node.inputs.len()).step_by(PARAMETERS) {
+            let backward = first > 1;
+            let sequence = self.turned_if(&in_time, backward)?;
+            let hidden = self.block(node, first, &sequence, &count, batch)?;
+            let hidden = self.turned_if(&hidden, backward)?;
+            ways.push(self.builder.transpose(&hidden, &[1, 0, 2])?);
+        }
+        let output = self.join(&ways, 2)?;
+        self.made(node, output)
+    }
+
+    /// One direction over a sequence that lies as `[position, batch, feature]`, with the parameters from
+    /// operand `first` on; `[position, batch, size]`.
+    fn block(
+        &mut self,
+        node: &Node,
+        first: usize,
+        sequence: &Output,
+        count: &Output,
+        batch: u64,
+    ) -> Result<Output, Fault> {
+        let state_weight = self.operand(node, first + 1)?;
+        let &[_, size] = state_weight.form.shape.as_slice() else {
+            return Err(Fault::Missing("the matrix of its state".to_owned()));
+        };
+        // The order of the gates is the graph's.
+        let input_weight = self.operand(node, first)?;
+        let weights = [
+            self.ordered(&input_weight, Order::Transposed)?,
+            self.ordered(&state_weight, Order::Transposed)?,
+        ];
+        let weight = self.join(&weights, 0)?;
+        let (input_bias, state_bias) = (
+            self.plain_operand(node, first + 2)?,
+            self.plain_operand(node, first + 3)?,
+        );
+        let builder = &mut self.builder;
+        let bias = builder.op("AddV2", &[&input_bias, &state_bias])?;
+        let nothing = builder.scalar(0.0)?;
+        let states = builder.integers(&narrow(&[batch, size])?)?;
+        let start = builder.op("Fill", &[&states, &nothing])?;
+        let width = builder.integers(&narrow(&[size])?)?;
+        // Weights from the memory to the gates, which is asked for none of them.
+        let peephole = builder.op("Fill", &[&width, &nothing])?;
+        let inputs = [
+            count, sequence, &start, &start, &weight, &peephole, &peephole, &peephole, &bias,
+        ];
+        let block = builder.operation("BlockLSTMV2", |block| {
+            for input in inputs {
+                block.add_input(input.clone());
+            }
+            Ok(())
+        })?;
+        Ok(Output {
+            operation: block,
+            index: HIDDEN,
+        })
+    }
+
+    /// A sequence from its end, or as it is; positions are its first axis.
+    fn turned_if(&mut self, sequence: &Output, backward: bool) -> Made<Output> {
+        if !backward {
+            return Ok(sequence.clone());
+        }
+        let axis = self.builder.integers(&[0])?;
+        self.builder.op("ReverseV2", &[sequence, &axis])
     }
 
     /// Layer normalisation of primitive operators, as Keras has it, but with the mean taken off
