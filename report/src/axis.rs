@@ -16,18 +16,30 @@ pub(crate) struct Tick {
 /// Round times from `low` to `high`, in nanoseconds, with their labels: three at least where they are apart, and
 /// eight at most.
 pub(crate) fn times(low: f64, high: f64) -> Vec<(f64, String)> {
+    let (step, values) = round(low, high);
+    let (scale, unit) = units::time_unit(high);
+    let decimals = decimals_of(step / scale);
+    let values = values.into_iter();
+    values
+        .map(|value| (value, format!("{:.decimals$} {unit}", value / scale)))
+        .collect()
+}
+
+/// A round step, and its multiples from `low`, which is not negative, to `high`: three at least where they are
+/// apart, and eight at most.
+pub(crate) fn round(low: f64, high: f64) -> (f64, Vec<f64>) {
     let most = (high - low) / 3.0;
     let power = 10_f64.powf(most.log10().floor());
     let nice = [5.0, 2.0, 1.0].map(|nice| nice * power);
     let step = nice.into_iter().find(|step| *step <= most).unwrap_or(most);
     let first = (low / step).ceil() as u64;
-    let (scale, unit) = units::time_unit(high);
-    let decimals = (-(step / scale).log10().floor()).clamp(0.0, 6.0) as usize;
-    (first..first.saturating_add(8))
-        .map(|count| count as f64 * step)
-        .filter(|value| *value <= high)
-        .map(|value| (value, format!("{:.decimals$} {unit}", value / scale)))
-        .collect()
+    let values = (first..first.saturating_add(8)).map(|count| count as f64 * step);
+    (step, values.filter(|value| *value <= high).collect())
+}
+
+/// How many decimals it takes to tell multiples of a step apart.
+pub(crate) fn decimals_of(step: f64) -> usize {
+    (-step.log10().floor()).clamp(0.0, 6.0) as usize
 }
 
 /// A tenth of a pixel is as fine as anyone sees.

@@ -8,12 +8,14 @@
 
 mod axis;
 mod chart;
+mod curve;
 mod embed;
 mod error;
 mod excerpt;
 mod hold;
 mod ids;
 mod interval;
+mod lines;
 mod marks;
 mod output;
 mod picture;

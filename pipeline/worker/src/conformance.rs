@@ -7,6 +7,7 @@ mod conversation;
 mod leaving;
 mod pausing;
 mod profiling;
+mod ranking;
 mod requesting;
 mod results;
 mod subject;
@@ -125,6 +126,11 @@ const CHECKS: &[(&str, &str, Run)] = &[
         "profile",
         "says where the time of steps goes, by nodes of the graph, or that it cannot",
         profiling::profile,
+    ),
+    (
+        "ranks",
+        "trains as two ranks that it starts, tells their memory and what they exchange, and leaves with both",
+        ranking::ranks,
     ),
     (
         "memory",

@@ -14,6 +14,7 @@ mod example;
 mod experiment;
 mod exported;
 mod ledger;
+mod packages;
 mod python;
 mod quickstart;
 mod screenshots;

@@ -8,7 +8,7 @@ use crate::{
     command::{cargo, output, photofinish, program, root, run, target},
     debian, example, exported,
     ledger::Ledger,
-    python, quickstart,
+    packages, python, quickstart,
 };
 
 /// The suite, and the file of tests, that needs Chromium.
@@ -62,12 +62,14 @@ pub(crate) fn test(full: bool, only: Option<&str>, is_exact: bool) -> Result<(),
     suite(ledger, "format", &|| {
         run(&mut cargo(&["fmt", "--all", "--check"]))
     });
-    suite(ledger, "program", &|| {
-        run(&mut cargo(&["build", "--release", "--locked"]))
-    });
+    let build = || run(&mut cargo(&["build", "--release", "--locked"]));
+    at_once(
+        ledger,
+        &[("program", &build), ("packages", &packages::install)],
+    );
     let engines = || run(program(photofinish()).args(["engines", "install"]));
     let lints = || run(cargo(&CLIPPY).args(["--exclude", LINKED]).args(DENIED));
-    // Most of the former is downloading.
+    // Workers and lints are built in folders of their own.
     at_once(ledger, &[("engines", &engines), ("lints", &lints)]);
     suite(ledger, "lints-linked", &|| run(cargo(&CLIPPY).args(DENIED)));
     suite(ledger, "unit", &|| {

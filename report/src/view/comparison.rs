@@ -10,10 +10,12 @@ use schema::{
 };
 use serde::Serialize;
 
-use super::{parity::share_of_bound, setting::Settings};
+use super::{parity::share_of_bound, scaling, setting::Settings};
 use crate::{
+    curve,
     ids::Index,
     interval::{self, Estimate},
+    lines::Plot,
     marks::{Mark, Marks},
     picture::Picture,
     units,
@@ -42,6 +44,10 @@ pub(crate) struct Family {
     pub(crate) rows: Vec<Row>,
     pub(crate) break_evens: Vec<Even>,
     pub(crate) picture: Option<Picture>,
+    /// Ratios over the axis, where it is one of numbers; that of workers has a plot of its own.
+    pub(crate) curve: Option<Plot>,
+    /// The axis.
+    pub(crate) axis: String,
 }
 
 /// What a contender's verdicts come to, in a sentence.
@@ -130,7 +136,7 @@ impl Family {
             mark: marks.of(&table.axis, value),
         };
         let scale = GlyphScale::over(&table.rows);
-        let rows = table
+        let rows: Vec<Row> = table
             .rows
             .iter()
             .map(|row| {
@@ -213,6 +219,11 @@ impl Family {
         let values = distinct(table.rows.iter().map(|row| row.value.as_str()));
         let contenders: Vec<Contender> = values.iter().map(|value| contender(value)).collect();
         let baseline = contender(&table.baseline);
+        let named = rows.iter().map(|row| row.setting.as_str());
+        let curve = match table.axis == scaling::AXIS {
+            true => None,
+            false => curve::draw(table, named),
+        };
         Self {
             id: format!("{}-{}", job.id, number + 1),
             title: title(&table.axis, &contenders, &baseline),
@@ -225,6 +236,8 @@ impl Family {
             rows,
             break_evens: evens.collect(),
             picture: None,
+            curve,
+            axis: table.axis.clone(),
             baseline,
             contenders,
         }

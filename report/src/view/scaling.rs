@@ -9,12 +9,12 @@ use serde::Serialize;
 use super::setting::Settings;
 use crate::{
     interval::{self, Estimate},
-    speedup::{self, Speedup},
-    units,
+    lines::Plot,
+    speedup, units,
 };
 
 /// The axis of numbers of workers.
-const AXIS: &str = "world_size";
+pub(super) const AXIS: &str = "world_size";
 
 /// The table.
 #[derive(Debug, Serialize)]
@@ -23,7 +23,7 @@ pub(crate) struct Scaling {
     shared: String,
     rows: Vec<Row>,
     /// How throughput grows; `None` where fewer than two numbers of workers are compared.
-    curve: Option<Speedup>,
+    curve: Option<Plot>,
     /// Whether any ranks tell what they exchange.
     is_exchanged: bool,
 }

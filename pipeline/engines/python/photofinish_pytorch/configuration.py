@@ -36,10 +36,14 @@ COMPRESSION = "gradient_compression"
 STATIC_GRAPH = "static_graph"
 OF_DDP = (BUCKET, BUCKET_VIEWS, COMPRESSION, STATIC_GRAPH)
 """Factors of how ranks exchange gradients."""
-COMPRESSIONS = ("none", "fp16", "bf16")
+POWER_SGD = "powersgd"
+COMPRESSIONS = ("none", "fp16", "bf16", POWER_SGD)
 USUAL_BUCKET = 25
 """PyTorch's own size of a bucket, with a smaller one first: what it does where nobody says
 otherwise."""
+
+SEARCHED = "auto"
+"""The size of a bucket that is searched for before the first step."""
 
 ACCUMULATION = "gradient_accumulation"
 MIXED = "mixed_precision"
@@ -99,6 +103,8 @@ class Spread:
     """In how many equal parts, one after another, each of them runs its share of the batch."""
     bucket_mib: int | None
     """How much a bucket of gradients holds; `None` is PyTorch's default."""
+    searches_bucket: bool
+    """Whether that is searched for before the first step."""
     compression: str
     bucket_views: bool
     static_graph: bool
@@ -171,8 +177,12 @@ def _spread(cell: Cell) -> Spread:
     if cell.strategy is Strategy.DATA_PARALLEL and cell.device == "cpu":
         raise unsupported("torch.nn.DataParallel runs the bare module on a CPU")
     bucket = cell.factors.get(BUCKET, str(USUAL_BUCKET))
+    searches = bucket == SEARCHED
+    if searches:
+        bucket = str(USUAL_BUCKET)
     if not bucket.isdecimal() or not 1 <= int(bucket) <= 4096:
-        raise unsupported(f"{BUCKET} is `{bucket}`; known: whole numbers from 1 to 4096")
+        known = f"`{SEARCHED}`, and whole numbers from 1 to 4096"
+        raise unsupported(f"{BUCKET} is `{bucket}`; known: {known}")
     passes, is_static = accumulation(cell), ask.factor(cell, STATIC_GRAPH, ("off", "on")) == "on"
     if is_static and passes > 1:
         raise unsupported(
@@ -183,6 +193,7 @@ def _spread(cell: Cell) -> Spread:
         cell.world_size,
         passes,
         None if int(bucket) == USUAL_BUCKET else int(bucket),
+        searches,
         ask.factor(cell, COMPRESSION, COMPRESSIONS),
         bucket_views=ask.factor(cell, BUCKET_VIEWS, ("off", "on")) == "on",
         static_graph=is_static,

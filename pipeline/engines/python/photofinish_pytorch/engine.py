@@ -16,7 +16,14 @@ from photofinish_pytorch import (
     recurrent,
     spread,
 )
-from photofinish_pytorch.configuration import ENGINE, VARIANTS, Configuration, understand
+from photofinish_pytorch.configuration import (
+    ENGINE,
+    POWER_SGD,
+    VARIANTS,
+    Configuration,
+    Spread,
+    understand,
+)
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.inference import Inference
 from photofinish_pytorch.lower import Lowered, lower
@@ -89,6 +96,10 @@ class Torch:
             compilation.settle()
             compile_ns = time.perf_counter_ns() - built
             settings |= compilation.result(not place.is_cuda, forward_mode)
+        if isinstance(session, Training):
+            searched, search_ns = _settle(session, spreading)
+            settings |= searched
+            compile_ns += search_ns
         place.forget_peak()
         settings["operators in place"] = str(lowered.in_place)
         report = LoadReport(
@@ -100,6 +111,22 @@ class Torch:
             settings=settings,
         )
         return session, report
+
+
+def _settle(session: Training, spreading: Spread) -> tuple[dict[str, str], int]:
+    """Does what ranks need before their steps are alike; what is told of it, and how long a search
+    took."""
+    told: dict[str, str] = {}
+    if spreading.compression == POWER_SGD:
+        told["gradients on their way"] = (
+            "PowerSGD of rank 1, with its error fed back; parity is judged with whole gradients"
+        )
+        session.settle()
+    if not spreading.searches_bucket:
+        return told, 0
+    begun = time.perf_counter_ns()
+    told |= session.search_buckets()
+    return told, time.perf_counter_ns() - begun
 
 
 def _device(name: str, team: Team | None) -> str:

@@ -3,17 +3,18 @@
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
 import torch
 from torch import distributed
 from torch.distributed import GradBucket, PrefixStore, TCPStore  # type: ignore[attr-defined]
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from photofinish_pytorch.configuration import Spread
+from photofinish_pytorch.configuration import POWER_SGD, USUAL_BUCKET, Spread
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.failure import at
 from photofinish_worker.engine import BucketExchange, StepExchanges
@@ -34,10 +35,17 @@ HOOKS: dict[str, Hook] = {
     "fp16": default_hooks.fp16_compress_hook,
     "bf16": default_hooks.bf16_compress_hook,
 }
-"""What gradients go through that are compressed on their way."""
+"""What gradients go through that are rounded on their way."""
+
+AS_THEY_ARE: Hook = default_hooks.allreduce_hook
+"""What they go through where nothing becomes of them."""
 
 NARROW_BYTES = 2
 """What a number takes that goes through one of these."""
+
+WHOLE = 2
+"""Iterations whose gradients go whole before PowerSGD begins: the fewest that PyTorch allows, since
+buckets are made anew after the first."""
 
 
 class Store:
@@ -125,6 +133,10 @@ class Ranks:
         self._buckets: list[BucketExchange] = []
         """What was noted since it was last asked for."""
         self._module, self._spread, self._place = module, spread, place
+        self.goes_whole = False
+        """Whether gradients go whole for now, where they are else sent as factors."""
+        self._factors: powerSGD_hook.PowerSGDState | None = None
+        """What PowerSGD remembers from iteration to iteration."""
         team.group(place)
         self._wrapped: DistributedDataParallel | None = None
         self._wrap(notes=False)
@@ -143,6 +155,43 @@ class Ranks:
         self._wrapped = None
         gc.collect()
         self._wrap(notes=on)
+
+    @property
+    def unusual(self) -> int:
+        """Iterations of a new `forward` that are not as all later ones."""
+        # Buckets are made anew after the first, and memory for factors in the first that has some.
+        return WHOLE + 1 if self._spread.compression == POWER_SGD else 2
+
+    def resize(self, bucket_mib: int) -> None:
+        """Goes on with buckets of another size, on all ranks, by another `forward`; nobody may hold
+        the one before."""
+        usual = bucket_mib == USUAL_BUCKET
+        self._spread = replace(self._spread, bucket_mib=None if usual else bucket_mib)
+        self.note(on=False)
+
+    def slowest(self, ns: int) -> int:
+        """The longest of what each rank took."""
+        with at("the ranks' times"):
+            told = torch.tensor([ns], dtype=torch.int64, device=self._place.device)
+            distributed.all_reduce(told, op=distributed.ReduceOp.MAX)
+            return int(told.item())
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Lets gradients go whole meanwhile, where they are else sent as factors."""
+        self.goes_whole = True
+        try:
+            yield
+        finally:
+            self.goes_whole = False
+
+    def restart(self) -> None:
+        """Forgets what a compression remembers of earlier iterations."""
+        factors = self._factors
+        if factors is not None:
+            for memory in (factors.error_dict, factors.p_memory_dict, factors.q_memory_dict):
+                memory.clear()
+            factors.rng.seed(0)
 
     def begin_backward(self) -> None:
         """Says that the backward pass begins."""
@@ -172,19 +221,47 @@ class Ranks:
                 static_graph=spread.static_graph,
             )
             hook = HOOKS.get(spread.compression)
+            self._factors = None
+            if spread.compression == POWER_SGD:
+                # What is nothing in one direction would be divided by its length, without the ε.
+                self._factors = powerSGD_hook.PowerSGDState(
+                    None, start_powerSGD_iter=WHOLE, orthogonalization_epsilon=1e-8
+                )
+                hook = self._in_factors
             if notes:
-                wrapped.register_comm_hook(None, self._noting(hook or default_hooks.allreduce_hook))
-            elif hook is not None:
-                wrapped.register_comm_hook(None, hook)
+                hook = self._noting(hook or AS_THEY_ARE)
+            if hook is not None:
+                wrapped.register_comm_hook(self._factors, hook)
         self._wrapped = wrapped
+
+    def _in_factors(self, factors: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> Future:
+        """PowerSGD, or gradients as they are where they are to go whole."""
+        if self.goes_whole:
+            return AS_THEY_ARE(None, bucket)
+        sent: Future = powerSGD_hook.powerSGD_hook(factors, bucket)
+        if not self._place.is_cuda:
+            # It exchanges three times, each time once the time before is over. Gloo tells exchanges
+            # apart by the order in which they begin, and that of two buckets is another on each
+            # rank.
+            sent.wait()
+        return sent
+
+    def _bytes(self, bucket: GradBucket) -> int:
+        """What a rank sends of a bucket."""
+        buffer = bucket.buffer()
+        if self._spread.compression in HOOKS:
+            return buffer.numel() * NARROW_BYTES
+        factors = self._factors
+        if factors is None or self.goes_whole or factors.iter < WHOLE:
+            return buffer.numel() * buffer.element_size()
+        return sum(map(_numbers_sent, bucket.gradients())) * buffer.element_size()
 
     def _noting(self, hook: Hook) -> Hook:
         """The hook, with the times of what goes through it."""
-        narrow = self._spread.compression in HOOKS
 
-        def noting(state: None, bucket: GradBucket) -> Future:
-            began_ns, index, buffer = time.perf_counter_ns(), bucket.index(), bucket.buffer()
-            sent_bytes = buffer.numel() * (NARROW_BYTES if narrow else buffer.element_size())
+        def noting(state: object, bucket: GradBucket) -> Future:
+            began_ns, index = time.perf_counter_ns(), bucket.index()
+            sent_bytes = self._bytes(bucket)
 
             def back(done: Future) -> torch.Tensor:
                 ended_ns = time.perf_counter_ns()
@@ -195,6 +272,15 @@ class Ranks:
             return hook(state, bucket).then(back)
 
         return noting
+
+
+def _numbers_sent(gradient: torch.Tensor) -> int:
+    """How many numbers PowerSGD of rank 1 sends of a gradient `[rows, …]`: a column and a row, or
+    all where that saves less than half of them (its `min_compression_rate`)."""
+    rows = gradient.shape[0] if gradient.dim() > 0 else 1
+    columns = gradient.numel() // max(1, rows)
+    as_factors = rows + columns
+    return as_factors if 2 * as_factors < rows * columns else gradient.numel()
 
 
 def wrap(

@@ -2,13 +2,14 @@
 forward, loss, backward, optimiser."""
 
 import math
+import statistics
 import time
 from contextlib import nullcontext
 
 import torch
 from torch.nn import functional
 
-from photofinish_pytorch import parity, spread
+from photofinish_pytorch import buckets, parity, spread
 from photofinish_pytorch.compilation import Forward
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.edges import edges
@@ -23,9 +24,6 @@ from photofinish_worker.outcome import unsupported
 
 SEED = 0
 """Seed of dropout after every reset."""
-
-UNNOTED = 2
-"""Iterations before those whose exchanges are told."""
 
 
 class Training:
@@ -125,14 +123,15 @@ class Training:
         self.reset()
         tensors: list[Tensor] = []
         losses: list[float] = []
-        for iteration in range(steps):
-            loss = self._iterate(False)
-            losses.append(float(loss.detach().to(torch.float64).item()))
-            if iteration == 0:
-                # The optimiser leaves the gradients as they are.
-                tensors += self._gradients()
-                tensors += self._changes(Role.BUFFER, Quantity.MOVEMENT)
-        tensors += self._changes(Role.WEIGHT, Quantity.UPDATE)
+        with nullcontext() if self._ranks is None else self._ranks.whole():
+            for iteration in range(steps):
+                loss = self._iterate(False)
+                losses.append(float(loss.detach().to(torch.float64).item()))
+                if iteration == 0:
+                    # The optimiser leaves the gradients as they are.
+                    tensors += self._gradients()
+                    tensors += self._changes(Role.BUFFER, Quantity.MOVEMENT)
+            tensors += self._changes(Role.WEIGHT, Quantity.UPDATE)
         self.reset()
         return ParityData(tensors, losses)
 
@@ -184,6 +183,8 @@ class Training:
                         initial = self._maker.parameter(parameter)
                         self._network.held[parameter.name].copy_(initial)
         self._optimizer = _optimizer(self._settings, self._weights, self._foreach)
+        if self._ranks is not None:
+            self._ranks.restart()
         self._seed()
 
     def _seed(self) -> None:
@@ -206,9 +207,6 @@ class Training:
         if ranks is None:
             raise unsupported("one process exchanges nothing")
         self._note(ranks, on=True)
-        # Buckets are made anew after the first iteration.
-        for _ in range(UNNOTED):
-            self.step()
         ranks.noted(0, 0)
         told = []
         for _ in range(steps):
@@ -224,6 +222,45 @@ class Training:
         del self._forward
         ranks.note(on)
         self._forward = ranks.forward
+        self._become_usual(ranks)
+
+    def _become_usual(self, ranks: Ranks) -> None:
+        for _ in range(ranks.unusual):
+            self.step()
+
+    def settle(self) -> None:
+        """Runs the iterations that are not as all later ones, and goes back to the beginning."""
+        if self._ranks is not None:
+            self._become_usual(self._ranks)
+            self.reset()
+
+    def search_buckets(self) -> dict[str, str]:
+        """Times some iterations of each size of bucket, and goes on with the fastest, from the
+        beginning; tells what it found."""
+        ranks = self._ranks
+        if ranks is None:
+            raise unsupported("one process exchanges nothing")
+        gradient_bytes = sum(weight.numel() * weight.element_size() for weight in self._weights)
+        found: dict[int, int] = {}
+        for size_mib in buckets.sizes(gradient_bytes):
+            self._resize(ranks, size_mib)
+            times = []
+            for _ in range(buckets.TIMED):
+                spread.align()
+                began_ns = time.perf_counter_ns()
+                self.step()
+                times.append(time.perf_counter_ns() - began_ns)
+            found[size_mib] = ranks.slowest(statistics.median_low(times))
+        fastest_mib = min(found, key=found.__getitem__)
+        self._resize(ranks, fastest_mib)
+        self.reset()
+        return buckets.told(found, fastest_mib)
+
+    def _resize(self, ranks: Ranks, size_mib: int) -> None:
+        del self._forward
+        ranks.resize(size_mib)
+        self._forward = ranks.forward
+        self._become_usual(ranks)
 
     def device_memory(self) -> tuple[int, int] | None:
         """Bytes in use on the device and their peak."""

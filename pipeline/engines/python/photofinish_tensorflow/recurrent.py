@@ -74,7 +74,9 @@ def _keras_layer(op: LSTM | GRU, sequence: Traced, size: int, backward: bool) ->
 
     kind = keras.layers.LSTM if isinstance(op, LSTM) else keras.layers.GRU
     layer = kind(size, return_sequences=True, go_backwards=backward, dtype=sequence.dtype.name)
-    layer.build(sequence.dims)
+    # Its weights are given in each call: it makes none of its own.
+    with keras.StatelessScope(initialize_variables=False):
+        layer.build(sequence.dims)
     others = [variable.value for variable in layer.non_trainable_variables]
 
     def call(x: Any, kernel: Any, state_kernel: Any, bias: Any) -> Any:

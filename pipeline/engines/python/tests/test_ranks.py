@@ -14,8 +14,13 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from photofinish_pytorch import buckets, spread
+from photofinish_pytorch.configuration import Spread
+from photofinish_pytorch.device import Place
 from photofinish_worker.engine import ParityData, Quantity, Tensor
-from photofinish_worker.messages import Sgd
+from photofinish_worker.messages import Sgd, Strategy
 from photofinish_worker.outcome import Failure, Kind
 from photofinish_worker.ranks import World, updates, world_of
 from tests.sketch import CELL, graph, node, value, weight
@@ -28,16 +33,31 @@ LAUNCHED = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "node", "MASTER_PORT"
 
 PARAMETERS = [weight("w", [3, 6]), weight("b", [3])]
 NODES = [node("Linear", ["x", "w", "b"], "y")]
+INNER = 600
+"""A square matrix of so many rows fills a bucket of 1 MiB."""
+WIDE_PARAMETERS = [
+    weight("v", [INNER, 6]),
+    weight("c", [INNER]),
+    weight("u", [INNER, INNER]),
+    *PARAMETERS[1:],
+    weight("w", [3, INNER]),
+]
+WIDE_NODES = [
+    node("Linear", ["x", "v", "c"], "z"),
+    node("Linear", ["z", "u"], "t"),
+    node("Linear", ["t", "w", "b"], "y"),
+]
+"""Layers that take several buckets."""
 
 
-def linear(rows: int) -> dict[str, Any]:
-    """A linear layer that is fed so many rows, as the supervisor would send it."""
+def linear(rows: int, wide: bool = False) -> dict[str, Any]:
+    """A linear layer that is fed so many rows, or several, as the supervisor would send it."""
     loss = {"cross_entropy": {"logits": "y", "labels": value("labels", [rows], "int64")}}
     return {
         "name": "g",
         "inputs": [value("x", [rows, 6])],
-        "parameters": PARAMETERS,
-        "nodes": NODES,
+        "parameters": WIDE_PARAMETERS if wide else PARAMETERS,
+        "nodes": WIDE_NODES if wide else NODES,
         "outputs": ["y"],
         "loss": loss,
     }
@@ -71,6 +91,9 @@ class Worker:
         return self.answer()
 
     def load(self, scratch: str, **factors: str) -> Any:
+        return self.load_layers(scratch, wide=False, factors=factors)
+
+    def load_layers(self, scratch: str, *, wide: bool, factors: dict[str, str]) -> Any:
         cell = {
             **CELL,
             "engine": "pytorch/python-eager",
@@ -83,7 +106,7 @@ class Worker:
             "factors": factors,
         }
         rows = ROWS // int(factors.get("gradient_accumulation", "1"))
-        load = {"cell": cell, "graph": linear(rows), "scratch": scratch}
+        load = {"cell": cell, "graph": linear(rows, wide), "scratch": scratch}
         return self.ask({"load": load})
 
     def others(self) -> list[int]:
@@ -113,22 +136,23 @@ class Together(unittest.TestCase):
         path.unlink()
         return list(numbers), answer["parity"]["losses"]
 
-    def assert_as_the_whole(self, tolerance: float) -> None:
+    def assert_as_the_whole(self, tolerance: float, wide: bool = False) -> None:
         rows = 2 * ROWS
-        both = graph([value("x", [rows, 6])], PARAMETERS, NODES, [rows])
+        held, nodes = (WIDE_PARAMETERS, WIDE_NODES) if wide else (PARAMETERS, NODES)
+        both = graph([value("x", [rows, 6])], held, nodes, [rows])
         whole = training(both, Sgd(**SGD)).parity(3)
         right = [number for tensor in whole.tensors for number in array.array("d", tensor.data)]
         numbers, losses = self.parity()
         for own, other in zip(numbers + losses, right + list(whole.losses), strict=True):
             self.assertTrue(math.isclose(own, other, rel_tol=tolerance, abs_tol=tolerance))
 
-    def assert_exchanged(self, number_bytes: int) -> None:
-        """Every gradient went out once in each step, in numbers of so many bytes."""
+    def assert_exchanged(self, number_bytes: int, numbers: int = 3 * 6 + 3) -> None:
+        """So many numbers of so many bytes went out in each step: every gradient once."""
         ranks = self.worker.ask({"exchanges": {"steps": 5}})["exchanges"]["ranks"]
         self.assertEqual([len(steps) for steps in ranks], [5, 5])
         for step in ranks[0] + ranks[1]:
             sent = sum(bucket["bytes"] for bucket in step["buckets"])
-            self.assertEqual(sent, (3 * 6 + 3) * number_bytes)
+            self.assertEqual(sent, numbers * number_bytes)
             for bucket in step["buckets"]:
                 times = [0, step["backward_ns"], bucket["began_ns"], bucket["ended_ns"]]
                 times.append(step["wall_ns"])
@@ -171,6 +195,31 @@ class Together(unittest.TestCase):
         with self.assertRaises(AssertionError):
             self.assert_as_the_whole(1e-6)
 
+    def test_a_bucket_is_searched_for(self) -> None:
+        loaded = self.worker.load(str(self.folder), bucket_mib="auto")["loaded"]
+        # All gradients fit into the smallest.
+        self.assertEqual(
+            loaded["settings"]["bucket size"], "1 MiB, the fastest of those that were tried"
+        )
+        self.assertRegex(
+            loaded["settings"]["bucket sizes tried"], r"^1 MiB \d+\.\d ms: the slowest"
+        )
+        self.assertGreater(loaded["compile_ns"], 0)
+        # The search leaves nothing behind.
+        self.assert_as_the_whole(1e-12)
+        self.assert_exchanged(8)
+
+    def test_gradients_may_go_as_factors(self) -> None:
+        switches = {"gradient_compression": "powersgd", "bucket_mib": "1"}
+        told = self.worker.load_layers(str(self.folder), wide=True, factors=switches)
+        self.assertIn("PowerSGD of rank 1", told["loaded"]["settings"]["gradients on their way"])
+        # Judged with whole ones.
+        self.assert_as_the_whole(1e-9, True)
+        # A column and a row of what is worth it.
+        factors = (INNER + 6) + (INNER + INNER) + (INNER + 3)
+        self.assert_exchanged(8, factors + INNER + 3)
+        self.assert_as_the_whole(1e-9, True)
+
     def test_a_rank_that_dies_is_named(self) -> None:
         self.assertIn("loaded", self.worker.load(str(self.folder)))
         (other,) = self.worker.others()
@@ -195,6 +244,62 @@ class Together(unittest.TestCase):
         killer.join()
         self.assertEqual(failed["kind"], "crashed")
         self.assertIn("rank 1 was ended by signal 9", failed["reason"])
+
+
+class Buckets(unittest.TestCase):
+    def test_sizes_end_with_one_that_holds_all(self) -> None:
+        for gradient_bytes, last in ((1, 1), (3 << 20, 4), (20 << 20, 50), (1 << 40, 100)):
+            self.assertEqual(buckets.sizes(gradient_bytes)[-1], last)
+        self.assertIn(buckets.USUAL_MIB, buckets.sizes(20 << 20))
+        tried = buckets.told({1: 2_500_000, 2: 1_300_000}, 2)
+        self.assertEqual(
+            tried["bucket sizes tried"],
+            "1 MiB 2.5 ms, 2 MiB 1.3 ms: the slowest rank's median of 5 steps",
+        )
+
+    def test_factors_are_sent_where_they_save_more_than_half(self) -> None:
+        for shape, sent in (((3, 6), 18), ((8, 8), 16 if 2 * 16 < 64 else 64), ((9, 9), 18)):
+            self.assertEqual(spread._numbers_sent(torch.zeros(shape)), sent)
+        self.assertEqual(spread._numbers_sent(torch.zeros(7)), 7)
+        self.assertEqual(spread._numbers_sent(torch.zeros((4, 3, 3, 3))), 4 + 27)
+
+
+class Factors(unittest.TestCase):
+    """One rank, which is a group by itself."""
+
+    def test_what_they_lose_is_fed_back_and_forgotten_at_a_reset(self) -> None:
+        asked = Spread(Strategy.DDP, 1, 1, 1, False, "powersgd", False, False)
+        module = torch.nn.Linear(INNER, INNER, dtype=torch.float64)
+        team = spread.Team(World(0, 0, 1, "127.0.0.1", 0))
+        ranks = spread.Ranks(module, asked, Place(torch.device("cpu")), team)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        fed = torch.linspace(-1.0, 1.0, 8 * INNER, dtype=torch.float64).reshape(8, INNER).sin()
+
+        def gradient() -> torch.Tensor:
+            module.zero_grad()
+            ranks.forward(fed).pow(3).sum().backward()
+            found = module.weight.grad
+            assert found is not None
+            return found.clone()
+
+        for _ in range(ranks.unusual):
+            gradient()
+        with ranks.whole():
+            whole = gradient()
+        lossy = gradient()
+        self.assertGreater(torch.dist(lossy, whole) / whole.norm(), 0.01)
+        # A column times a row, behind which all others are nothing.
+        sizes = torch.linalg.svdvals(lossy)
+        self.assertLess(sizes[1] / sizes[0], 1e-9)
+        factors = ranks._factors
+        assert factors is not None
+        self.assertTrue(factors.error_dict and factors.p_memory_dict)
+        ranks.restart()
+        self.assertFalse(factors.error_dict or factors.p_memory_dict or factors.q_memory_dict)
+        # The same from the beginning on, as long as it is the same beginning.
+        first = gradient()
+        ranks.restart()
+        torch.testing.assert_close(gradient(), first)
 
 
 class Launchers(unittest.TestCase):

@@ -71,7 +71,7 @@ fn failures(report: &ConformanceReport) -> BTreeMap<&'static str, &str> {
 }
 
 /// What was not examined, because the variant cannot do it: none is timed from request to reply, or by events of a
-/// device.
+/// device, or is several ranks.
 fn skipped(report: &ConformanceReport) -> Vec<&'static str> {
     report
         .checks
@@ -87,7 +87,8 @@ fn proper_workers_pass() {
         let report = examine(&command(&[]), variant, PATIENT);
         assert_eq!(failures(&report), BTreeMap::new(), "{variant}");
         assert!(report.passed());
-        assert_eq!(skipped(&report), ["request", "device"], "{variant}");
+        let others = ["request", "device", "ranks"];
+        assert_eq!(skipped(&report), others, "{variant}");
     }
 }
 
@@ -95,14 +96,17 @@ fn proper_workers_pass() {
 fn what_the_variant_cannot_do_is_skipped() {
     let report = examine(&command(&[]), "only_trains", PATIENT);
     assert!(report.passed());
-    assert_eq!(skipped(&report), ["outputs", "request", "device"]);
+    assert_eq!(
+        skipped(&report),
+        ["outputs", "request", "device", "ranks"]
+    );
 }
 
 #[test]
 fn a_devices_own_time_is_held_against_the_hosts() {
     let report = examine_by_device("by_device");
     assert_eq!(failures(&report), BTreeMap::new());
-    assert_eq!(skipped(&report), ["request"]);
+    assert_eq!(skipped(&report), ["request", "ranks"]);
     for (variant, reason) in [
         ("wrong_unit", "ns by the clock of the device, and"),
         ("steady", "it times steps on the CPU"),

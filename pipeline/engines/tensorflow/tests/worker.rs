@@ -87,9 +87,10 @@ fn the_conformance_suite_passes() {
         interrupt: &interrupt,
     };
     let report = conformance::check(&subject, &interrupt, |_| ());
-    // It runs on CPUs alone, which have no events.
-    let unsound =
-        |check: &&conformance::Check| check.result != CheckResult::Passed && check.name != "device";
+    // It runs on CPUs alone, which have no events, and in one process.
+    let unsound = |check: &&conformance::Check| {
+        check.result != CheckResult::Passed && !["device", "ranks"].contains(&check.name)
+    };
     let unsound: Vec<_> = report.checks.iter().filter(unsound).collect();
     assert!(unsound.is_empty(), "{unsound:#?}");
 }

@@ -12,7 +12,7 @@ use worker::{ALLOCATOR, Allocator, SPIN};
 
 use crate::{
     failure::unsupported,
-    ranks::{Compression, Exchanging},
+    ranks::{Compression, Exchanging, USUAL_BUCKET_MIB},
 };
 
 /// The name of the engine in manifests.
@@ -58,8 +58,8 @@ const BUCKET_VIEWS: &str = "gradient_as_bucket_view";
 const COMPRESSION: &str = "gradient_compression";
 const STATIC_GRAPH: &str = "static_graph";
 
-/// PyTorch's own size of a bucket, with a smaller one first: what it does where nobody says otherwise.
-const USUAL_BUCKET: u32 = 25;
+/// The size of a bucket that is searched for before the first step.
+const SEARCHED: &str = "auto";
 
 /// A cell, understood.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -94,6 +94,8 @@ pub(crate) struct Configuration {
     pub(crate) passes: u32,
     /// How ranks exchange gradients.
     pub(crate) exchanging: Exchanging,
+    /// Whether the size of a bucket is searched for before the first step.
+    pub(crate) searches_bucket: bool,
 }
 
 impl Configuration {
@@ -133,6 +135,7 @@ impl Configuration {
             workers: cell.world_size,
             passes: passes(cell)?,
             exchanging: exchanging(cell)?,
+            searches_bucket: cell.factors.get(BUCKET).is_some_and(|it| it == SEARCHED),
         })
     }
 }
@@ -179,16 +182,7 @@ fn exchanging(cell: &Cell) -> Result<Exchanging, Outcome> {
         )));
     }
     let value = |factor: &str| cell.factors.get(factor).map(String::as_str);
-    let bucket = value(BUCKET).unwrap_or("25");
-    let bucket: u32 = bucket
-        .parse()
-        .ok()
-        .filter(|&mib| (1..=4096).contains(&mib))
-        .ok_or_else(|| {
-            unsupported(format!(
-                "{BUCKET} is `{bucket}`; known: whole numbers from 1 to 4096"
-            ))
-        })?;
+    let bucket_mib = bucket(value(BUCKET))?;
     let compression = match value(COMPRESSION) {
         None | Some("none") => Compression::None,
         Some("fp16") => Compression::Fp16,
@@ -200,10 +194,23 @@ fn exchanging(cell: &Cell) -> Result<Exchanging, Outcome> {
         }
     };
     Ok(Exchanging {
-        bucket_mib: (bucket != USUAL_BUCKET).then_some(bucket),
+        bucket_mib: (bucket_mib != USUAL_BUCKET_MIB).then_some(bucket_mib),
         bucket_views: worker::choice(cell, BUCKET_VIEWS, ["off", "on"])?,
         static_graph: worker::choice(cell, STATIC_GRAPH, ["off", "on"])?,
         compression,
+    })
+}
+
+/// How many MiB a bucket holds, at first where that is searched for.
+fn bucket(asked: Option<&str>) -> Result<u32, Outcome> {
+    let Some(asked) = asked.filter(|asked| *asked != SEARCHED) else {
+        return Ok(USUAL_BUCKET_MIB);
+    };
+    let known = asked.parse().ok().filter(|mib| (1..=4096).contains(mib));
+    known.ok_or_else(|| {
+        unsupported(format!(
+            "{BUCKET} is `{asked}`; known: `{SEARCHED}`, and whole numbers from 1 to 4096"
+        ))
     })
 }
 

@@ -26,7 +26,7 @@ use crate::{
     inference::Inference,
     ranks::Team,
     shim,
-    strategy::{Accumulated, DataParallel, Ddp},
+    strategy::{Accumulated, DataParallel, Ddp, buckets},
     tape::Tape,
     training::Training,
     values::{Maker, Share},
@@ -141,18 +141,24 @@ fn build(
     let casts = configuration.autocast.then_some(maker.place);
     let Some(optimizer) = configuration.optimizer else {
         let session = Inference::build(graph, maker, boundary, casts)?;
-        let in_place = session.in_place();
-        return Ok((Box::new(session), told(in_place)));
+        let told = told(session.in_place());
+        return Ok((Box::new(session), told));
     };
     let tape = Tape::build(graph, casts)?;
-    let in_place = tape.in_place();
+    let mut told = told(tape.in_place());
     let (workers, passes) = (configuration.workers, configuration.passes);
     let session: Box<dyn Session> = match (configuration.strategy, team) {
         (Strategy::Ddp, Some(team)) => {
             let ddp = |values: &[&Tensor]| {
                 Ddp::build(tape, graph, values, team, configuration.exchanging, passes)
             };
-            Box::new(Training::build(graph, optimizer, boundary, maker, ddp)?)
+            let mut training = Training::build(graph, optimizer, boundary, maker, ddp)?;
+            if configuration.searches_bucket {
+                let begun = Instant::now();
+                told.settings.extend(buckets::search(&mut training, team)?);
+                told.compiling += begun.elapsed();
+            }
+            Box::new(training)
         }
         (Strategy::DataParallel, _) => {
             let devices = maker.place.replicas(workers)?;
@@ -179,7 +185,7 @@ fn build(
             )?)
         }
     };
-    Ok((session, told(in_place)))
+    Ok((session, told))
 }
 
 /// What is told of a network that is run operator by operator.

@@ -296,6 +296,9 @@ pub(crate) enum Compression {
     Bf16 = 2,
 }
 
+/// PyTorch's own size of a bucket, with a smaller one first: what it does where nobody says otherwise.
+pub(crate) const USUAL_BUCKET_MIB: u32 = 25;
+
 /// How gradients are exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exchanging {

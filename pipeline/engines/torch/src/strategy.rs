@@ -1,6 +1,7 @@
 //! How the parts of a batch are spread: the passes of an iteration, for each of the strategies.
 
 mod accumulated;
+pub(crate) mod buckets;
 mod data_parallel;
 mod ddp;
 

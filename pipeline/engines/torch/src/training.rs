@@ -77,6 +77,15 @@ pub(crate) trait Backward {
         Err(unsupported("one process exchanges nothing"))
     }
 
+    /// Goes on with buckets of another size, on all ranks; `None` is PyTorch's own.
+    fn resize(
+        &mut self,
+        _values: &[Option<Tensor>],
+        _bucket_mib: Option<u32>,
+    ) -> Result<(), Outcome> {
+        Err(unsupported("one process exchanges nothing"))
+    }
+
     /// Whether gradients live in memory of its own, which they cannot be taken from as they are from any
     /// other: libtorch's optimisers detach them first, and do not detach views.
     fn keeps_gradients(&self) -> bool {
@@ -160,6 +169,29 @@ impl<B: Backward> Training<B> {
             maker: maker.clone(),
             place: maker.place,
         })
+    }
+
+    /// Goes on with buckets of another size, in steps that are alike.
+    pub(crate) fn resize(&mut self, bucket_mib: Option<u32>) -> Result<(), Outcome> {
+        self.backward.resize(&self.values, bucket_mib)?;
+        self.become_usual()
+    }
+
+    /// Bytes of the gradients of all weights.
+    pub(crate) fn gradient_bytes(&self) -> Result<u64, Outcome> {
+        let bytes = self.held(Role::Weight).map(|held| {
+            let weight = self.value(held)?;
+            Ok((weight.numel() * weight.kind().elt_size_in_bytes()) as u64)
+        });
+        bytes.sum()
+    }
+
+    /// The iterations that are not as all later ones: buckets are made anew after the first.
+    fn become_usual(&mut self) -> Result<(), Outcome> {
+        for _ in 0..UNNOTED {
+            self.step()?;
+        }
+        Ok(())
     }
 
     fn iterate(&mut self, pass: Pass) -> Result<Tensor, Outcome> {
@@ -304,10 +336,7 @@ impl<B: Backward> Session for Training<B> {
 
     fn exchanges(&mut self, steps: u64) -> Result<Vec<StepExchanges>, Outcome> {
         self.backward.note(&self.values, true)?;
-        // Buckets are made anew after the first iteration.
-        for _ in 0..UNNOTED {
-            self.step()?;
-        }
+        self.become_usual()?;
         self.backward.noted()?;
         let mut told = Vec::new();
         for _ in 0..steps {

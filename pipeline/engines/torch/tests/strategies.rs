@@ -181,6 +181,25 @@ fn ranks_exchange_as_they_are_told_to() {
 }
 
 #[test]
+fn ranks_search_for_the_size_of_a_bucket() {
+    let (graph, right) = (
+        network("bert_tiny", 2),
+        trained("bert_tiny", Precision::Fp64, Strategy::Accumulated, 2, &[]),
+    );
+    let mut cell = cell(&graph, Precision::Fp64, Strategy::Ddp, 2);
+    let searched = ("bucket_mib".to_owned(), "auto".to_owned());
+    cell.factors.extend([searched]);
+    let mut loaded = start(&graph, &cell, &command()).unwrap();
+    let settings = &loaded.told.settings;
+    assert!(settings["bucket sizes tried"].starts_with("1 MiB "));
+    assert!(settings["bucket size"].ends_with("the fastest of those that were tried"));
+    assert!(loaded.told.compile_ns > 0);
+    // The search leaves nothing behind.
+    assert_same(&loaded.outputs(), &right, 1e-9);
+    loaded.end();
+}
+
+#[test]
 fn a_step_of_ranks_is_timed_as_that_of_one_is() {
     let graph = network("bert_tiny", 2);
     let mut cell = cell(&graph, Precision::Fp32, Strategy::Ddp, 2);

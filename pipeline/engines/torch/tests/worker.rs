@@ -46,7 +46,7 @@ fn description() -> EngineDescription {
             precisions: vec![Precision::Fp32],
             modes: vec![Mode::Inference, Mode::Training],
             boundaries: Boundary::ALL.to_vec(),
-            strategies: vec![schema::Strategy::Single],
+            strategies: vec![schema::Strategy::Single, schema::Strategy::Ddp],
             reads_onnx: false,
             compiles_cxx: false,
             preparation: schema::Preparation::default(),

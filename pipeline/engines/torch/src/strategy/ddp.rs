@@ -140,6 +140,15 @@ impl Backward for Ddp {
         Ok((backward, self.reducer()?.notes()?))
     }
 
+    fn resize(
+        &mut self,
+        values: &[Option<Tensor>],
+        bucket_mib: Option<u32>,
+    ) -> Result<(), Outcome> {
+        self.exchanging.bucket_mib = bucket_mib;
+        self.reduce(|place| at(values, place), false)
+    }
+
     fn keeps_gradients(&self) -> bool {
         self.exchanging.bucket_views
     }

@@ -60,6 +60,8 @@ pub fn cell(graph: &Graph, precision: Precision, strategy: Strategy, world_size:
 /// A worker that has a cell loaded.
 pub struct Loaded {
     pub host: Host,
+    /// What it says of what it loaded.
+    pub told: schema::protocol::Loaded,
     pub folder: tempfile::TempDir,
 }
 
@@ -85,7 +87,7 @@ pub fn start_by(
         scratch: folder.path().to_owned(),
     };
     match host.request(&Request::Load(Box::new(load)), deadline)? {
-        Reply::Loaded(_) => Ok(Loaded { host, folder }),
+        Reply::Loaded(told) => Ok(Loaded { host, told, folder }),
         other => panic!("{other:?}"),
     }
 }
