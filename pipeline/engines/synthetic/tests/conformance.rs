@@ -96,10 +96,7 @@ fn proper_workers_pass() {
 fn what_the_variant_cannot_do_is_skipped() {
     let report = examine(&command(&[]), "only_trains", PATIENT);
     assert!(report.passed());
-    assert_eq!(
-        skipped(&report),
-        ["outputs", "request", "device", "ranks"]
-    );
+    assert_eq!(skipped(&report), ["outputs", "request", "device", "ranks"]);
 }
 
 #[test]
