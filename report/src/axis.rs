@@ -4,6 +4,46 @@ use serde::Serialize;
 
 use crate::units;
 
+/// A plot in a picture, all in pixels from its upper left corner.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Frame {
+    /// The picture's size.
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    /// The plot's sides.
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) top: f64,
+    pub(crate) bottom: f64,
+}
+
+impl Frame {
+    /// A picture of a width and a height, with a plot that leaves so much free on the left, right, top and bottom.
+    pub(crate) const fn of(
+        [width, height]: [f64; 2],
+        [left, right, top, bottom]: [f64; 4],
+    ) -> Self {
+        Self {
+            width,
+            height,
+            left,
+            right: width - right,
+            top,
+            bottom: height - bottom,
+        }
+    }
+
+    /// Where a share of the plot's width lies; what is outside lies at the border.
+    pub(crate) const fn x(&self, share: f64) -> f64 {
+        self.left + (self.right - self.left) * share.clamp(0.0, 1.0)
+    }
+
+    /// The same of its height, from the bottom.
+    pub(crate) const fn y(&self, share: f64) -> f64 {
+        self.bottom - (self.bottom - self.top) * share.clamp(0.0, 1.0)
+    }
+}
+
 /// A mark of an axis.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Tick {

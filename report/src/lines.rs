@@ -4,14 +4,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::axis::{Tick, tenth};
+use crate::axis::{Frame, Tick, tenth};
 
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 300.0;
-const LEFT: f64 = 56.0;
-const RIGHT: f64 = 48.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 40.0;
+const FRAME: Frame = Frame::of([720.0, 300.0], [56.0, 48.0, 12.0, 40.0]);
 
 /// Half of a whisker's end, in pixels.
 const CAP: f64 = 3.0;
@@ -28,12 +23,8 @@ const MOST_LINES: usize = 8;
 /// The plot, in pixels.
 #[derive(Debug, Serialize)]
 pub(crate) struct Plot {
-    width: f64,
-    height: f64,
-    left: f64,
-    right: f64,
-    top: f64,
-    bottom: f64,
+    #[serde(flatten)]
+    frame: Frame,
     columns: Vec<Tick>,
     rows: Vec<Tick>,
     /// Path of what lines are held against.
@@ -92,25 +83,20 @@ pub(crate) fn draw(
         .map(|(place, line)| self::line(place, series.len(), line))
         .collect();
     spread(&mut lines);
-    let [from, to] = reference.map(|[across, up]| [x(across), y(up)]);
+    let [from, to] = reference.map(|[across, up]| [FRAME.x(across), FRAME.y(up)]);
     let tick = |at: f64, label: String| Tick {
         at: tenth(at),
         label,
     };
     (!lines.is_empty()).then(|| Plot {
-        width: WIDTH,
-        height: HEIGHT,
-        left: LEFT,
-        right: WIDTH - RIGHT,
-        top: TOP,
-        bottom: HEIGHT - BOTTOM,
+        frame: FRAME,
         columns: columns
             .into_iter()
-            .map(|(at, label)| tick(x(at), label))
+            .map(|(at, label)| tick(FRAME.x(at), label))
             .collect(),
         rows: rows
             .into_iter()
-            .map(|(at, label)| tick(y(at), label))
+            .map(|(at, label)| tick(FRAME.y(at), label))
             .collect(),
         reference: format!("M{:.1} {:.1}L{:.1} {:.1}", from[0], from[1], to[0], to[1]),
         lines,
@@ -125,9 +111,9 @@ pub(crate) fn draw(
 fn line(place: usize, of: usize, series: &Series) -> Line {
     let beside = APART * (place as f64 - (of as f64 - 1.0) / 2.0);
     let (mut path, mut whiskers, mut dots) = (String::new(), String::new(), String::new());
-    let mut end = y(0.0);
+    let mut end = FRAME.y(0.0);
     for (number, point) in series.points.iter().enumerate() {
-        let (x, y) = (x(point.x) + beside, y(point.y));
+        let (x, y) = (FRAME.x(point.x) + beside, FRAME.y(point.y));
         let to = if number == 0 { 'M' } else { 'L' };
         let _infallible = write!(path, "{to}{x:.1} {y:.1}");
         let _infallible = write!(dots, "M{x:.1} {y:.1}h0");
@@ -135,7 +121,7 @@ fn line(place: usize, of: usize, series: &Series) -> Line {
         let Some(ends) = point.ends else {
             continue;
         };
-        let [low, high] = ends.map(self::y);
+        let [low, high] = ends.map(|end| FRAME.y(end));
         let (left, width) = (x - CAP, 2.0 * CAP);
         let _infallible = write!(
             whiskers,
@@ -163,14 +149,6 @@ fn spread(lines: &mut [Line]) {
     }
 }
 
-fn x(share: f64) -> f64 {
-    LEFT + (WIDTH - LEFT - RIGHT) * share.clamp(0.0, 1.0)
-}
-
-fn y(share: f64) -> f64 {
-    HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share.clamp(0.0, 1.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,11 +167,11 @@ mod tests {
         let other = series(&[(0.0, 0.5, None), (1.0, -2.0, None)]);
         let columns = [(0.0, "1".to_owned()), (1.0, "2".to_owned())];
         let plot = draw(vec![one, other], columns, [], [[0.0, 0.0], [1.0, 1.0]]).unwrap();
-        let (left, right) = (LEFT, WIDTH - RIGHT);
-        let (bottom, middle) = (HEIGHT - BOTTOM, (HEIGHT - BOTTOM + TOP) / 2.0);
+        let (left, right, top) = (FRAME.left, FRAME.right, FRAME.top);
+        let (bottom, middle) = (FRAME.bottom, (FRAME.bottom + top) / 2.0);
         assert_eq!(
             plot.reference,
-            format!("M{left:.1} {bottom:.1}L{right:.1} {TOP:.1}")
+            format!("M{left:.1} {bottom:.1}L{right:.1} {top:.1}")
         );
         let [first, second] = plot.lines.as_slice() else {
             panic!("{plot:?}")
@@ -202,9 +180,9 @@ mod tests {
             let (from, to) = (left + aside, right + aside);
             format!("M{from:.1} {middle:.1}L{to:.1} {end:.1}")
         };
-        assert_eq!(first.path, path(-APART / 2.0, TOP));
+        assert_eq!(first.path, path(-APART / 2.0, top));
         assert_eq!(second.path, path(APART / 2.0, bottom));
-        assert!(first.whiskers.contains(&format!("{middle:.1}V{TOP:.1}")));
+        assert!(first.whiskers.contains(&format!("{middle:.1}V{top:.1}")));
         assert!(second.whiskers.is_empty());
         let at: Vec<f64> = plot.columns.iter().map(|tick| tick.at).collect();
         assert_eq!(at, [left, right]);

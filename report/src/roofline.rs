@@ -4,17 +4,12 @@
 use serde::Serialize;
 
 use crate::{
-    axis::{Tick, decimals, log_share, tenth},
+    axis::{Frame, Tick, decimals, log_share, tenth},
     marks::Mark,
     units,
 };
 
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 380.0;
-const LEFT: f64 = 92.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 20.0;
-const BOTTOM: f64 = 52.0;
+const FRAME: Frame = Frame::of([720.0, 380.0], [92.0, 16.0, 20.0, 52.0]);
 
 /// Rates and intensities beyond these are some mistake, and would break the arithmetic of an axis.
 const DRAWABLE: std::ops::Range<f64> = 1e-3..1e21;
@@ -56,12 +51,8 @@ pub(crate) struct Spot {
 /// The picture, in pixels.
 #[derive(Debug, Serialize)]
 pub(crate) struct Roofline {
-    width: f64,
-    height: f64,
-    left: f64,
-    right: f64,
-    top: f64,
-    bottom: f64,
+    #[serde(flatten)]
+    frame: Frame,
     across: Vec<Tick>,
     up: Vec<Tick>,
     /// The lines of both ceilings: of memory up to the ridge, and of arithmetic from there on.
@@ -108,12 +99,12 @@ pub(crate) fn draw(scene: &Scene) -> Option<Roofline> {
     let intensities = spots.iter().map(|spot| spot.intensity);
     let across = Axis::over(
         intensities.chain([ridge / SLOPE, ridge]),
-        [LEFT, WIDTH - RIGHT],
+        [FRAME.left, FRAME.right],
     )?;
     let rates = spots.iter().map(|spot| spot.flops_per_second);
     let up = Axis::over(
         rates.chain([product, reading * across.low]),
-        [HEIGHT - BOTTOM, TOP],
+        [FRAME.bottom, FRAME.top],
     )?;
     let point = |spot: &&Spot| Point {
         x: across.place(spot.intensity),
@@ -123,12 +114,7 @@ pub(crate) fn draw(scene: &Scene) -> Option<Roofline> {
     };
     let points: Vec<Point> = spots.iter().map(point).collect();
     Some(Roofline {
-        width: WIDTH,
-        height: HEIGHT,
-        left: LEFT,
-        right: WIDTH - RIGHT,
-        top: TOP,
-        bottom: HEIGHT - BOTTOM,
+        frame: FRAME,
         roofs: roofs(reading, &scene.product, &across, &up, &points),
         points,
         across: across.ticks(units::plain),
@@ -291,7 +277,7 @@ mod tests {
             let cells = cells.iter().map(|it| spot(*it, 100e9)).collect();
             let drawn = draw(&scene(cells)).unwrap();
             let [_, roof] = &drawn.roofs;
-            (roof.begins, roof.x < drawn.right)
+            (roof.begins, roof.x < drawn.frame.right)
         };
         assert_eq!(name(&[0.1]), (false, false));
         assert_eq!(name(&[2000.0]), (true, true));
@@ -312,8 +298,8 @@ mod tests {
         ] {
             let drawn = draw(&scene(cells)).unwrap();
             for point in &drawn.points {
-                assert!((LEFT..=WIDTH - RIGHT).contains(&point.x), "{point:?}");
-                assert!((TOP..=HEIGHT - BOTTOM).contains(&point.y), "{point:?}");
+                assert!((FRAME.left..=FRAME.right).contains(&point.x), "{point:?}");
+                assert!((FRAME.top..=FRAME.bottom).contains(&point.y), "{point:?}");
             }
             for ticks in [&drawn.across, &drawn.up] {
                 assert!((1..=MOST_TICKS).contains(&ticks.len()), "{ticks:?}");

@@ -7,16 +7,11 @@ use schema::tables::{Interval, LaunchRow};
 use serde::Serialize;
 
 use crate::{
-    axis::{self, Tick, decimals, log_share, tenth},
+    axis::{self, Frame, Tick, decimals, log_share, tenth},
     units,
 };
 
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 12.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 36.0;
+const FRAME: Frame = Frame::of([720.0, 240.0], [64.0, 12.0, 12.0, 36.0]);
 
 /// More samples than this make one blot: of each launch only some are drawn then.
 const MOST_SAMPLES: usize = 3000;
@@ -27,12 +22,8 @@ const WIDE: f64 = 8.0;
 /// The plot, in pixels.
 #[derive(Debug, Serialize)]
 pub(crate) struct Strip {
-    width: f64,
-    height: f64,
-    left: f64,
-    right: f64,
-    top: f64,
-    bottom: f64,
+    #[serde(flatten)]
+    frame: Frame,
     ticks: Vec<Tick>,
     /// One a launch.
     launches: Vec<Lane>,
@@ -77,9 +68,9 @@ pub(crate) fn draw<'a>(
     let scale = Scale::new(low as f64, high as f64);
     let total = samples().count();
     let stride = total.div_ceil(MOST_SAMPLES).max(1);
-    let lane_width = (WIDTH - LEFT - RIGHT) / sampled.len() as f64;
+    let lane_width = (FRAME.right - FRAME.left) / sampled.len() as f64;
     let lanes = sampled.iter().enumerate().map(|(place, launch)| {
-        let x = LEFT + lane_width * place as f64;
+        let x = FRAME.left + lane_width * place as f64;
         Lane {
             x: tenth(x),
             width: tenth(lane_width),
@@ -95,12 +86,7 @@ pub(crate) fn draw<'a>(
         .filter(|(low, high)| low.is_finite() && high.is_finite() && *low > 0.0)
         .map(|(low, high)| [tenth(scale.y(high)), tenth(scale.y(low))]);
     Some(Strip {
-        width: WIDTH,
-        height: HEIGHT,
-        left: LEFT,
-        right: WIDTH - RIGHT,
-        top: TOP,
-        bottom: HEIGHT - BOTTOM,
+        frame: FRAME,
         ticks: scale.ticks(),
         launches: lanes.collect(),
         band,
@@ -179,7 +165,7 @@ impl Scale {
         } else {
             (value - self.low) / (self.high - self.low)
         };
-        HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share.clamp(0.0, 1.0)
+        FRAME.y(share)
     }
 
     fn ticks(&self) -> Vec<Tick> {
@@ -245,7 +231,8 @@ mod tests {
                 let (x, y) = dot.trim_end_matches("h0").split_once(' ').unwrap();
                 let (x, y): (f64, f64) = (x.parse().unwrap(), y.parse().unwrap());
                 assert!(
-                    (LEFT..=WIDTH - RIGHT).contains(&x) && (TOP..=HEIGHT - BOTTOM).contains(&y),
+                    (FRAME.left..=FRAME.right).contains(&x)
+                        && (FRAME.top..=FRAME.bottom).contains(&y),
                     "{samples:?} {x} {y}"
                 );
             }

@@ -7,9 +7,7 @@ use catalog::{Catalog, InstallEvent, InstallObserver, Settings};
 pub(crate) fn install() -> Result<(), String> {
     let settings = Settings::from_environment().map_err(|error| error.to_string())?;
     let catalog = Catalog::load(&settings).map_err(|error| error.to_string())?;
-    let engines = catalog.descriptions().into_iter();
-    let names: Vec<String> = engines.map(|engine| engine.name).collect();
-    let installed = catalog.install(&names, &mut Lines);
+    let installed = catalog.install(&catalog.names(), &mut Lines);
     installed.map_err(|error| error.to_string())
 }
 

@@ -138,8 +138,7 @@ pub(crate) fn install(
 ) -> Result<(), Failure> {
     let catalog = session.catalog()?;
     let names: Vec<String> = if engines.is_empty() {
-        let engines = catalog.descriptions().into_iter();
-        engines.map(|engine| engine.name).collect()
+        catalog.names()
     } else {
         engines.to_vec()
     };

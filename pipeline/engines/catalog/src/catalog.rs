@@ -127,6 +127,15 @@ impl Catalog {
         self.engines.clone()
     }
 
+    /// The engines' names, sorted.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.engines
+            .iter()
+            .map(|engine| engine.name.clone())
+            .collect()
+    }
+
     /// Whether each variant of each engine can be used here. What can be installed is not missing.
     /// Reads no large file of a built-in engine, and starts nothing but the machine's C++ compiler, to
     /// ask for its version.

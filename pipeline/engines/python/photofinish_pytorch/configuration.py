@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from photofinish_pytorch import buckets
 from photofinish_worker import allocator, ask
 from photofinish_worker.allocator import ALLOCATOR
 from photofinish_worker.messages import (
@@ -38,10 +39,6 @@ OF_DDP = (BUCKET, BUCKET_VIEWS, COMPRESSION, STATIC_GRAPH)
 """Factors of how ranks exchange gradients."""
 POWER_SGD = "powersgd"
 COMPRESSIONS = ("none", "fp16", "bf16", POWER_SGD)
-USUAL_BUCKET = 25
-"""PyTorch's own size of a bucket, with a smaller one first: what it does where nobody says
-otherwise."""
-
 SEARCHED = "auto"
 """The size of a bucket that is searched for before the first step."""
 
@@ -176,10 +173,11 @@ def _configuration(cell: Cell, common: Common, compile_mode: str | None) -> Conf
 def _spread(cell: Cell) -> Spread:
     if cell.strategy is Strategy.DATA_PARALLEL and cell.device == "cpu":
         raise unsupported("torch.nn.DataParallel runs the bare module on a CPU")
-    bucket = cell.factors.get(BUCKET, str(USUAL_BUCKET))
+    usual = str(buckets.USUAL_MIB)
+    bucket = cell.factors.get(BUCKET, usual)
     searches = bucket == SEARCHED
     if searches:
-        bucket = str(USUAL_BUCKET)
+        bucket = usual
     if not bucket.isdecimal() or not 1 <= int(bucket) <= 4096:
         known = f"`{SEARCHED}`, and whole numbers from 1 to 4096"
         raise unsupported(f"{BUCKET} is `{bucket}`; known: {known}")
@@ -192,7 +190,7 @@ def _spread(cell: Cell) -> Spread:
         cell.strategy,
         cell.world_size,
         passes,
-        None if int(bucket) == USUAL_BUCKET else int(bucket),
+        buckets.asked(int(bucket)),
         searches,
         ask.factor(cell, COMPRESSION, COMPRESSIONS),
         bucket_views=ask.factor(cell, BUCKET_VIEWS, ("off", "on")) == "on",

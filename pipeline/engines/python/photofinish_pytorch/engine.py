@@ -121,7 +121,8 @@ def _settle(session: Training, spreading: Spread) -> tuple[dict[str, str], int]:
         told["gradients on their way"] = (
             "PowerSGD of rank 1, with its error fed back; parity is judged with whole gradients"
         )
-        session.settle()
+        if not spreading.searches_bucket:
+            session.settle()
     if not spreading.searches_bucket:
         return told, 0
     begun = time.perf_counter_ns()

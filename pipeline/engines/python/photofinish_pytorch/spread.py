@@ -14,7 +14,8 @@ from torch.distributed import GradBucket, PrefixStore, TCPStore  # type: ignore[
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from photofinish_pytorch.configuration import POWER_SGD, USUAL_BUCKET, Spread
+from photofinish_pytorch import buckets
+from photofinish_pytorch.configuration import POWER_SGD, Spread
 from photofinish_pytorch.device import Place
 from photofinish_pytorch.failure import at
 from photofinish_worker.engine import BucketExchange, StepExchanges
@@ -133,7 +134,7 @@ class Ranks:
         self._buckets: list[BucketExchange] = []
         """What was noted since it was last asked for."""
         self._module, self._spread, self._place = module, spread, place
-        self.goes_whole = False
+        self._goes_whole = False
         """Whether gradients go whole for now, where they are else sent as factors."""
         self._factors: powerSGD_hook.PowerSGDState | None = None
         """What PowerSGD remembers from iteration to iteration."""
@@ -165,8 +166,7 @@ class Ranks:
     def resize(self, bucket_mib: int) -> None:
         """Goes on with buckets of another size, on all ranks, by another `forward`; nobody may hold
         the one before."""
-        usual = bucket_mib == USUAL_BUCKET
-        self._spread = replace(self._spread, bucket_mib=None if usual else bucket_mib)
+        self._spread = replace(self._spread, bucket_mib=buckets.asked(bucket_mib))
         self.note(on=False)
 
     def slowest(self, ns: int) -> int:
@@ -179,11 +179,11 @@ class Ranks:
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Lets gradients go whole meanwhile, where they are else sent as factors."""
-        self.goes_whole = True
+        self._goes_whole = True
         try:
             yield
         finally:
-            self.goes_whole = False
+            self._goes_whole = False
 
     def restart(self) -> None:
         """Forgets what a compression remembers of earlier iterations."""
@@ -236,7 +236,7 @@ class Ranks:
 
     def _in_factors(self, factors: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> Future:
         """PowerSGD, or gradients as they are where they are to go whole."""
-        if self.goes_whole:
+        if self._goes_whole:
             return AS_THEY_ARE(None, bucket)
         sent: Future = powerSGD_hook.powerSGD_hook(factors, bucket)
         if not self._place.is_cuda:
@@ -252,7 +252,7 @@ class Ranks:
         if self._spread.compression in HOOKS:
             return buffer.numel() * NARROW_BYTES
         factors = self._factors
-        if factors is None or self.goes_whole or factors.iter < WHOLE:
+        if factors is None or self._goes_whole or factors.iter < WHOLE:
             return buffer.numel() * buffer.element_size()
         return sum(map(_numbers_sent, bucket.gradients())) * buffer.element_size()
 

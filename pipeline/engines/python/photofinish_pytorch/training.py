@@ -4,7 +4,9 @@ forward, loss, backward, optimiser."""
 import math
 import statistics
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch.nn import functional
@@ -206,7 +208,7 @@ class Training:
         ranks = self._ranks
         if ranks is None:
             raise unsupported("one process exchanges nothing")
-        self._note(ranks, on=True)
+        self._rewrap(ranks, partial(ranks.note, on=True))
         ranks.noted(0, 0)
         told = []
         for _ in range(steps):
@@ -214,13 +216,14 @@ class Training:
             began_ns = time.perf_counter_ns()
             self.step()
             told.append(ranks.noted(began_ns, time.perf_counter_ns() - began_ns))
-        self._note(ranks, on=False)
+        self._rewrap(ranks, partial(ranks.note, on=False))
         return told
 
-    def _note(self, ranks: Ranks, on: bool) -> None:
+    def _rewrap(self, ranks: Ranks, another: Callable[[], None]) -> None:
+        """Goes on with another `forward` of the ranks."""
         # Nobody may hold it while there is another.
         del self._forward
-        ranks.note(on)
+        another()
         self._forward = ranks.forward
         self._become_usual(ranks)
 
@@ -243,7 +246,7 @@ class Training:
         gradient_bytes = sum(weight.numel() * weight.element_size() for weight in self._weights)
         found: dict[int, int] = {}
         for size_mib in buckets.sizes(gradient_bytes):
-            self._resize(ranks, size_mib)
+            self._rewrap(ranks, partial(ranks.resize, size_mib))
             times = []
             for _ in range(buckets.TIMED):
                 spread.align()
@@ -252,15 +255,9 @@ class Training:
                 times.append(time.perf_counter_ns() - began_ns)
             found[size_mib] = ranks.slowest(statistics.median_low(times))
         fastest_mib = min(found, key=found.__getitem__)
-        self._resize(ranks, fastest_mib)
+        self._rewrap(ranks, partial(ranks.resize, fastest_mib))
         self.reset()
         return buckets.told(found, fastest_mib)
-
-    def _resize(self, ranks: Ranks, size_mib: int) -> None:
-        del self._forward
-        ranks.resize(size_mib)
-        self._forward = ranks.forward
-        self._become_usual(ranks)
 
     def device_memory(self) -> tuple[int, int] | None:
         """Bytes in use on the device and their peak."""

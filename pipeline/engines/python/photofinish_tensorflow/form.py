@@ -1,5 +1,5 @@
-"""How a tensor lies in memory: TensorFlow's order of the axes against the graph's. The same rules
-as the Rust worker's."""
+"""How a tensor lies in memory: TensorFlow's order of the axes against the graph's. The rules of
+the Rust worker, and those of what Python's TensorFlow alone computes: Keras's GRU, `BlockLSTM`."""
 
 from dataclasses import dataclass
 from enum import Enum, auto

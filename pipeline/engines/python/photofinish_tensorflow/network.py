@@ -29,7 +29,7 @@ class Network:
     """How each parameter lies."""
 
     @classmethod
-    def of(cls, graph: Graph, recurrent: Recurrent = Recurrent.LAYER) -> "Network":
+    def of(cls, graph: Graph, recurrent: Recurrent) -> "Network":
         """Decides how the parameters lie: as all who read one want it, or in the graph's order
         where they disagree. `recurrent` is what an LSTM or a GRU becomes."""
         names = [parameter.name for parameter in graph.parameters]

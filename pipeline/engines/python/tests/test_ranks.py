@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 import unittest
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,17 @@ class Buckets(unittest.TestCase):
         for gradient_bytes, last in ((1, 1), (3 << 20, 4), (20 << 20, 50), (1 << 40, 100)):
             self.assertEqual(buckets.sizes(gradient_bytes)[-1], last)
         self.assertIn(buckets.USUAL_MIB, buckets.sizes(20 << 20))
+        file = Path(__file__).parents[1] / "pytorch" / "engine.toml"
+        variants = tomllib.loads(file.read_text(encoding="utf-8"))["variants"]
+        known = [
+            kit["factors"]["bucket_mib"]["values"]
+            for kit in variants
+            if "bucket_mib" in kit["factors"]
+        ]
+        self.assertTrue(known)
+        for values in known:
+            by_number = sorted(int(value) for value in values if value.isdecimal())
+            self.assertEqual(by_number, list(buckets.SIZES_MIB))
         tried = buckets.told({1: 2_500_000, 2: 1_300_000}, 2)
         self.assertEqual(
             tried["bucket sizes tried"],

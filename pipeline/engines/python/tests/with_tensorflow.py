@@ -6,7 +6,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from photofinish_numpy import fill
-from photofinish_tensorflow.configuration import Configuration, Variant
+from photofinish_tensorflow.configuration import Configuration, Recurrent, Variant
 from photofinish_tensorflow.engine import build
 from photofinish_tensorflow.ground import Ground
 from photofinish_tensorflow.maker import Maker
@@ -33,7 +33,7 @@ def asked(
 
 
 def ground(network: Graph, element: tf.DType = tf.float64) -> Ground:
-    return Ground(Network.of(network), Maker(element))
+    return Ground(Network.of(network, Recurrent.LAYER), Maker(element))
 
 
 def outputs(network: Graph, variant: Variant = Variant.EAGER, jit_compile: bool = False) -> Array:

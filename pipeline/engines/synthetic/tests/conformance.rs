@@ -5,7 +5,7 @@ mod support;
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
-use schema::{Boundary, EngineDescription, Mode, protocol::VERSION};
+use schema::{Boundary, EngineDescription, Mode, Strategy, protocol::VERSION};
 use support::{command, description, graph, hello};
 use worker::{
     WorkerCommand,
@@ -113,6 +113,21 @@ fn a_devices_own_time_is_held_against_the_hosts() {
         assert_eq!(failures.len(), 1, "{variant}: {failures:?}");
         assert!(failures["device"].contains(reason), "{failures:?}");
     }
+}
+
+#[test]
+fn one_process_is_not_taken_for_several_ranks() {
+    let mut engine = description("steady");
+    engine.variants[0].strategies = vec![Strategy::Single, Strategy::Ddp];
+    let report = examine_as(&engine, &command(&[]), PATIENT);
+    assert_eq!(skipped(&report), ["request", "device"]);
+    let failures = failures(&report);
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    let found = failures["ranks"];
+    assert!(
+        found.contains("the memory of 1 ranks, and there are 2"),
+        "{found}"
+    );
 }
 
 #[test]

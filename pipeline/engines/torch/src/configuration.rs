@@ -12,7 +12,7 @@ use worker::{ALLOCATOR, Allocator, SPIN};
 
 use crate::{
     failure::unsupported,
-    ranks::{Compression, Exchanging, USUAL_BUCKET_MIB},
+    ranks::{self, Compression, Exchanging, USUAL_BUCKET_MIB},
 };
 
 /// The name of the engine in manifests.
@@ -194,7 +194,7 @@ fn exchanging(cell: &Cell) -> Result<Exchanging, Outcome> {
         }
     };
     Ok(Exchanging {
-        bucket_mib: (bucket_mib != USUAL_BUCKET_MIB).then_some(bucket_mib),
+        bucket_mib: ranks::asked(bucket_mib),
         bucket_views: worker::choice(cell, BUCKET_VIEWS, ["off", "on"])?,
         static_graph: worker::choice(cell, STATIC_GRAPH, ["off", "on"])?,
         compression,

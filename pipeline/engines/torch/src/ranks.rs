@@ -299,6 +299,11 @@ pub(crate) enum Compression {
 /// PyTorch's own size of a bucket, with a smaller one first: what it does where nobody says otherwise.
 pub(crate) const USUAL_BUCKET_MIB: u32 = 25;
 
+/// What the reducer is asked for where buckets are to be of this size: nothing for PyTorch's own.
+pub(crate) fn asked(bucket_mib: u32) -> Option<u32> {
+    (bucket_mib != USUAL_BUCKET_MIB).then_some(bucket_mib)
+}
+
 /// How gradients are exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exchanging {

@@ -361,6 +361,7 @@ impl<B: Backward> Session for Training<B> {
             });
         }
         self.backward.note(&self.values, false)?;
+        self.become_usual()?;
         Ok(told)
     }
 

@@ -8,17 +8,12 @@ use schema::{
 };
 use serde_json::Value;
 
-use super::subject::{Guest, Subject, Trouble, demand, fail};
+use super::subject::{Guest, Subject, Trouble, demand, fail, steps};
 
 /// How long a measurement goes on before it is cancelled.
 const A_WHILE: Duration = Duration::from_millis(200);
 
-const THREE: Measure = Measure {
-    discard: 0,
-    min_steps: 3,
-    min_ns: 0,
-    max_steps: 3,
-};
+const THREE: Measure = steps(0, 3);
 
 pub(super) fn order(subject: &Subject<'_>) -> Result<(), Trouble> {
     let mut guest = subject.start()?;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use schema::protocol::{Measure, Request};
+use schema::protocol::Request;
 
-use super::subject::{Subject, Trouble, demand};
+use super::subject::{Subject, Trouble, demand, steps};
 use crate::host::Transport;
 
 pub(super) fn handshake(subject: &Subject<'_>) -> Result<(), Trouble> {
@@ -53,12 +53,7 @@ pub(super) fn silence(subject: &Subject<'_>) -> Result<(), Trouble> {
     guest.host.listen(Duration::from_millis(100))?;
     drop(guest);
     let mut guest = subject.start_loaded()?;
-    guest.measure(Measure {
-        discard: 1,
-        min_steps: 3,
-        min_ns: 0,
-        max_steps: 3,
-    })?;
+    guest.measure(steps(1, 3))?;
     guest.host.listen(Duration::from_millis(300))?;
     Ok(())
 }

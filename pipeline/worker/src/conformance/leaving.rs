@@ -4,17 +4,12 @@ use std::{thread, time::Duration};
 
 use schema::protocol::{Measure, Request};
 
-use super::subject::{Subject, Trouble, left};
+use super::subject::{Subject, Trouble, left, steps};
 
 /// How long a measurement goes on before the stream is closed on it.
 const A_WHILE: Duration = Duration::from_millis(200);
 
-const THREE: Measure = Measure {
-    discard: 0,
-    min_steps: 3,
-    min_ns: 0,
-    max_steps: 3,
-};
+const THREE: Measure = steps(0, 3);
 
 pub(super) fn bye(subject: &Subject<'_>) -> Result<(), Trouble> {
     subject.start()?.leave()?;

@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use schema::protocol::Measure;
 
-use super::subject::{Subject, Trouble, demand};
+use super::subject::{Subject, Trouble, demand, steps};
 
 /// How long the worker is stopped.
 const A_WHILE: Duration = Duration::from_millis(300);
@@ -13,12 +13,7 @@ const A_WHILE: Duration = Duration::from_millis(300);
 /// of a second.
 const LAST_TICKS: u64 = 3;
 
-const THREE: Measure = Measure {
-    discard: 0,
-    min_steps: 3,
-    min_ns: 0,
-    max_steps: 3,
-};
+const THREE: Measure = steps(0, 3);
 
 pub(super) fn pause(subject: &Subject<'_>) -> Result<(), Trouble> {
     let mut guest = subject.start_loaded()?;

@@ -1,11 +1,8 @@
 //! Saying where the time goes.
 
-use schema::{
-    OutcomeKind,
-    protocol::{Measure, Profiling, Reply, Request},
-};
+use schema::protocol::{Profiling, Reply, Request};
 
-use super::subject::{Subject, Trouble, demand, fail};
+use super::subject::{Subject, Trouble, cannot, demand, fail, steps};
 
 /// Steps to profile.
 const STEPS: u64 = 3;
@@ -13,12 +10,7 @@ const STEPS: u64 = 3;
 /// That sums and nodes are possible, the supervisor looks at itself.
 pub(super) fn profile(subject: &Subject<'_>) -> Result<(), Trouble> {
     let mut guest = subject.start_loaded()?;
-    let few = Measure {
-        discard: 0,
-        min_steps: STEPS,
-        min_ns: 0,
-        max_steps: STEPS,
-    };
+    let few = steps(0, STEPS);
     guest.measure(few)?;
     let deadline = guest.deadline();
     let request = Request::Profile(Profiling { steps: STEPS });
@@ -36,13 +28,7 @@ pub(super) fn profile(subject: &Subject<'_>) -> Result<(), Trouble> {
             })?;
         }
         Ok(other) => return fail(format!("`{}` instead of `profile`", other.name())),
-        Err(outcome) if !guest.host.is_alive() => return Err(outcome.into()),
-        Err(outcome) => demand(outcome.kind == OutcomeKind::Unsupported, || {
-            format!(
-                "`profile` is failed as `{}`, not as `unsupported`: {}",
-                outcome.kind, outcome.reason
-            )
-        })?,
+        Err(outcome) => cannot(&guest, "profile", outcome)?,
     }
     // Steps are steps again.
     guest.measure(few)?;

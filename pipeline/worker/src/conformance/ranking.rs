@@ -1,13 +1,13 @@
 //! Several ranks that one worker starts and speaks for.
 
 use schema::{
-    Device, Mode, OutcomeKind, Situation, Strategy,
-    protocol::{Load, Measure, Profiling, Reply, Request, StepExchanges},
+    Device, Mode, Situation, Strategy,
+    protocol::{Load, Profiling, Reply, Request, StepExchanges},
 };
 
 use super::{
     results::parity,
-    subject::{Guest, Subject, Trouble, demand, fail},
+    subject::{Guest, Subject, Trouble, cannot, demand, fail, steps},
 };
 
 /// How many ranks share a step.
@@ -33,12 +33,7 @@ pub(super) fn ranks(subject: &Subject<'_>) -> Result<(), Trouble> {
     demand(!told.tensors.is_empty(), || {
         "its ranks tell nothing of a training".to_owned()
     })?;
-    let few = Measure {
-        discard: 1,
-        min_steps: STEPS,
-        min_ns: 0,
-        max_steps: STEPS,
-    };
+    let few = steps(1, STEPS);
     guest.measure(few)?;
     let Reply::Memory(memory) = guest.ask(&Request::Memory)? else {
         return fail("something else instead of `memory`");
@@ -94,13 +89,7 @@ fn exchanges(guest: &mut Guest) -> Result<(), Trouble> {
             })
         }
         Ok(other) => fail(format!("`{}` instead of `exchanges`", other.name())),
-        Err(outcome) if !guest.host.is_alive() => Err(outcome.into()),
-        Err(outcome) => demand(outcome.kind == OutcomeKind::Unsupported, || {
-            format!(
-                "`exchanges` is failed as `{}`, not as `unsupported`: {}",
-                outcome.kind, outcome.reason
-            )
-        }),
+        Err(outcome) => cannot(guest, "exchanges", outcome),
     }
 }
 

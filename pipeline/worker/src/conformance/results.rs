@@ -14,7 +14,7 @@ use schema::{
     },
 };
 
-use super::subject::{Guest, Subject, Trouble, demand, fail};
+use super::subject::{Guest, Subject, Trouble, demand, fail, steps};
 
 /// Iterations of a training's outputs.
 const STEPS: u32 = 3;
@@ -55,12 +55,7 @@ pub(super) fn outputs(subject: &Subject<'_>) -> Result<(), Trouble> {
     demand(outputs.losses.is_empty(), || {
         "it tells losses of an inference".to_owned()
     })?;
-    guest.measure(Measure {
-        discard: 0,
-        min_steps: 2,
-        min_ns: 0,
-        max_steps: 2,
-    })?;
+    guest.measure(steps(0, 2))?;
     let (_, second) = parity(&mut guest, "second")?;
     demand(first == second, || {
         "the same input gives other outputs the second time".to_owned()
@@ -108,12 +103,7 @@ pub(super) fn training(subject: &Subject<'_>) -> Result<(), Trouble> {
             outputs.losses.len()
         )
     })?;
-    guest.measure(Measure {
-        discard: 0,
-        min_steps: 2,
-        min_ns: 0,
-        max_steps: 2,
-    })?;
+    guest.measure(steps(0, 2))?;
     guest.ask(&Request::Reset)?;
     let (again, second) = parity(&mut guest, "second")?;
     demand(first == second && outputs == again, || {
@@ -124,19 +114,9 @@ pub(super) fn training(subject: &Subject<'_>) -> Result<(), Trouble> {
 
 pub(super) fn reset(subject: &Subject<'_>) -> Result<(), Trouble> {
     let mut guest = subject.start_loaded()?;
-    guest.measure(Measure {
-        discard: 0,
-        min_steps: 2,
-        min_ns: 0,
-        max_steps: 2,
-    })?;
+    guest.measure(steps(0, 2))?;
     guest.ask(&Request::Reset)?;
-    guest.measure(Measure {
-        discard: 0,
-        min_steps: 2,
-        min_ns: 0,
-        max_steps: 2,
-    })?;
+    guest.measure(steps(0, 2))?;
     Ok(())
 }
 
@@ -217,12 +197,7 @@ fn finite(bytes: &[u8], element: FileElement) -> bool {
 
 pub(super) fn warm_up(subject: &Subject<'_>) -> Result<(), Trouble> {
     let mut guest = subject.start_loaded()?;
-    let samples = guest.measure(Measure {
-        discard: 0,
-        min_steps: 3,
-        min_ns: 0,
-        max_steps: 3,
-    })?;
+    let samples = guest.measure(steps(0, 3))?;
     let slowest_ns = samples.into_iter().max().unwrap_or(0);
     for (min_steps, max_ns) in [(10, 200_000_000), (3, 0)] {
         // Windows of steps that are begun may be ended, and the machine may be slow for a moment.
@@ -277,14 +252,8 @@ fn one_warm_up(guest: &mut Guest, min_steps: u64, max_ns: u64) -> Result<Duratio
 
 pub(super) fn measure_count(subject: &Subject<'_>) -> Result<(), Trouble> {
     let mut guest = subject.start_loaded()?;
-    for steps in [1, 7] {
-        let limits = Measure {
-            discard: 2,
-            min_steps: steps,
-            min_ns: 0,
-            max_steps: steps,
-        };
-        guest.measure(limits)?;
+    for count in [1, 7] {
+        guest.measure(steps(2, count))?;
     }
     // Both minima are reached after the fifth step: there is no reason to go on.
     let samples = guest.measure(Measure {
@@ -304,19 +273,13 @@ pub(super) fn measure_discard(subject: &Subject<'_>) -> Result<(), Trouble> {
     /// A clock is read next to each sample, and to no discarded step: short steps tell nothing.
     const SHORTEST_NS: u64 = 10_000;
     const TIME_NS: u64 = 200_000_000;
-    let few = |discard| Measure {
-        discard,
-        min_steps: 7,
-        min_ns: 0,
-        max_steps: 7,
-    };
     let mut guest = subject.start_loaded()?;
-    let before = guest.measure(few(0))?;
+    let before = guest.measure(steps(0, 7))?;
     let fastest = |samples: Vec<u64>| samples.into_iter().min().unwrap_or(0);
     let step_ns = fastest(before).max(1);
     let discard = (TIME_NS / step_ns).clamp(2, 10_000);
     let start = Instant::now();
-    let after = guest.measure(few(discard))?;
+    let after = guest.measure(steps(discard, 7))?;
     let took = start.elapsed();
     let step_ns = fastest(after).min(step_ns);
     let least = Duration::from_nanos(step_ns.saturating_mul(discard) / 2);

@@ -43,6 +43,29 @@ pub struct Subject<'a> {
     pub interrupt: &'a Interrupt,
 }
 
+/// Exactly so many steps, behind some that are discarded.
+pub(super) const fn steps(discard: u64, steps: u64) -> Measure {
+    Measure {
+        discard,
+        min_steps: steps,
+        min_ns: 0,
+        max_steps: steps,
+    }
+}
+
+/// Demands that what a worker cannot do is failed as that, by one that lives on.
+pub(super) fn cannot(guest: &Guest, name: &str, outcome: Outcome) -> Result<(), Trouble> {
+    if !guest.host.is_alive() {
+        return Err(outcome.into());
+    }
+    demand(outcome.kind == OutcomeKind::Unsupported, || {
+        format!(
+            "`{name}` is failed as `{}`, not as `unsupported`: {}",
+            outcome.kind, outcome.reason
+        )
+    })
+}
+
 /// Why a check did not pass.
 #[derive(Debug)]
 pub(super) enum Trouble {

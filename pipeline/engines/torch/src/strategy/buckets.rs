@@ -10,7 +10,7 @@ use worker::{Session as _, Store, nanoseconds};
 
 use super::Ddp;
 use crate::{
-    ranks::{Team, USUAL_BUCKET_MIB},
+    ranks::{Team, USUAL_BUCKET_MIB, asked},
     training::Training,
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn search(
     let store = team.store()?;
     let mut found = Vec::new();
     for size_mib in sizes(training.gradient_bytes()?) {
-        training.resize(bucket(size_mib))?;
+        training.resize(asked(size_mib))?;
         let mut times = [0_u64; TIMED];
         for time in &mut times {
             training.align()?;
@@ -46,7 +46,7 @@ pub(crate) fn search(
     }
     let fastest = found.iter().min_by_key(|(_, time)| *time);
     let fastest = fastest.map_or(USUAL_BUCKET_MIB, |(size_mib, _)| *size_mib);
-    training.resize(bucket(fastest))?;
+    training.resize(asked(fastest))?;
     training.reset()?;
     Ok(told(&found, fastest))
 }
@@ -58,11 +58,6 @@ fn sizes(gradient_bytes: u64) -> Vec<u32> {
     let last = SIZES_MIB.iter().position(|&size| holds_all(size));
     let kept = last.map_or(SIZES_MIB.len(), |last| last + 1);
     SIZES_MIB.into_iter().take(kept).collect()
-}
-
-/// A size as the reducer knows it.
-fn bucket(size_mib: u32) -> Option<u32> {
-    (size_mib != USUAL_BUCKET_MIB).then_some(size_mib)
 }
 
 /// The longest of what each rank took with buckets of this size.
@@ -110,6 +105,27 @@ mod tests {
             assert_eq!(sizes(gradient_bytes).last(), Some(&last));
         }
         assert!(sizes(20 << 20).contains(&USUAL_BUCKET_MIB));
+    }
+
+    /// The engine's description names them, so that a manifest may ask for each.
+    #[test]
+    fn a_manifest_knows_what_is_tried() {
+        let kit: toml::Table = include_str!("../../engine.toml").parse().unwrap();
+        let mut known = 0;
+        for variant in kit["variants"].as_array().unwrap() {
+            let Some(factor) = variant["factors"].get("bucket_mib") else {
+                continue;
+            };
+            let values = factor["values"].as_array().unwrap();
+            let mut values: Vec<u32> = values
+                .iter()
+                .filter_map(|value| value.as_str()?.parse().ok())
+                .collect();
+            values.sort_unstable();
+            assert_eq!(values, SIZES_MIB);
+            known += 1;
+        }
+        assert!(known > 0);
     }
 
     #[test]
