@@ -463,6 +463,7 @@ fn what_sensors_told_is_on_the_cells_page() {
     row.telemetry = Some(Telemetry {
         looks: 42,
         worker_cpus: Some(1.9512),
+        throttled: Some(0.034),
         gpu: Some(GpuTelemetry {
             watts: Some(699.0),
             limited: [(Limit::PowerCap, 0.8)].into(),
@@ -475,6 +476,8 @@ fn what_sensors_told_is_on_the_cells_page() {
     let cell = Site::of(&tables).page(&page);
     for said in [
         "1.95",
+        "Held back by the container&#x27;s quota",
+        "3.4 %",
         "699 W",
         "by its power limit, at 80 % of the looks at its work",
         "`&lt;game&gt;`, 3 % of it",

@@ -167,6 +167,7 @@ pub(crate) fn telemetry(launches: &[Telemetry]) -> Option<Telemetry> {
             cpu_mhz: middle(|told| told.cpu_mhz),
             busy: middle(|told| told.busy),
             steal: middle(|told| told.steal),
+            throttled: middle(|told| told.throttled),
             worker_cpus: middle(|told| told.worker_cpus),
             package_watts: middle(|told| told.package_watts),
             gpu: gpu(&gpus),

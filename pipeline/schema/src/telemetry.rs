@@ -22,6 +22,10 @@ pub struct Telemetry {
     /// Share of all processors' time that a hypervisor took, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal: Option<f64>,
+    /// Share of all processors' time for which the control group's quota held its processes back, likewise; absent
+    /// where there is no quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<f64>,
     /// Processors that the worker and all that it started kept busy while its rounds ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_cpus: Option<f64>,

@@ -1,5 +1,7 @@
 //! What the container or control group leaves of the machine.
 
+use std::path::PathBuf;
+
 use crate::Probe;
 
 /// Control groups report "no limit" as a number near 2⁶³, rounded down to pages.
@@ -30,24 +32,39 @@ impl Probe {
     /// Processor limit of the control group in processors, the tightest one above this process;
     /// `None` where there is none.
     pub(crate) fn cpu_quota(&self) -> Option<f64> {
+        self.tightest_quota().map(|(quota, _)| quota)
+    }
+
+    /// The file that tells for how long that limit has held processes back; `None` where there is no limit.
+    pub(crate) fn throttle(&self) -> Option<PathBuf> {
+        let (_, folder) = self.tightest_quota()?;
+        Some(self.root.join(folder).join("cpu.stat"))
+    }
+
+    /// The tightest quota in processors, and the folder of its group.
+    fn tightest_quota(&self) -> Option<(f64, String)> {
         let unified = self
             .group("")
             .into_iter()
             .flat_map(|group| ancestors(&group))
-            .filter_map(|folder| {
-                let text = self.read(&format!("sys/fs/cgroup{folder}/cpu.max"))?;
+            .filter_map(|group| {
+                let folder = format!("sys/fs/cgroup{group}");
+                let text = self.read(&format!("{folder}/cpu.max"))?;
                 let (quota, period) = text.split_once(' ')?;
-                share(quota, period)
+                Some((share(quota, period)?, folder))
             });
         let legacy = self
             .group("cpu")
             .into_iter()
             .flat_map(|group| ancestors(&group))
-            .filter_map(|folder| {
-                let file = |name| self.read(&format!("sys/fs/cgroup/cpu{folder}/{name}"));
-                share(&file("cpu.cfs_quota_us")?, &file("cpu.cfs_period_us")?)
+            .filter_map(|group| {
+                let folder = format!("sys/fs/cgroup/cpu{group}");
+                let file = |name| self.read(&format!("{folder}/{name}"));
+                let quota = share(&file("cpu.cfs_quota_us")?, &file("cpu.cfs_period_us")?)?;
+                Some((quota, folder))
             });
-        unified.chain(legacy).min_by(f64::total_cmp)
+        let all = unified.chain(legacy);
+        all.min_by(|(one, _), (other, _)| one.total_cmp(other))
     }
 
     /// The path of this process in the hierarchy that has the controller.
@@ -62,6 +79,19 @@ impl Probe {
                 .then(|| path.to_owned())
         })
     }
+}
+
+/// For how long a quota has held a group's processes back, on every processor by itself, in nanoseconds: from the text
+/// of its `cpu.stat`, in which the unified hierarchy counts microseconds.
+pub(crate) fn throttled_ns(stat: &str) -> Option<u64> {
+    let number = |name: &str| {
+        let told = stat
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        told?.trim().parse::<u64>().ok()
+    };
+    let unified = number("throttled_usec").map(|told| told.saturating_mul(1000));
+    unified.or_else(|| number("throttled_time"))
 }
 
 /// A path of a control group and those above it, the root as the empty text.
@@ -79,4 +109,48 @@ fn share(quota: &str, period: &str) -> Option<f64> {
     let quota: f64 = quota.parse().ok()?;
     let period: f64 = period.parse().ok()?;
     (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_a_quota_holds_back_is_told_by_the_group_that_has_it() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let probe = Probe::at(root.path());
+        write("proc/self/cgroup", "0::/kube/pod");
+        write("sys/fs/cgroup/kube/pod/cpu.max", "max 100000");
+        assert_eq!(probe.throttle(), None);
+        write("sys/fs/cgroup/kube/cpu.max", "150000 100000");
+        assert_eq!(probe.cpu_quota(), Some(1.5));
+        let told = probe.throttle();
+        assert_eq!(told, Some(root.path().join("sys/fs/cgroup/kube/cpu.stat")));
+    }
+
+    #[test]
+    fn both_hierarchies_count_what_is_held_back() {
+        for (text, told) in [
+            (
+                "usage_usec 9\nnr_throttled 3\nthrottled_usec 250\n",
+                Some(250_000),
+            ),
+            (
+                "nr_periods 7\nnr_throttled 3\nthrottled_time 250\n",
+                Some(250),
+            ),
+            ("usage_usec 9\n", None),
+            ("throttled_usec much\n", None),
+            ("", None),
+        ] {
+            assert_eq!(throttled_ns(text), told, "{text}");
+        }
+    }
 }

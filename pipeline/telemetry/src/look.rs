@@ -62,6 +62,8 @@ pub struct Look {
     pub at_ns: u64,
     /// Processor time since boot.
     pub times: Option<Times>,
+    /// For how long the control group's quota has held its processes back.
+    pub throttled_ns: Option<u64>,
     /// Mean clock of the processors in MHz.
     pub cpu_mhz: Option<f64>,
     /// Energy of the packages since the series began, in microjoules.
@@ -159,6 +161,7 @@ impl Series {
             cpu_mhz: median(own.iter().filter_map(|look| look.cpu_mhz)),
             busy: spans.busy_ns.and_then(share),
             steal: spans.steal_ns.and_then(share),
+            throttled: spans.throttled_ns.and_then(share),
             worker_cpus: worker_cpus.map(rounded),
             package_watts: spans.package_watts().map(rounded),
             gpu: gpu.map(|_| of_gpu(&own)),
@@ -179,6 +182,7 @@ struct Spans {
     time_ns: u64,
     busy_ns: Option<u64>,
     steal_ns: Option<u64>,
+    throttled_ns: Option<u64>,
     package_uj: Option<u64>,
     package_ns: u64,
 }
@@ -202,6 +206,9 @@ impl Spans {
                 spans.time_ns += time_ns;
                 add(&mut spans.busy_ns, before.busy_ns, after.busy_ns);
                 add(&mut spans.steal_ns, before.steal_ns, after.steal_ns);
+                if let (Some(before), Some(after)) = (one.throttled_ns, next.throttled_ns) {
+                    add(&mut spans.throttled_ns, before, after);
+                }
             }
             if let (Some(before), Some(after)) = (one.package_uj, next.package_uj) {
                 spans.package_ns += time_ns;
@@ -298,6 +305,7 @@ mod tests {
                 busy_ns: busy_s * 1_000_000_000,
                 steal_ns: 0,
             }),
+            throttled_ns: (slot == 7).then_some(at_s * 200_000_000),
             cpu_mhz: Some(2000.0 + at_s as f64),
             package_uj: Some(package_j * 1_000_000),
             gpu: None,
@@ -327,7 +335,7 @@ mod tests {
         assert_eq!(found.looks, 4);
         // 4 of 3 seconds on two processors.
         assert_eq!(found.busy, Some(0.666_667));
-        assert_eq!(found.steal, Some(0.0));
+        assert_eq!((found.steal, found.throttled), (Some(0.0), Some(0.1)));
         assert_eq!(found.package_watts, Some(40.0));
         assert_eq!(found.cpu_mhz, Some(2002.5));
         assert_eq!((found.worker_cpus, found.gpu), (Some(1.5), None));

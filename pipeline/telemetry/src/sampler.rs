@@ -24,6 +24,7 @@ use schema::{
 
 use crate::{
     gpu_eyes::{GpuEyes, Watched},
+    limits,
     load::{NO_TIMES, Times, mean, mean_mhz},
     look::{GpuSeries, Look, Series},
     probe::Probe,
@@ -267,6 +268,8 @@ fn own_time() -> Duration {
 /// What looks at the sensors of the machine.
 struct Eyes {
     stat: Option<File>,
+    /// What tells of the control group's quota, where there is one.
+    throttle: Option<File>,
     clocks: Clocks,
     rapl: Option<Rapl>,
     /// The last reading of the packages' counters, and their energy since the first.
@@ -299,8 +302,10 @@ impl Eyes {
         };
         let rapl = Rapl::open(probe);
         let rapl = rapl.map_err(|reason| unavailable.insert(PROCESSOR_POWER, reason));
+        let throttle = probe.throttle().and_then(|path| File::open(path).ok());
         Self {
             stat,
+            throttle,
             clocks,
             rapl: rapl.ok(),
             packages: None,
@@ -312,6 +317,7 @@ impl Eyes {
     fn look(&mut self) -> Look {
         Look {
             times: self.times(),
+            throttled_ns: self.throttled_ns(),
             cpu_mhz: self.cpu_mhz(),
             package_uj: self.package_uj(),
             ..Look::default()
@@ -329,6 +335,11 @@ impl Eyes {
             self.unavailable.insert(PROCESSOR_TIME, reason);
         }
         times
+    }
+
+    fn throttled_ns(&mut self) -> Option<u64> {
+        let buffer = self.buffer.get_mut(..4096)?;
+        limits::throttled_ns(read(self.throttle.as_ref()?, buffer)?)
     }
 
     fn cpu_mhz(&mut self) -> Option<f64> {

@@ -1,4 +1,4 @@
-//! Minutes per suite, and what they leave of the disk.
+//! Minutes per suite, how busy the processors were meanwhile, and what is left of the disk.
 
 use std::{
     env,
@@ -10,6 +10,7 @@ use std::{
 };
 
 use nix::sys::statvfs::statvfs;
+use telemetry::Times;
 
 use crate::command::{root, run, target};
 
@@ -28,6 +29,8 @@ pub(crate) struct Ledger {
 struct Entry {
     suite: &'static str,
     took: Duration,
+    /// Share of all processors' time that was used meanwhile, by whomever.
+    busy: Option<f64>,
     free_gb: Option<f64>,
     failure: Option<String>,
 }
@@ -35,14 +38,16 @@ struct Entry {
 impl Entry {
     /// Runs a suite, and says why it failed.
     fn of(suite: &'static str, body: impl FnOnce() -> Result<(), String>) -> Self {
-        let start = Instant::now();
+        let (start, before) = (Instant::now(), telemetry::times());
         let failure = body().err();
         if let Some(reason) = &failure {
             println!("==> {suite} failed: {reason}");
         }
+        let took = start.elapsed();
         Self {
             suite,
-            took: start.elapsed(),
+            took,
+            busy: busy(before, telemetry::times(), took),
             free_gb: free_gb(),
             failure,
         }
@@ -89,6 +94,7 @@ impl Ledger {
                 chore.join().unwrap_or_else(|_| Entry {
                     suite,
                     took: Duration::ZERO,
+                    busy: None,
                     free_gb: None,
                     failure: Some("it panicked".to_owned()),
                 })
@@ -102,15 +108,18 @@ impl Ledger {
     /// # Errors
     /// When a suite failed, or none ran.
     pub(crate) fn close(&self) -> Result<(), String> {
-        println!("\nminutes  GB free  suite");
+        println!("\nminutes  busy  GB free  suite");
         for entry in &self.entries {
             let note = entry
                 .failure
                 .as_ref()
                 .map(|reason| format!("  FAILED: {reason}"));
             println!(
-                "{:7.1}  {:>7}  {}{}",
+                "{:7.1}  {:>4}  {:>7}  {}{}",
                 minutes(entry.took),
+                entry
+                    .busy
+                    .map_or_else(String::new, |busy| format!("{:.0}%", busy * 100.0)),
                 entry
                     .free_gb
                     .map_or_else(String::new, |free| format!("{free:.1}")),
@@ -118,7 +127,10 @@ impl Ledger {
                 note.unwrap_or_default()
             );
         }
-        println!("{:7.1}           in all", minutes(self.began.elapsed()));
+        println!(
+            "{:7.1}                 in all",
+            minutes(self.began.elapsed())
+        );
         let failed = self
             .entries
             .iter()
@@ -156,6 +168,13 @@ fn free_gb() -> Option<f64> {
     let folder: &Path = if target.exists() { &target } else { &root() };
     let disk = statvfs(folder).ok()?;
     Some(disk.blocks_available() as f64 * disk.fragment_size() as f64 / 1e9)
+}
+
+/// The share of all processors' time that was used between two looks; `None` where the kernel does not tell.
+fn busy(before: Option<Times>, after: Option<Times>, took: Duration) -> Option<f64> {
+    let used_ns = after?.busy_ns.saturating_sub(before?.busy_ns);
+    let all_ns = took.as_secs_f64() * 1e9 * f64::from(telemetry::processors());
+    (all_ns > 0.0).then(|| used_ns as f64 / all_ns)
 }
 
 fn minutes(took: Duration) -> f64 {

@@ -100,6 +100,8 @@ fn of_machine(told: &Telemetry) -> Vec<Fact> {
             .map(|busy| share("Processors busy, all processes", busy)),
         told.steal
             .map(|steal| share("Taken by a hypervisor", steal)),
+        told.throttled
+            .map(|held| share("Held back by the container's quota", held)),
         told.package_watts
             .map(|watts| fact("Power of the processors", units::watts(watts))),
     ];

@@ -1,6 +1,6 @@
 //! `photofinish doctor`: what this machine can measure, and what makes it noisy.
 
-mod gpus;
+pub(crate) mod gpus;
 
 use std::{
     collections::BTreeMap,

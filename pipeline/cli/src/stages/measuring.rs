@@ -3,15 +3,16 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use schema::{
-    Digest, Plan, RunRecord,
+    Device, Digest, Plan, RunRecord,
     plan::{PlannedHeat, Status},
     record::{self, HeatEntry, HeatResult},
 };
-use telemetry::Sensors;
+use telemetry::{GpuState, Sensors};
 
 use super::{heats, is_cached, prepare, sealed};
 use crate::{
     args::{Executor, Measuring},
+    commands::doctor::gpus::others,
     failure::Failure,
     progress::SweepProgress,
     session::{Session, Workers, store_failure},
@@ -42,14 +43,22 @@ fn look_around(session: &Session, plan: &Plan) {
         let job = plan.job(&heat.job);
         job.is_some_and(|job| job.measure.blocks > 0)
     });
-    let mut timed = timed.peekable();
-    if timed.peek().is_none() {
+    let timed: Vec<&PlannedHeat> = timed.collect();
+    if timed.is_empty() {
         return;
     }
-    let Some(reason) = run::look_around(LOOK) else {
-        return;
+    let cells = timed.iter().flat_map(|heat| &heat.cells);
+    let devices: BTreeSet<Device> = cells.map(|planned| planned.cell.device).collect();
+    let on_gpus = match devices.iter().any(|device| *device != Device::Cpu) {
+        true => in_company(&Sensors::system().gpus(), &devices),
+        false => Vec::new(),
     };
-    let then = match timed.any(is_watched) {
+    let reasons: Vec<String> = run::look_around(LOOK).into_iter().chain(on_gpus).collect();
+    if reasons.is_empty() {
+        return;
+    }
+    let reason = reasons.join("; ");
+    let then = match timed.into_iter().any(is_watched) {
         true => {
             "blocks that are disturbed are measured again, and a group that stays disturbed ends unstable"
         }
@@ -58,6 +67,12 @@ fn look_around(session: &Session, plan: &Plan) {
     session
         .printer
         .note(&format!("warning: this machine is busy: {reason}; {then}"));
+}
+
+/// Who else computes on GPUs that are to be measured.
+fn in_company(gpus: &[GpuState], devices: &BTreeSet<Device>) -> Vec<String> {
+    let measured = gpus.iter().filter(|gpu| devices.contains(&gpu.device));
+    measured.filter_map(others).collect()
 }
 
 /// Plan to run record: measures what the store lacks, and keeps the record.
@@ -199,5 +214,30 @@ fn found(session: &Session, plan: &Plan) -> Measured {
         cached: sealed(&record),
         measured: 0,
         record,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn company_is_named_on_gpus_that_are_measured() {
+        let gpu = |cuda, processes: &[u32]| GpuState {
+            device: Device::Cuda(cuda),
+            persistent: None,
+            clock: None,
+            limit_watts: None,
+            processes: Some(processes.to_vec()),
+        };
+        let ours = std::process::id();
+        let gpus = [
+            gpu(0, &[ours]),
+            gpu(1, &[ours, u32::MAX]),
+            gpu(2, &[u32::MAX]),
+        ];
+        let devices = [Device::Cpu, Device::Cuda(0), Device::Cuda(1)].into();
+        let said = "others compute on cuda:1: a process outside this container";
+        assert_eq!(in_company(&gpus, &devices), [said]);
     }
 }

@@ -18,9 +18,7 @@ fn found(holds: bool, what: impl FnOnce() -> String, advice: &str) -> Option<Fin
 /// What is set of a GPU, or goes on there, that disturbs measurements.
 pub(super) fn findings(gpu: &GpuState) -> Vec<Finding> {
     let device = gpu.device;
-    let others = gpu.processes.iter().flatten();
-    let others: BTreeSet<String> = others.filter_map(|pid| name_of_other(*pid)).collect();
-    let others: Vec<String> = others.into_iter().collect();
+    let others = others(gpu);
     let clock = gpu.clock.filter(|clock| clock.set_mhz != clock.default_mhz);
     let limit = gpu.limit_watts.filter(|(limit, default)| limit < default);
     let checks = [
@@ -60,12 +58,21 @@ pub(super) fn findings(gpu: &GpuState) -> Vec<Finding> {
             found(true, what, advice)
         }),
         found(
-            !others.is_empty(),
-            || format!("others compute on {device}: {}", others.join(", ")),
+            others.is_some(),
+            || others.unwrap_or_default(),
             "stop them: blocks in which they do are measured again, and end `unstable` if that goes on",
         ),
     ];
     checks.into_iter().flatten().collect()
+}
+
+/// Who else computes on a GPU; `None` where nobody does.
+pub(crate) fn others(gpu: &GpuState) -> Option<String> {
+    let others = gpu.processes.iter().flatten();
+    let others: BTreeSet<String> = others.filter_map(|pid| name_of_other(*pid)).collect();
+    let others: Vec<String> = others.into_iter().collect();
+    let device = gpu.device;
+    (!others.is_empty()).then(|| format!("others compute on {device}: {}", others.join(", ")))
 }
 
 /// What a process is called that is none of ours.
