@@ -476,7 +476,7 @@ fn what_sensors_told_is_on_the_cells_page() {
     let cell = Site::of(&tables).page(&page);
     for said in [
         "1.95",
-        "Held back by the container&#x27;s quota",
+        "Held back by a quota of processors",
         "3.4 %",
         "699 W",
         "by its power limit, at 80 % of the looks at its work",

@@ -183,18 +183,12 @@ fn engine_variables(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     /// A machine made of files: two threads of one core each on two processors, limits by cgroup v1.
     fn machine() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, content: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        };
+        let write = |path: &str, text: &str| Probe::at(root.path()).put(path, text);
         write(
             "proc/cpuinfo",
             "processor\t: 0\nmodel name\t: Test CPU @ 2.00GHz\nflags\t\t: fpu avx2 hypervisor\ncpu MHz\t\t: 1000.0\n\nprocessor\t: 1\nmodel name\t: Test CPU\ncpu MHz\t\t: 3000.0\n",
@@ -280,11 +274,8 @@ mod tests {
     #[test]
     fn what_somebody_may_set_of_clocks_is_told_of_every_processor() {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, content: &str| {
-            let path = root.path().join("sys").join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        };
+        let write =
+            |path: &str, text: &str| Probe::at(root.path()).put(&format!("sys/{path}"), text);
         let of = |processor: u32, file: &str, content: &str| {
             write(
                 &format!("devices/system/cpu/cpu{processor}/cpufreq/{file}"),

@@ -113,23 +113,16 @@ fn share(quota: &str, period: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
     fn what_a_quota_holds_back_is_told_by_the_group_that_has_it() {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
         let probe = Probe::at(root.path());
-        write("proc/self/cgroup", "0::/kube/pod");
-        write("sys/fs/cgroup/kube/pod/cpu.max", "max 100000");
+        probe.put("proc/self/cgroup", "0::/kube/pod");
+        probe.put("sys/fs/cgroup/kube/pod/cpu.max", "max 100000");
         assert_eq!(probe.throttle(), None);
-        write("sys/fs/cgroup/kube/cpu.max", "150000 100000");
+        probe.put("sys/fs/cgroup/kube/cpu.max", "150000 100000");
         assert_eq!(probe.cpu_quota(), Some(1.5));
         let told = probe.throttle();
         assert_eq!(told, Some(root.path().join("sys/fs/cgroup/kube/cpu.stat")));

@@ -22,6 +22,14 @@ impl Probe {
         Self { root: root.into() }
     }
 
+    /// Puts a file there, and the folders above it.
+    #[cfg(test)]
+    pub(crate) fn put(&self, path: &str, text: &str) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
     /// The content of a file, without the white space around it; `None` where there is none.
     pub(crate) fn read(&self, path: &str) -> Option<String> {
         let text = fs::read_to_string(self.root.join(path)).ok()?;

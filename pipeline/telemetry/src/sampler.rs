@@ -439,6 +439,19 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_is_looked_at_where_there_is_one() {
+        let root = tempfile::tempdir().unwrap();
+        let probe = Probe::at(root.path());
+        let look = || Eyes::open(&probe, &mut BTreeMap::new()).look().throttled_ns;
+        probe.put("proc/self/cgroup", "0::/pod\n");
+        probe.put("sys/fs/cgroup/pod/cpu.stat", "throttled_usec 7\n");
+        probe.put("sys/fs/cgroup/pod/cpu.max", "max 100000\n");
+        assert_eq!(look(), None);
+        probe.put("sys/fs/cgroup/pod/cpu.max", "200000 100000\n");
+        assert_eq!(look(), Some(7000));
+    }
+
+    #[test]
     fn the_dearer_a_look_is_the_longer_is_waited() {
         let millis = |cost| pause(Duration::from_millis(cost)).as_millis();
         assert_eq!([millis(0), millis(1), millis(20)], [100, 250, 5000]);

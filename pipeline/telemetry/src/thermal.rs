@@ -85,11 +85,7 @@ mod tests {
     #[test]
     fn zones_and_counters_are_read() {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, content: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        };
+        let write = |path: &str, text: &str| Probe::at(root.path()).put(path, text);
         assert_eq!(Probe::at(root.path()).thermal(), Thermal::default());
         let zone = |number: u32, kind: &str, temperature: &str| {
             let zone = format!("sys/class/thermal/thermal_zone{number}");

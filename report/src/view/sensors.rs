@@ -101,7 +101,7 @@ fn of_machine(told: &Telemetry) -> Vec<Fact> {
         told.steal
             .map(|steal| share("Taken by a hypervisor", steal)),
         told.throttled
-            .map(|held| share("Held back by the container's quota", held)),
+            .map(|held| share("Held back by a quota of processors", held)),
         told.package_watts
             .map(|watts| fact("Power of the processors", units::watts(watts))),
     ];

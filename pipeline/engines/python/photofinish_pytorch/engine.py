@@ -121,13 +121,13 @@ def _settle(session: Training, spreading: Spread) -> tuple[dict[str, str], int]:
         told["gradients on their way"] = (
             "PowerSGD of rank 1, with its error fed back; parity is judged with whole gradients"
         )
-        if not spreading.searches_bucket:
-            session.settle()
-    if not spreading.searches_bucket:
-        return told, 0
-    begun = time.perf_counter_ns()
-    told |= session.search_buckets()
-    return told, time.perf_counter_ns() - begun
+    if spreading.searches_bucket:
+        begun = time.perf_counter_ns()
+        told |= session.search_buckets()
+        return told, time.perf_counter_ns() - begun
+    if spreading.compression == POWER_SGD:
+        session.settle()
+    return told, 0
 
 
 def _device(name: str, team: Team | None) -> str:
