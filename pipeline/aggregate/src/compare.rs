@@ -194,7 +194,7 @@ impl Judge<'_> {
         let cost = |entry: Entry<'_>, block: &u32| {
             Some(Cost {
                 ready: *entry.slot.ready.get(block)?,
-                step: *entry.slot.blocks.get(block)?,
+                step: entry.slot.blocks.get(block)?.step_ns,
             })
         };
         let blocks = baseline.slot.ready.keys();

@@ -12,7 +12,7 @@ use schema::{
 
 use statistics::{
     interval, percentile,
-    samples::{self, has_speed},
+    samples::{self, Steps, has_speed},
 };
 
 /// Of a block, before it and after it.
@@ -28,8 +28,8 @@ pub(crate) struct Slot {
     pub(crate) parity_log: Option<String>,
     /// In the order of blocks.
     pub(crate) launches: Vec<LaunchRow>,
-    /// Per block, the median step of the cell in it, in nanoseconds ([`samples::step_ns`]).
-    pub(crate) blocks: BTreeMap<u32, f64>,
+    /// Per block, the steps of the cell in it.
+    pub(crate) blocks: BTreeMap<u32, Steps>,
     /// Per block that counts, what getting ready took, in nanoseconds: the start of its worker, building and
     /// compiling, and what the first step took beyond a usual one. Making weights and inputs, which is ours, is
     /// left out, and so is the warm-up: how long it lasts is ours, and steps scatter to one side.
@@ -59,10 +59,10 @@ impl Slot {
         Some(ready_ns(first.start_ns, &first.loaded, step_ns))
     }
 
-    /// Logarithms of [`Slot::blocks`], in their order.
+    /// Logarithms of the median steps of [`Slot::blocks`], in their order.
     pub(crate) fn logs(&self) -> Vec<f64> {
-        let times = self.blocks.values();
-        times.map(|&time| libm::log(time)).collect()
+        let steps = self.blocks.values();
+        steps.map(|steps| libm::log(steps.step_ns)).collect()
     }
 
     /// A cell of which there is nothing but the reason.
@@ -100,14 +100,19 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
     let twins: Vec<_> = header.cells.iter().map(|cell| cell.twin_of).collect();
     let parities = reference.parity.clone();
     let mut launches: Vec<Vec<(u32, Canaries, Launch)>> = vec![Vec::new(); header.cells.len()];
+    let mut interleaved = BTreeSet::new();
     for Block {
         index,
         canary_before,
         canary_after,
+        alone,
         launches: started,
         ..
     } in in_order(blocks)
     {
+        if alone.is_none() {
+            interleaved.insert(index);
+        }
         for launch in started {
             if let Some(of_slot) = launches.get_mut(launch.slot as usize) {
                 of_slot.push((index, [canary_before, canary_after], launch));
@@ -123,7 +128,14 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
         .map(|(((launches, own), (footer, obstacle)), twin_of)| {
             // Twins run the same configuration; the run may compare outputs only once.
             let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
-            slot(launches, parity, footer, obstacle, is_timed)
+            let verified = verify(parity);
+            slot(
+                launches,
+                &interleaved,
+                verified,
+                (footer, obstacle),
+                is_timed,
+            )
         })
         .collect();
     for (slot, log) in slots.iter_mut().zip(reference.logs) {
@@ -147,14 +159,14 @@ fn in_order(mut blocks: Vec<Block>) -> Vec<Block> {
     blocks
 }
 
+/// One slot, of its launches; rounds of blocks that are not `interleaved` are no counterparts of others'.
 fn slot(
     launches: Vec<(u32, Canaries, Launch)>,
-    parity: Option<Parity>,
-    footer: Outcome,
-    obstacle: Option<Outcome>,
+    interleaved: &BTreeSet<u32>,
+    (parity, verified): (Option<Parity>, Outcome),
+    (footer, obstacle): (Outcome, Option<Outcome>),
     is_timed: bool,
 ) -> Slot {
-    let (parity, verified) = verify(parity);
     let mut slot = Slot::unmeasured(footer.clone());
     slot.parity = parity;
     slot.loaded = median_loaded(&launches);
@@ -176,13 +188,14 @@ fn slot(
             let counted = launches
                 .into_iter()
                 .filter(|launch| counts(launch.outcome.kind));
-            Some((block, samples::step_ns(counted)?))
+            let steps = samples::steps(counted, interleaved.contains(&block))?;
+            Some((block, steps))
         })
         .collect();
     slot.ready = launches
         .iter()
         .filter_map(|(block, _, launch)| {
-            let step_ns = *slot.blocks.get(block)?;
+            let step_ns = slot.blocks.get(block)?.step_ns;
             let loaded = launch.loaded.as_ref()?;
             Some((*block, ready_ns(launch.start_ns?, loaded, step_ns)))
         })

@@ -84,7 +84,8 @@ fn between_rounds(slot: &Slot) -> Option<f64> {
 /// blocks, fewer than twenty, the ratio of their centres is the centre of their ratio. From twenty on centres
 /// are medians, and the median of differences need not be the difference of the medians.
 fn centre(slot: &Slot, boundary: Boundary, confidence: f64) -> Option<Interval> {
-    let shortest = slot.blocks.values().copied().reduce(f64::min)?;
+    let shortest = slot.blocks.values().map(|steps| steps.step_ns);
+    let shortest = shortest.reduce(f64::min)?;
     let resolution = interval::resolution(shortest, boundary);
     interval::of_logs(&slot.logs(), confidence, resolution)
 }

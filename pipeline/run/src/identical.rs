@@ -18,6 +18,7 @@ use schema::{Boundary, plan::VERDICT_BLOCKS};
 use statistics::{
     noise::{Noise, Twins},
     pair, percentile,
+    samples::Steps,
 };
 use worker::nanoseconds;
 
@@ -62,7 +63,7 @@ pub fn identical(
     let bytes = COPIED_BYTES.min(free / 8 / u64::from(threads.max(1)));
     let began = Instant::now();
     'comparisons: loop {
-        let mut sides: BTreeMap<Work, [BTreeMap<u32, f64>; 2]> = BTreeMap::new();
+        let mut sides: BTreeMap<Work, [BTreeMap<u32, Steps>; 2]> = BTreeMap::new();
         for block in 0..VERDICT_BLOCKS {
             let mut turns = [
                 (Work::Copy, 0),
@@ -78,7 +79,7 @@ pub fn identical(
                 let steps = sides.entry(work).or_default().get_mut(side);
                 if let Some((steps, step_ns)) = steps.zip(work.step_ns(threads, bytes.max(1 << 20)))
                 {
-                    steps.insert(block, step_ns);
+                    steps.insert(block, step_ns.into());
                 }
                 if !go_on((began.elapsed().as_secs_f64() / time.as_secs_f64()).min(1.0)) {
                     return None;

@@ -45,8 +45,8 @@ struct Pair {
     times: f64,
 }
 
-/// The step times of a cell, by block.
-type Steps = BTreeMap<u32, f64>;
+/// The steps of a cell, by block.
+type Steps = BTreeMap<u32, samples::Steps>;
 
 impl<'a> Jury<'a> {
     /// Of a heat that this plan asks for, as it was begun; `family` is the number of the job's verdicts.
@@ -168,8 +168,9 @@ impl<'a> Jury<'a> {
             return Some("no cell can have a speed any more".to_owned());
         }
         let is_known = |steps: &Steps| {
-            let logs: Vec<f64> = steps.values().map(|&time| libm::log(time)).collect();
-            let shortest = steps.values().copied().fold(f64::INFINITY, f64::min);
+            let steps_ns = || steps.values().map(|steps| steps.step_ns);
+            let logs: Vec<f64> = steps_ns().map(libm::log).collect();
+            let shortest = steps_ns().fold(f64::INFINITY, f64::min);
             let resolution = interval::resolution(shortest, self.measure.boundary);
             interval::of_logs(&logs, self.of_cell, resolution)
                 .is_some_and(|step| enough::is_narrow(&step, self.measure.target))
@@ -263,7 +264,10 @@ fn steps(slot: usize, blocks: &[Block]) -> Option<Steps> {
     let steps: Steps = sound
         .filter_map(|block| {
             let launches = block.launches.iter().filter(of_slot);
-            Some((block.index, samples::step_ns(launches)?))
+            Some((
+                block.index,
+                samples::steps(launches, block.alone.is_none())?,
+            ))
         })
         .collect();
     (!steps.is_empty()).then_some(steps)

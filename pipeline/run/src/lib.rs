@@ -46,7 +46,7 @@ mod workers;
 
 /// Version of the procedure by which a heat is measured: what is warmed up, discarded, interleaved
 /// and judged, and how. Part of the key of every heat; to be raised when any of it changes.
-pub const PROCEDURE: u32 = 17;
+pub const PROCEDURE: u32 = 18;
 
 pub use disturbance::look_around;
 pub use error::RunError;

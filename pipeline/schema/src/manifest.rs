@@ -147,7 +147,8 @@ pub struct MeasureSettings {
     /// that long, and `0s` in others.
     #[serde(default)]
     pub apart: Option<Duration>,
-    /// Stretches of steps of each cell in a block; default 3.
+    /// Stretches of steps of each cell in a block, which cells take in turns where they can; with three and more, the
+    /// ratio of two cells is told by those that ran next to each other; default 3.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
     pub rounds: Option<u32>,

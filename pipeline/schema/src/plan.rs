@@ -153,7 +153,8 @@ pub struct Measure {
     /// other heats fill it, nothing is measured meanwhile.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub apart_ns: u64,
-    /// Stretches of steps of each cell in a block.
+    /// Stretches of steps of each cell in a block, interleaved with those of others where they can be; with three and
+    /// more, ratios are told by pairs of them.
     pub rounds: u32,
     /// Least time of a round, in nanoseconds.
     pub round_ns: u64,

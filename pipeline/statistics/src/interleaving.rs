@@ -3,7 +3,9 @@
 //!
 //! A stretch of the trace is measured in two ways, each with as many rounds of both cells and in the same
 //! time: *back to back*, all rounds of the one from the first half and all of the other from the second,
-//! and *interleaved*, every second round of each. Both are done once more the other way round. The error
+//! told by the medians of both, and *interleaved*, every second round of each, told by the median of what the
+//! rounds next to each other differ by, as of a block ([`crate::pair`]). Both are done once more the other way
+//! round. The error
 //! of a ratio is how far its logarithm is from that of the true one, and the gain is the root mean square
 //! of the errors back to back ÷ that of the errors interleaved.
 
@@ -63,13 +65,15 @@ fn errors(block: &[[f64; 2]], turns: usize, truth: f64) -> Errors {
     for stretch in block.chunks_exact(turns) {
         let (early, late) = stretch.split_at(turns / 2);
         let (even, odd) = every_second(stretch);
-        let square = |of_first: &[[f64; 2]], of_second: &[[f64; 2]]| {
-            let [first, second] = [median(of_first, 0), median(of_second, 1)];
-            let error = second - first - truth;
-            error * error
-        };
-        errors.back_to_back += square(early, late) + square(late, early);
-        errors.interleaved += square(&even, &odd) + square(&odd, &even);
+        let square = |ratio: f64| (ratio - truth) * (ratio - truth);
+        for (first, second) in [(early, late), (late, early)] {
+            let [first, second] = [of_cell(first, 0), of_cell(second, 1)].map(middle);
+            errors.back_to_back += square(second - first);
+        }
+        for (first, second) in [(&even, &odd), (&odd, &even)] {
+            let pairs = of_cell(first, 0).zip(of_cell(second, 1));
+            errors.interleaved += square(middle(pairs.map(|(first, second)| second - first)));
+        }
     }
     errors
 }
@@ -79,9 +83,11 @@ fn every_second(stretch: &[[f64; 2]]) -> (Vec<[f64; 2]>, Vec<[f64; 2]>) {
     (of(0), of(1))
 }
 
-/// The median over turns of one cell.
-fn median(turns: &[[f64; 2]], cell: usize) -> f64 {
-    let values = turns.iter().filter_map(|turn| turn.get(cell)).copied();
+fn of_cell(turns: &[[f64; 2]], cell: usize) -> impl Iterator<Item = f64> {
+    turns.iter().filter_map(move |turn| turn.get(cell)).copied()
+}
+
+fn middle(values: impl Iterator<Item = f64>) -> f64 {
     percentile::middle(values).unwrap_or(f64::NAN)
 }
 
@@ -96,7 +102,9 @@ mod tests {
     fn trace(drift: impl Fn(usize) -> f64, noise: f64) -> Vec<Block> {
         let mut random = ChaCha8Rng::seed_from_u64(3);
         let mut turn = |at: usize| {
-            let mut own = || noise * (random.random::<f64>() - 0.5);
+            // Nearly normal: of flat noise the median of differences knows more than the difference of medians.
+            let mut own =
+                || noise * (0..4).map(|_| random.random::<f64>() - 0.5).sum::<f64>() / 2.0;
             let shared = drift(at);
             [shared + own(), shared + own()]
         };

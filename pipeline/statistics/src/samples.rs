@@ -35,18 +35,56 @@ pub fn believed(launch: &Launch) -> Outcome {
     }
 }
 
-/// The median step of a cell in a block, in nanoseconds, of all its believed samples there; `None`
-/// without any. Pooled over rounds: it is what a reader gets from the published samples by grouping
-/// them by block, and a disturbed round, which holds fewer steps in its time, weighs less.
+/// A cell's steps in a block.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Steps {
+    /// The median step, in nanoseconds, of all samples. Pooled over rounds: it is what a reader gets from the
+    /// published samples by grouping them by block, and a disturbed round, which holds fewer steps in its time, weighs
+    /// less.
+    pub step_ns: f64,
+    /// The median step of each round, in nanoseconds and in the order of rounds; empty where rounds were not
+    /// interleaved with those of other cells.
+    pub rounds_ns: Vec<f64>,
+}
+
+impl From<f64> for Steps {
+    /// Of which nothing but the median is known.
+    fn from(step_ns: f64) -> Self {
+        Self {
+            step_ns,
+            rounds_ns: Vec::new(),
+        }
+    }
+}
+
+/// The steps of a cell in a block, of all its believed samples there; `None` without any.
 #[must_use]
-pub fn step_ns<'a>(launches: impl IntoIterator<Item = &'a Launch>) -> Option<f64> {
+pub fn steps<'a>(
+    launches: impl IntoIterator<Item = &'a Launch>,
+    is_interleaved: bool,
+) -> Option<Steps> {
     let believed = |launch: &&Launch| has_speed(believed(launch).kind);
-    let rounds = launches.into_iter().filter(believed);
-    let rounds = rounds.flat_map(|launch| &launch.rounds);
-    let mut samples: Vec<u64> = rounds
-        .flat_map(|round| &round.samples_ns)
-        .copied()
+    let launches = launches.into_iter().filter(believed);
+    let mut rounds: Vec<Vec<u64>> = launches
+        .flat_map(|launch| &launch.rounds)
+        .map(|round| round.samples_ns.clone())
         .collect();
-    samples.sort_unstable();
-    percentile::median(&samples)
+    let mut all = rounds.concat();
+    all.sort_unstable();
+    let rounds_ns = if is_interleaved {
+        for round in &mut rounds {
+            round.sort_unstable();
+        }
+        // A round without a sample has no counterpart: then there are fewer than another cell has.
+        rounds
+            .iter()
+            .filter_map(|round| percentile::median(round))
+            .collect()
+    } else {
+        Vec::new()
+    };
+    Some(Steps {
+        step_ns: percentile::median(&all)?,
+        rounds_ns,
+    })
 }

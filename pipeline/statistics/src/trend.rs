@@ -25,7 +25,7 @@ use schema::{
 };
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
-use crate::{family::confidence_each, interval, number::rounded};
+use crate::{family::confidence_each, interval, number::rounded, samples::Steps};
 
 /// How near to the best is near enough, as a relative difference.
 pub const KNEE: f64 = 0.05;
@@ -77,7 +77,7 @@ impl Line {
     /// fewer blocks than a verdict takes.
     #[must_use]
     pub fn new(
-        cells: &[(u64, &BTreeMap<u32, f64>)],
+        cells: &[(u64, &BTreeMap<u32, Steps>)],
         boundary: Boundary,
         launches: Option<f64>,
     ) -> Option<Self> {
@@ -92,14 +92,15 @@ impl Line {
         let blocks: Vec<Vec<f64>> = numbers
             .filter_map(|block| {
                 let times = cells.iter().map(|(size, steps)| {
-                    let step = steps.get(block)?;
-                    Some(libm::log(step / *size as f64)).filter(|log| log.is_finite())
+                    let step_ns = steps.get(block)?.step_ns;
+                    Some(libm::log(step_ns / *size as f64)).filter(|log| log.is_finite())
                 });
                 times.collect()
             })
             .collect();
-        let steps = cells.iter().flat_map(|(_, steps)| steps.values()).copied();
-        let shortest = steps.fold(f64::INFINITY, f64::min);
+        let steps = cells.iter().flat_map(|(_, steps)| steps.values());
+        let steps_ns = steps.map(|steps| steps.step_ns);
+        let shortest = steps_ns.fold(f64::INFINITY, f64::min);
         (blocks.len() >= VERDICT_BLOCKS as usize).then(|| Self {
             sizes,
             blocks,
@@ -347,12 +348,15 @@ mod tests {
     /// Step times of cells of these sizes, per sample as given, scattering from block to block.
     fn line(per_sample: &[(u64, f64)], blocks: u32, spread: f64, seed: u64) -> Option<Line> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let cells: Vec<(u64, BTreeMap<u32, f64>)> = per_sample
+        let cells: Vec<(u64, BTreeMap<u32, Steps>)> = per_sample
             .iter()
             .map(|&(size, time)| {
                 let steps = (0..blocks).map(|block| {
                     let noise: f64 = (0..12).map(|_| random.random::<f64>() - 0.5).sum();
-                    (block, 1e6 * size as f64 * time * (spread * noise).exp())
+                    (
+                        block,
+                        (1e6 * size as f64 * time * (spread * noise).exp()).into(),
+                    )
                 });
                 (size, steps.collect())
             })
@@ -471,8 +475,10 @@ mod tests {
         assert_eq!(line(&[(1, 1.0), (1, 1.0), (2, 1.0)], 6, 0.01, 5), None);
         assert_eq!(line(&[(0, 1.0), (1, 1.0), (2, 1.0)], 6, 0.01, 5), None);
         // A block that lacks one size says nothing about the others.
-        let steps: BTreeMap<u32, f64> = (0..6).map(|block| (block, 1e6)).collect();
-        let short: BTreeMap<u32, f64> = (0..5).map(|block| (block, 1e6)).collect();
+        let steps = |blocks: u32| -> BTreeMap<u32, Steps> {
+            (0..blocks).map(|block| (block, 1e6.into())).collect()
+        };
+        let (steps, short) = (steps(6), steps(5));
         assert_eq!(
             Line::new(
                 &[(1, &steps), (2, &short), (4, &steps)],
@@ -485,8 +491,8 @@ mod tests {
 
     #[test]
     fn equal_times_are_no_trend() {
-        let steps: Vec<BTreeMap<u32, f64>> = [1.0, 2.0, 4.0]
-            .map(|size| (0..6).map(|block| (block, 1e6 * size)).collect())
+        let steps: Vec<BTreeMap<u32, Steps>> = [1.0, 2.0, 4.0]
+            .map(|size| (0..6).map(|block| (block, (1e6 * size).into())).collect())
             .into();
         let cells: Vec<_> = [1, 2, 4].into_iter().zip(&steps).collect();
         let trend = Line::new(&cells, Boundary::Step, None)

@@ -5,7 +5,9 @@ use schema::{
     tables::{Judgement, Verdict},
 };
 use serde::Serialize;
-use statistics::coverage::{COVERAGE, Coverage, LASTING, Lasting, OF_TWELVE, OfTwelve};
+use statistics::coverage::{
+    COVERAGE, Coverage, LASTING, Lasting, OF_TWELVE, OfTwelve, ROUNDS, Rounds,
+};
 
 use super::{
     chrome::{Chrome, link},
@@ -24,10 +26,34 @@ pub(crate) struct MethodPage {
     verdicts: Vec<Meaning>,
     outcomes: Vec<Meaning>,
     judgements: Vec<Meaning>,
+    rounds: Vec<RoundsRow>,
     coverage: Vec<CoverageRow>,
     of_twelve: Vec<OfTwelveRow>,
     lasting: Vec<LastingRow>,
     experiments: Experiments,
+}
+
+/// What intervals hold, and half their width, by how many rounds a block has.
+#[derive(Debug, Serialize)]
+struct RoundsRow {
+    rounds: u32,
+    medians: String,
+    medians_half: String,
+    pairs: String,
+    pairs_half: String,
+}
+
+impl From<&Rounds> for RoundsRow {
+    fn from(row: &Rounds) -> Self {
+        let tenths = |value: f64| units::fixed(value, 1);
+        Self {
+            rounds: row.rounds,
+            medians: tenths(row.medians),
+            medians_half: tenths(row.medians_half),
+            pairs: tenths(row.pairs),
+            pairs_half: tenths(row.pairs_half),
+        }
+    }
 }
 
 /// How often intervals hold the truth on a machine that is made up, by how far its blocks lie apart; in
@@ -177,6 +203,7 @@ impl MethodPage {
                     "One of the two has no speed, so there is nothing to compare; its outcome says why.",
                 ),
             ],
+            rounds: ROUNDS.iter().map(Into::into).collect(),
             coverage: coverage(),
             of_twelve: OF_TWELVE.iter().map(Into::into).collect(),
             lasting: LASTING.iter().map(Into::into).collect(),
@@ -242,6 +269,7 @@ mod tests {
              <td class=\"number\">40<br><span class=\"range\">16 and more</span></td><td class=\"number\">6 min 40 s</td>",
             "too short to tell",
             "<td class=\"number\">67.3</td><td class=\"number\">98.0</td>",
+            "<td class=\"number\">15.7 %</td><td class=\"number\">95.6</td><td class=\"number\">1.8 %</td>",
         ] {
             assert!(html.contains(told), "{told}");
         }

@@ -2,7 +2,7 @@
 
 use schema::{Outcome, OutcomeKind, tables::Verdict};
 
-use synthetic::Synthetic;
+use synthetic::{Size, Synthetic};
 
 use crate::race::{EVEN, heat, launch, only_row, race, run, set_times, tables, try_tables};
 
@@ -20,6 +20,35 @@ fn a_ratio_and_its_interval_by_hand() {
     assert_eq!((ratio.blocks, ratio.confidence), (6, 0.95));
     assert_eq!(row.verdict, Verdict::Faster);
     insta::assert_snapshot!(row.reason, @"interval [0.492, 0.508] lies outside the 5 % margin and the 0.001 % floor");
+}
+
+/// Both cells are slow in the last of three rounds, and one of them in another by itself: pairs of rounds say what they differ
+/// by, unless workers ran one at a time. Then nothing makes a pair of them.
+#[test]
+fn interleaved_rounds_are_compared_by_pairs() {
+    let mut run = synthetic::run(Size {
+        cells: 2,
+        blocks: 6,
+        rounds: 3,
+        samples: 3,
+    });
+    for block in 0..6 {
+        for (slot, times) in [(0, [100, 100, 200]), (1, [110, 220, 220])] {
+            for (round, time) in launch(&mut run, 0, block, slot)
+                .rounds
+                .iter_mut()
+                .zip(times)
+            {
+                round.samples_ns.fill(time * 10_000);
+            }
+        }
+    }
+    let centre = |run: &Synthetic| only_row(&tables(run)).ratio.unwrap().centre;
+    assert_eq!(centre(&run), 1.1);
+    for block in &mut heat(&mut run, 0).blocks {
+        block.alone = Some("they do not fit into memory together".to_owned());
+    }
+    assert_eq!(centre(&run), 2.2);
 }
 
 #[test]

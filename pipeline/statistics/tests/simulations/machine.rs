@@ -24,6 +24,8 @@ pub(crate) enum Law {
     Moods,
     /// Of which no single interval of few blocks holds the mean as often as it promises.
     Seldom,
+    /// Which others slow down, both cells alike, for a moment and again.
+    Neighbours,
 }
 
 impl Law {
@@ -58,6 +60,9 @@ impl Law {
             Self::Moods => {
                 "two moods of half a minute each: in one of them one engine is slower by 50 %, the other by 3 %"
             }
+            Self::Neighbours => {
+                "two moods of a fifth of a second each, in one of which everything is slower by 50 %"
+            }
         }
     }
 
@@ -79,6 +84,7 @@ impl Law {
             Self::Drifting => SLOWDOWN,
             Self::Bimodal => HUMP / 2.0,
             Self::Moods => libm::log(MOOD[0]) / 2.0,
+            Self::Neighbours => libm::log(BUSY) / 2.0,
             Self::Independent
             | Self::HeavyTailed
             | Self::Autocorrelated
@@ -100,12 +106,18 @@ pub(crate) const MOOD_S: f64 = 30.0;
 /// What a mood costs the baseline and the contender.
 const MOOD: [f64; 2] = [1.03, 1.5];
 
+/// What neighbours cost both, who are busy for about so long, in seconds.
+const BUSY: f64 = 1.5;
+pub(crate) const BUSY_S: f64 = 0.2;
+
 /// A machine that measures two cells.
 pub(crate) struct Machine {
     law: Law,
     /// What each cell is: 0 a baseline, 1 a contender.
     kinds: [usize; 2],
     between_s: f64,
+    /// Rounds of a cell in a block, which share its steps.
+    rounds: usize,
     random: ChaCha8Rng,
     now_s: f64,
     /// Whether it is in its slow mood, and until when.
@@ -136,6 +148,7 @@ impl Machine {
             law,
             kinds,
             between_s,
+            rounds: ROUNDS,
             random,
             now_s: 0.0,
             is_slow,
@@ -153,6 +166,12 @@ impl Machine {
         self
     }
 
+    /// The same with the steps of a block in so many rounds.
+    pub(crate) fn with_rounds(mut self, rounds: usize) -> Self {
+        self.rounds = rounds;
+        self
+    }
+
     /// Both cells launched, their rounds interleaved. The contender takes `ratio` of the baseline's time.
     pub(crate) fn block(&mut self, ratio: f64) -> Steps {
         let mut steps = Steps::default();
@@ -161,10 +180,10 @@ impl Machine {
             self.wait(LAUNCH_S);
             self.launch[cell] = self.launched(cell);
         }
-        for _ in 0..ROUNDS {
+        for _ in 0..self.rounds {
             let first = usize::from(self.random.random::<bool>());
             for cell in [first, 1 - first] {
-                for _ in 0..STEPS {
+                for _ in 0..ROUNDS * STEPS / self.rounds {
                     self.wait(ROUND_S / STEPS as f64);
                     let base = if cell == 1 { libm::log(ratio) } else { 0.0 };
                     let step = base + self.step(cell);
@@ -185,7 +204,7 @@ impl Machine {
 
     fn launched(&mut self, cell: usize) -> f64 {
         match self.law {
-            Law::HeavyTailed | Law::Moods => 0.01 * normal(&mut self.random),
+            Law::HeavyTailed | Law::Moods | Law::Neighbours => 0.01 * normal(&mut self.random),
             Law::Bimodal if self.random.random::<bool>() => HUMP,
             Law::OneSided if self.random.random::<bool>() && self.kinds[cell] == 1 => HUMP,
             Law::Seldom if self.random.random::<f64>() < SELDOM && self.kinds[cell] == 1 => HUMP,
@@ -210,7 +229,8 @@ impl Machine {
             }
             Law::Bimodal | Law::OneSided | Law::Seldom => 0.01 * noise,
             Law::Moods if self.is_slow => 0.02 * noise + libm::log(MOOD[self.kinds[cell]]),
-            Law::Moods => 0.02 * noise,
+            Law::Neighbours if self.is_slow => 0.02 * noise + libm::log(BUSY),
+            Law::Moods | Law::Neighbours => 0.02 * noise,
         };
         own + self.launch[cell]
     }

@@ -5,6 +5,7 @@
 
 mod gains;
 mod machine;
+mod rounds;
 
 use machine::{Law, MOOD_S, Machine, Steps};
 use photofinish_statistics::{

@@ -46,8 +46,8 @@ impl Trial {
         }
     }
 
-    /// Its blocks at most. Who is the same is told with few, and within half a minute; to find a difference may
-    /// take more.
+    /// Its blocks at most. Who is the same is told with few, six of them within half a minute; to find a difference
+    /// may take more.
     const fn blocks(self) -> u32 {
         match self {
             Self::Planted => 48,
@@ -65,12 +65,13 @@ impl Trial {
 }
 
 /// Two workers that compute on what a core's own cache holds, one step half a millisecond or so, and have two names.
-/// Blocks follow each other at once: what slows the machine down slows down both.
+/// Blocks follow each other at once: what slows the machine down slows down both. Rounds are many and short, since
+/// neighbours come and go within tenths of a second.
 fn manifest(blocks: u32) -> String {
     format!(
         "version: 1
 title: An experiment
-measure: {{ target: 1%, margin: 2%, budget: 10m, blocks: {blocks}, apart: 0s, rounds: 4, round: 50ms, warm_up: 500ms, ceilings: false }}
+measure: {{ target: 1%, margin: 2%, budget: 10m, blocks: {blocks}, apart: 0s, rounds: 16, round: 20ms, warm_up: 200ms, ceilings: false }}
 jobs:
   - id: trial
     question: Are these two the same?
