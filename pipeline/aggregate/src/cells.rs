@@ -64,6 +64,9 @@ pub(crate) fn cells(plan: &Plan, groups: Vec<Group<'_>>) -> Cells {
                     row.started = origin.as_ref().map(|origin| origin.started.clone());
                     row.load = origin.as_ref().map(|origin| origin.load.clone());
                     row.alone = origin.as_ref().and_then(|origin| origin.alone.clone());
+                    row.seed = origin
+                        .as_ref()
+                        .map(|origin| format!("{:016x}", origin.seed));
                     row.stopped = origin.as_ref().map(|origin| origin.stopped.clone());
                     cells.rows.push(row);
                 }
@@ -162,6 +165,7 @@ fn row(job: &PlannedJob, planned: &PlannedCell, slot: Slot) -> CellRow {
         started: None,
         load: None,
         alone: None,
+        seed: None,
         stopped: None,
         launches: slot.launches,
         profile,

@@ -39,6 +39,8 @@ pub(crate) struct Origin {
     pub(crate) finished: String,
     /// Why workers ran one at a time, in a block where they did.
     pub(crate) alone: Option<String>,
+    /// What its random orders were drawn from.
+    pub(crate) seed: u64,
     /// Why measuring ended.
     pub(crate) stopped: String,
 }
@@ -96,6 +98,7 @@ fn measured<'a>(
         started: content.header.started.clone(),
         finished: content.footer.finished.clone(),
         alone: content.blocks.iter().find_map(|block| block.alone.clone()),
+        seed: content.header.seed,
         stopped: content.footer.stopped.clone(),
     };
     let shares = content

@@ -100,19 +100,16 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
     let twins: Vec<_> = header.cells.iter().map(|cell| cell.twin_of).collect();
     let parities = reference.parity.clone();
     let mut launches: Vec<Vec<(u32, Canaries, Launch)>> = vec![Vec::new(); header.cells.len()];
-    let mut interleaved = BTreeSet::new();
+    // Of all blocks or of none: what a reader is told of a heat is enough to make its ratios.
+    let are_interleaved = blocks.iter().all(|block| block.alone.is_none());
     for Block {
         index,
         canary_before,
         canary_after,
-        alone,
         launches: started,
         ..
     } in in_order(blocks)
     {
-        if alone.is_none() {
-            interleaved.insert(index);
-        }
         for launch in started {
             if let Some(of_slot) = launches.get_mut(launch.slot as usize) {
                 of_slot.push((index, [canary_before, canary_after], launch));
@@ -131,7 +128,7 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
             let verified = verify(parity);
             slot(
                 launches,
-                &interleaved,
+                are_interleaved,
                 verified,
                 (footer, obstacle),
                 is_timed,
@@ -159,10 +156,9 @@ fn in_order(mut blocks: Vec<Block>) -> Vec<Block> {
     blocks
 }
 
-/// One slot, of its launches; rounds of blocks that are not `interleaved` are no counterparts of others'.
 fn slot(
     launches: Vec<(u32, Canaries, Launch)>,
-    interleaved: &BTreeSet<u32>,
+    are_interleaved: bool,
     (parity, verified): (Option<Parity>, Outcome),
     (footer, obstacle): (Outcome, Option<Outcome>),
     is_timed: bool,
@@ -188,7 +184,7 @@ fn slot(
             let counted = launches
                 .into_iter()
                 .filter(|launch| counts(launch.outcome.kind));
-            let steps = samples::steps(counted, interleaved.contains(&block))?;
+            let steps = samples::steps(counted, are_interleaved)?;
             Some((block, steps))
         })
         .collect();

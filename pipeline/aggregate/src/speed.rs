@@ -80,9 +80,9 @@ fn between_rounds(slot: &Slot) -> Option<f64> {
     (freedom > 0).then(|| (squares / freedom as f64).sqrt())
 }
 
-/// The centre of block medians, in logarithms like that of ratios: where both cells were measured in the same
-/// blocks, fewer than twenty, the ratio of their centres is the centre of their ratio. From twenty on centres
-/// are medians, and the median of differences need not be the difference of the medians.
+/// The centre of block medians, in logarithms like that of ratios. The ratio of two centres is the centre of the ratio
+/// where both cells were measured in the same blocks, fewer than twenty, and blocks are compared by their medians; that
+/// of pairs of rounds, and the median of differences, need not be.
 fn centre(slot: &Slot, boundary: Boundary, confidence: f64) -> Option<Interval> {
     let shortest = slot.blocks.values().map(|steps| steps.step_ns);
     let shortest = shortest.reduce(f64::min)?;

@@ -260,14 +260,12 @@ fn steps(slot: usize, blocks: &[Block]) -> Option<Steps> {
     if !launches.all(|launch| samples::has_speed(samples::believed(launch).kind)) {
         return None;
     }
+    let are_interleaved = blocks.iter().all(|block| block.alone.is_none());
     let sound = blocks.iter().filter(|block| block.disturbed.is_none());
     let steps: Steps = sound
         .filter_map(|block| {
             let launches = block.launches.iter().filter(of_slot);
-            Some((
-                block.index,
-                samples::steps(launches, block.alone.is_none())?,
-            ))
+            Some((block.index, samples::steps(launches, are_interleaved)?))
         })
         .collect();
     (!steps.is_empty()).then_some(steps)
@@ -278,7 +276,7 @@ mod tests {
     use schema::{
         CellId,
         plan::{Comparison, Pair as Planned, Status},
-        record::Tool,
+        record::{Round, Tool},
     };
 
     use super::*;
@@ -402,6 +400,32 @@ mod tests {
     const AT_THE_MARGIN: fn(u64, u64) -> u64 = |first, index| first / 100 * 102 + 50 * (index % 2);
     const NOISY: fn(u64, u64) -> u64 = |first, index| first + 100_000 * (index % 3);
     const CRASHING: fn(u64, u64) -> u64 = |first, index| if index == 3 { 0 } else { first };
+
+    /// Twice as slow in every pass, on a machine whose speed comes and goes: the ratio of medians is 3 or 4 ÷ 3.
+    #[test]
+    fn rounds_of_a_pass_are_held_against_each_other() {
+        let two = header(2, false, measure());
+        let mut blocks = measured(&six(&[TWICE]));
+        for (index, block) in blocks.iter_mut().enumerate() {
+            let rounds = [[[10, 10, 15], [20, 30, 30]], [[10, 15, 15], [20, 30, 20]]];
+            for (launch, times) in block.launches.iter_mut().zip(rounds[index % 2]) {
+                launch.rounds = (0..)
+                    .zip(times)
+                    .map(|(sequence, time)| Round {
+                        sequence,
+                        samples_ns: vec![time * 100_000],
+                    })
+                    .collect();
+            }
+        }
+        let (heat, job) = asked(&two);
+        let jury = Jury::new(&two, &heat, &job, 1);
+        let settled = "every verdict is settled by the noise known then";
+        let enough = Answer::Enough(settled.to_owned());
+        assert_eq!(jury.enough(&blocks, &quiet()), enough);
+        blocks[2].alone = Some("why".to_owned());
+        assert_eq!(jury.enough(&blocks, &quiet()), Answer::More);
+    }
 
     #[test]
     fn pairs_are_settled_or_narrow_or_keep_a_heat_going() {

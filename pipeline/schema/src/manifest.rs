@@ -148,14 +148,14 @@ pub struct MeasureSettings {
     #[serde(default)]
     pub apart: Option<Duration>,
     /// Stretches of steps of each cell in a block, which cells take in turns where they can; with three and more, the
-    /// ratio of two cells is told by those that ran next to each other; default 3.
+    /// ratio of two cells is told by those of the same turn; default 6.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
     pub rounds: Option<u32>,
-    /// Least time of a round; default `300ms`.
+    /// Least time of a round; default `100ms`.
     #[serde(default)]
     pub round: Option<Duration>,
-    /// Least number of steps of a round; default 5.
+    /// Least number of steps of a round; default 2.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub round_steps: Option<u64>,

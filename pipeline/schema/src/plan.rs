@@ -154,7 +154,7 @@ pub struct Measure {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub apart_ns: u64,
     /// Stretches of steps of each cell in a block, interleaved with those of others where they can be; with three and
-    /// more, ratios are told by pairs of them.
+    /// more, ratios are told by pairs of them, of the same pass.
     pub rounds: u32,
     /// Least time of a round, in nanoseconds.
     pub round_ns: u64,

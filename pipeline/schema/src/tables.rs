@@ -529,7 +529,7 @@ pub struct Floor {
     /// Ratio between twins, with its interval.
     pub ratio: Option<Interval>,
     /// Spread between launches of the same cell in one block, at most: the root mean square of the
-    /// logarithm of twin ÷ original, block by block, over √2. `None` without a block of both.
+    /// logarithm of a block's twin ÷ original, over √2. `None` without a block of both.
     pub between_launches: Option<f64>,
     /// The upper limit, at a confidence of 80 %, of the standard deviation by which the logarithm of a launch's time
     /// scatters from block to block: it makes the least width of intervals of few blocks. What twins are apart in all
@@ -600,6 +600,9 @@ pub struct CellRow {
     /// Why the workers of its heat ran one at a time, in words; `None`: their rounds were
     /// interleaved.
     pub alone: Option<String>,
+    /// What the random orders of its heat were drawn from, in hexadecimal digits; `None` when it never began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<String>,
     /// Why measuring its heat ended, in words; `None` when it never began.
     pub stopped: Option<String>,
     /// The largest batch that fits into memory; `None` where the job does not seek it, or the cell did not

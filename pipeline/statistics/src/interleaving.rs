@@ -3,11 +3,12 @@
 //!
 //! A stretch of the trace is measured in two ways, each with as many rounds of both cells and in the same
 //! time: *back to back*, all rounds of the one from the first half and all of the other from the second,
-//! told by the medians of both, and *interleaved*, every second round of each, told by the median of what the
-//! rounds next to each other differ by, as of a block ([`crate::pair`]). Both are done once more the other way
-//! round. The error
+//! and *interleaved*, every second round of each. Both are done once more the other way round. The error
 //! of a ratio is how far its logarithm is from that of the true one, and the gain is the root mean square
 //! of the errors back to back ÷ that of the errors interleaved.
+//!
+//! Either ratio is that of the medians over the rounds of both cells. By how much the error is lower still where
+//! interleaved rounds are compared by pairs, as those of blocks are ([`crate::pair`]), is told apart.
 
 use schema::tables::Interval;
 
@@ -16,11 +17,11 @@ use crate::{interval, number::rounded, percentile};
 /// A block of a trace: a turn after another, with the logarithms of the median step of both cells.
 pub type Block = Vec<[f64; 2]>;
 
-/// Sums of squared errors.
+/// Sums of squared errors, of one way to measure and of another.
 #[derive(Debug, Clone, Copy, Default)]
 struct Errors {
-    back_to_back: f64,
-    interleaved: f64,
+    one: f64,
+    other: f64,
 }
 
 /// The gain over stretches of so many turns, where `truth` is the logarithm of the true ratio (second ÷
@@ -30,10 +31,34 @@ struct Errors {
 /// where either way makes no error at all.
 #[must_use]
 pub fn gain(trace: &[Block], turns: usize, truth: f64, confidence: f64) -> Option<Interval> {
+    gain_of(trace, turns, truth, confidence, [back_to_back, interleaved])
+}
+
+/// By how much pairs of rounds lower the error of an interleaved ratio further, in the same way.
+#[must_use]
+pub fn gain_of_pairs(
+    trace: &[Block],
+    turns: usize,
+    truth: f64,
+    confidence: f64,
+) -> Option<Interval> {
+    gain_of(trace, turns, truth, confidence, [interleaved, in_pairs])
+}
+
+/// The two ratios of a stretch, in logarithms, in one order of the cells and in the other.
+type Way = fn(&[[f64; 2]]) -> [f64; 2];
+
+fn gain_of(
+    trace: &[Block],
+    turns: usize,
+    truth: f64,
+    confidence: f64,
+    ways: [Way; 2],
+) -> Option<Interval> {
     let blocks: Vec<Errors> = trace
         .iter()
         .filter(|block| turns >= 4 && block.len() >= turns)
-        .map(|block| errors(block, turns, truth))
+        .map(|block| errors(block, turns, truth, ways))
         .collect();
     let all = log_gain(blocks.iter())?;
     let n = blocks.len();
@@ -53,29 +78,49 @@ pub fn gain(trace: &[Block], turns: usize, truth: f64, confidence: f64) -> Optio
 
 fn log_gain<'a>(blocks: impl Iterator<Item = &'a Errors>) -> Option<f64> {
     let sum = blocks.fold(Errors::default(), |sum, errors| Errors {
-        back_to_back: sum.back_to_back + errors.back_to_back,
-        interleaved: sum.interleaved + errors.interleaved,
+        one: sum.one + errors.one,
+        other: sum.other + errors.other,
     });
-    let gain = libm::log(sum.back_to_back / sum.interleaved) / 2.0;
+    let gain = libm::log(sum.one / sum.other) / 2.0;
     gain.is_finite().then_some(gain)
 }
 
-fn errors(block: &[[f64; 2]], turns: usize, truth: f64) -> Errors {
+fn errors(block: &[[f64; 2]], turns: usize, truth: f64, ways: [Way; 2]) -> Errors {
     let mut errors = Errors::default();
     for stretch in block.chunks_exact(turns) {
-        let (early, late) = stretch.split_at(turns / 2);
-        let (even, odd) = every_second(stretch);
-        let square = |ratio: f64| (ratio - truth) * (ratio - truth);
-        for (first, second) in [(early, late), (late, early)] {
-            let [first, second] = [of_cell(first, 0), of_cell(second, 1)].map(middle);
-            errors.back_to_back += square(second - first);
-        }
-        for (first, second) in [(&even, &odd), (&odd, &even)] {
-            let pairs = of_cell(first, 0).zip(of_cell(second, 1));
-            errors.interleaved += square(middle(pairs.map(|(first, second)| second - first)));
-        }
+        let [one, other] = ways.map(|way| {
+            let squares = way(stretch).map(|ratio| (ratio - truth) * (ratio - truth));
+            squares.iter().sum::<f64>()
+        });
+        errors.one += one;
+        errors.other += other;
     }
     errors
+}
+
+fn back_to_back(stretch: &[[f64; 2]]) -> [f64; 2] {
+    let (early, late) = stretch.split_at(stretch.len() / 2);
+    [of_medians(early, late), of_medians(late, early)]
+}
+
+fn interleaved(stretch: &[[f64; 2]]) -> [f64; 2] {
+    let (even, odd) = every_second(stretch);
+    [of_medians(&even, &odd), of_medians(&odd, &even)]
+}
+
+fn in_pairs(stretch: &[[f64; 2]]) -> [f64; 2] {
+    let (even, odd) = every_second(stretch);
+    [of_pairs(&even, &odd), of_pairs(&odd, &even)]
+}
+
+fn of_medians(of_first: &[[f64; 2]], of_second: &[[f64; 2]]) -> f64 {
+    median(of_second, 1) - median(of_first, 0)
+}
+
+fn of_pairs(of_first: &[[f64; 2]], of_second: &[[f64; 2]]) -> f64 {
+    let pairs = of_first.iter().zip(of_second);
+    let ratios = pairs.map(|([first, _], [_, second])| second - first);
+    percentile::middle(ratios).unwrap_or(f64::NAN)
 }
 
 fn every_second(stretch: &[[f64; 2]]) -> (Vec<[f64; 2]>, Vec<[f64; 2]>) {
@@ -83,11 +128,9 @@ fn every_second(stretch: &[[f64; 2]]) -> (Vec<[f64; 2]>, Vec<[f64; 2]>) {
     (of(0), of(1))
 }
 
-fn of_cell(turns: &[[f64; 2]], cell: usize) -> impl Iterator<Item = f64> {
-    turns.iter().filter_map(move |turn| turn.get(cell)).copied()
-}
-
-fn middle(values: impl Iterator<Item = f64>) -> f64 {
+/// The median over turns of one cell.
+fn median(turns: &[[f64; 2]], cell: usize) -> f64 {
+    let values = turns.iter().filter_map(|turn| turn.get(cell)).copied();
     percentile::middle(values).unwrap_or(f64::NAN)
 }
 
@@ -102,9 +145,7 @@ mod tests {
     fn trace(drift: impl Fn(usize) -> f64, noise: f64) -> Vec<Block> {
         let mut random = ChaCha8Rng::seed_from_u64(3);
         let mut turn = |at: usize| {
-            // Nearly normal: of flat noise the median of differences knows more than the difference of medians.
-            let mut own =
-                || noise * (0..4).map(|_| random.random::<f64>() - 0.5).sum::<f64>() / 2.0;
+            let mut own = || noise * (random.random::<f64>() - 0.5);
             let shared = drift(at);
             [shared + own(), shared + own()]
         };
@@ -153,6 +194,18 @@ mod tests {
             found.low.unwrap() < found.centre && found.centre < found.high.unwrap(),
             "{found:?}"
         );
+    }
+
+    /// What jumps within stretches: half of the turns are slow, and a pair of neighbours is mostly so together.
+    #[test]
+    fn pairs_are_what_helps_against_jumps() {
+        let jumping = trace(|at| f64::from(u8::from(at % 14 >= 7)) * 0.5, 1e-3);
+        let [pairs, interleaving] =
+            [gain_of_pairs, gain].map(|gain| gain(&jumping, 20, 0.0, 0.95).unwrap());
+        assert!(pairs.low.unwrap() > 2.0, "{pairs:?}");
+        assert!(interleaving.centre < pairs.centre, "{interleaving:?}");
+        let steady = gain_of_pairs(&trace(|_| 0.0, 0.1), 20, 0.0, 0.95).unwrap();
+        assert!(steady.centre < 2.0, "{steady:?}");
     }
 
     #[test]

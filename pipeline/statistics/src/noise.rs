@@ -36,7 +36,8 @@ pub struct Noise {
     /// The floor as a relative difference; `None` with too few blocks.
     pub floor: Option<f64>,
     /// Standard deviation of the logarithm of a launch's time within a block, at most: twins differ by that
-    /// of two launches, and by moods shorter than a block.
+    /// of two launches, and by moods shorter than a pass over the cells of a block, or than the block where rounds are no
+    /// pairs.
     pub between_launches: Option<f64>,
     /// The upper limit, at [`SCATTER_CONFIDENCE`], of the standard deviation by which launches scatter from block
     /// to block, where twins do not differ in all blocks alike; `None` with too few blocks.

@@ -30,19 +30,25 @@ pub fn shared(
     for (block, reference) in baseline {
         if let Some(steps) = contender.get(block) {
             shared.logs.push(log_ratio(reference, steps));
-            let blurred =
-                [reference, steps].map(|steps| interval::resolution(steps.step_ns, boundary));
+            let blurred = [reference, steps].map(|steps| {
+                let shortest = steps
+                    .rounds_ns
+                    .iter()
+                    .copied()
+                    .fold(steps.step_ns, f64::min);
+                interval::resolution(shortest, boundary)
+            });
             shared.resolution = shared.resolution.max(blurred.iter().sum());
         }
     }
     shared
 }
 
-/// ln(contender ÷ baseline) in a block. Where rounds were interleaved, the median over them of what the two rounds
-/// that ran next to each other differ by: a machine that changes its speed within a block does so for both of most
-/// such pairs alike, whereas of the medians of two cells one may lie in its fast time and the other in its slow one.
-/// Elsewhere the difference of the two medians.
-fn log_ratio(baseline: &Steps, contender: &Steps) -> f64 {
+/// ln(contender ÷ baseline) in a block. Where rounds were interleaved, the median over the passes of what the rounds of
+/// both in a pass differ by: a machine that changes its speed within a block does so for both of most such pairs
+/// alike, whereas of the medians of two cells one may lie in its fast time and the other in its slow one. Elsewhere
+/// the difference of the two medians.
+pub(crate) fn log_ratio(baseline: &Steps, contender: &Steps) -> f64 {
     let rounds = baseline.rounds_ns.len();
     let paired = (rounds >= PAIRED_ROUNDS && rounds == contender.rounds_ns.len()).then(|| {
         let pairs = baseline.rounds_ns.iter().zip(&contender.rounds_ns);
@@ -74,7 +80,7 @@ mod tests {
 
     /// Slow for a third of the time: most rounds of both are fast or slow together, and the medians are not.
     #[test]
-    fn rounds_that_ran_next_to_each_other_are_compared() {
+    fn rounds_of_a_pass_are_compared() {
         let steps = |step_ns, rounds_ns: &[f64]| Steps {
             step_ns,
             rounds_ns: rounds_ns.to_vec(),

@@ -1,6 +1,9 @@
 //! Step times as workers report them.
 
-use schema::{Outcome, OutcomeKind, record::Launch};
+use schema::{
+    Outcome, OutcomeKind,
+    record::{Launch, Round},
+};
 
 use crate::percentile;
 
@@ -36,13 +39,13 @@ pub fn believed(launch: &Launch) -> Outcome {
 }
 
 /// A cell's steps in a block.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Steps {
     /// The median step, in nanoseconds, of all samples. Pooled over rounds: it is what a reader gets from the
     /// published samples by grouping them by block, and a disturbed round, which holds fewer steps in its time, weighs
     /// less.
     pub step_ns: f64,
-    /// The median step of each round, in nanoseconds and in the order of rounds; empty where rounds were not
+    /// The median step of each round, in nanoseconds and in the order in which they ran; empty where rounds were not
     /// interleaved with those of other cells.
     pub rounds_ns: Vec<f64>,
 }
@@ -57,34 +60,29 @@ impl From<f64> for Steps {
     }
 }
 
-/// The steps of a cell in a block, of all its believed samples there; `None` without any.
+/// The steps of a cell in a block, of all its believed samples there; `None` without any. Rounds are told where those
+/// of the heat `are_interleaved`, and each of them has samples: then the rounds of other cells at the same places
+/// belong to the same pass.
 #[must_use]
 pub fn steps<'a>(
     launches: impl IntoIterator<Item = &'a Launch>,
-    is_interleaved: bool,
+    are_interleaved: bool,
 ) -> Option<Steps> {
     let believed = |launch: &&Launch| has_speed(believed(launch).kind);
     let launches = launches.into_iter().filter(believed);
-    let mut rounds: Vec<Vec<u64>> = launches
-        .flat_map(|launch| &launch.rounds)
-        .map(|round| round.samples_ns.clone())
-        .collect();
-    let mut all = rounds.concat();
-    all.sort_unstable();
-    let rounds_ns = if is_interleaved {
-        for round in &mut rounds {
-            round.sort_unstable();
-        }
-        // A round without a sample has no counterpart: then there are fewer than another cell has.
-        rounds
-            .iter()
-            .filter_map(|round| percentile::median(round))
-            .collect()
-    } else {
-        Vec::new()
-    };
+    let mut rounds: Vec<&Round> = launches.flat_map(|launch| &launch.rounds).collect();
+    rounds.sort_by_key(|round| round.sequence);
+    let medians = rounds.iter().map(|round| median_ns([*round]));
+    let rounds_ns = are_interleaved.then(|| medians.collect::<Option<_>>());
     Some(Steps {
-        step_ns: percentile::median(&all)?,
-        rounds_ns,
+        step_ns: median_ns(rounds.iter().copied())?,
+        rounds_ns: rounds_ns.flatten().unwrap_or_default(),
     })
+}
+
+fn median_ns<'a>(rounds: impl IntoIterator<Item = &'a Round>) -> Option<f64> {
+    let samples = rounds.into_iter().flat_map(|round| &round.samples_ns);
+    let mut samples: Vec<u64> = samples.copied().collect();
+    samples.sort_unstable();
+    percentile::median(&samples)
 }

@@ -36,6 +36,8 @@ pub struct Gain {
     /// Root mean square error back to back ÷ that interleaved ([`interleaving::gain`]); `None` where the
     /// trace is too short.
     pub gain: Option<Interval>,
+    /// Root mean square error interleaved ÷ that by pairs of turns ([`interleaving::gain_of_pairs`]).
+    pub pairs: Option<Interval>,
 }
 
 impl Trace {
@@ -104,6 +106,7 @@ impl Trace {
                         of: format!("{name} against {earlier}"),
                         turns,
                         gain: interleaving::gain(&blocks, turns, truth, CONFIDENCE),
+                        pairs: interleaving::gain_of_pairs(&blocks, turns, truth, CONFIDENCE),
                     }));
                 }
             }

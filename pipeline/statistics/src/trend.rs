@@ -25,7 +25,7 @@ use schema::{
 };
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
-use crate::{family::confidence_each, interval, number::rounded, samples::Steps};
+use crate::{family::confidence_each, interval, number::rounded, pair::log_ratio, samples::Steps};
 
 /// How near to the best is near enough, as a relative difference.
 pub const KNEE: f64 = 0.05;
@@ -42,8 +42,8 @@ const COUNTED_BLOCKS: usize = 48;
 pub struct Line {
     /// Ascending.
     sizes: Vec<u64>,
-    /// Logarithms of the time of one sample: a row a block, a number a size.
-    blocks: Vec<Vec<f64>>,
+    /// A row a block, the steps of each size.
+    blocks: Vec<Vec<Steps>>,
     /// What the clock's resolution may have done to the ratio of any two.
     resolution: f64,
     /// What the logarithm of the ratio between a launch of one and a launch of another scatters by, at most.
@@ -89,13 +89,10 @@ impl Line {
             return None;
         }
         let numbers = cells.first()?.1.keys();
-        let blocks: Vec<Vec<f64>> = numbers
+        let blocks: Vec<Vec<Steps>> = numbers
             .filter_map(|block| {
-                let times = cells.iter().map(|(size, steps)| {
-                    let step_ns = steps.get(block)?.step_ns;
-                    Some(libm::log(step_ns / *size as f64)).filter(|log| log.is_finite())
-                });
-                times.collect()
+                let steps = cells.iter().map(|(_, steps)| steps.get(block).cloned());
+                steps.collect()
             })
             .collect();
         let steps = cells.iter().flat_map(|(_, steps)| steps.values());
@@ -150,10 +147,11 @@ impl Line {
 
     /// Time per sample at one size ÷ that at another, by their places, and whether launches widened it.
     fn ratio(&self, size: usize, other: usize, confidence: f64) -> Option<(Interval, bool)> {
-        let logs = self
-            .blocks
-            .iter()
-            .map(|block| Some(block.get(size)? - block.get(other)?));
+        let samples = *self.sizes.get(size)? as f64 / *self.sizes.get(other)? as f64;
+        let logs = self.blocks.iter().map(|block| {
+            let log = log_ratio(block.get(other)?, block.get(size)?);
+            Some(log - libm::log(samples))
+        });
         let logs: Vec<f64> = logs.collect::<Option<_>>()?;
         interval::at_least(&logs, confidence, self.resolution, self.launches)
     }
@@ -196,10 +194,19 @@ impl Line {
         Some((knee, is_wide))
     }
 
+    /// The time of one sample in nanoseconds: a row a block, a number a size.
+    fn times(&self) -> impl Iterator<Item = Vec<f64>> {
+        self.blocks.iter().map(|block| {
+            let times = block.iter().zip(&self.sizes);
+            let times = times.map(|(steps, size)| steps.step_ns / *size as f64);
+            times.collect()
+        })
+    }
+
     /// Page's test: its p-value on both sides, and whether times fall.
     fn page(&self) -> Option<(f64, bool)> {
         let k = self.sizes.len();
-        let l: f64 = self.blocks.iter().map(|block| weighted_ranks(block)).sum();
+        let l: f64 = self.times().map(|block| weighted_ranks(&block)).sum();
         let mean = self.blocks.len() as f64 * expected(k);
         // L is as likely as its mirror image. Where equals share their ranks it may be a half: then the
         // whole number next to it on the mean's side.

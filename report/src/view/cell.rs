@@ -58,6 +58,8 @@ pub(crate) struct CellPage {
     timeline: Option<Timeline>,
     ceiling_of_cell: Option<CeilingView>,
     launches: Vec<Launch>,
+    /// What the orders of its launches and rounds were drawn from.
+    seed: Option<String>,
     phases: Vec<Phase>,
     first_launch: Option<&'static str>,
     profile: Option<Profile>,
@@ -187,6 +189,7 @@ impl CellPage {
             timeline: timeline_of(job, row),
             ceiling_of_cell: roofline::of_cell(index.tables, row),
             launches: row.launches.iter().map(launch).collect(),
+            seed: row.seed.clone(),
             phases: phases(row),
             first_launch: first_launch(row),
             profile: row.profile.as_ref().map(Profile::new),

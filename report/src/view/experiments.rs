@@ -83,6 +83,7 @@ struct GainRow {
     of: String,
     turns: usize,
     gain: Option<Estimate>,
+    pairs: Option<Estimate>,
 }
 
 /// How long a target takes, beside a design that is fixed beforehand.
@@ -237,6 +238,7 @@ impl Gains {
             of: it.of,
             turns: it.turns,
             gain: it.gain.map(|gain| interval::ratio(&gain, &[1.0])),
+            pairs: it.pairs.map(|pairs| interval::ratio(&pairs, &[1.0])),
         });
         Self {
             of,

@@ -26,14 +26,21 @@ pub(crate) struct MethodPage {
     verdicts: Vec<Meaning>,
     outcomes: Vec<Meaning>,
     judgements: Vec<Meaning>,
-    rounds: Vec<RoundsRow>,
+    rounds: Vec<RoundsOf>,
     coverage: Vec<CoverageRow>,
     of_twelve: Vec<OfTwelveRow>,
     lasting: Vec<LastingRow>,
     experiments: Experiments,
 }
 
-/// What intervals hold, and half their width, by how many rounds a block has.
+/// What intervals hold on a machine that is made up, and half their width, by how many rounds a block has.
+#[derive(Debug, Serialize)]
+struct RoundsOf {
+    machine: &'static str,
+    rows: Vec<RoundsRow>,
+}
+
+/// So many rounds.
 #[derive(Debug, Serialize)]
 struct RoundsRow {
     rounds: u32,
@@ -46,12 +53,13 @@ struct RoundsRow {
 impl From<&Rounds> for RoundsRow {
     fn from(row: &Rounds) -> Self {
         let tenths = |value: f64| units::fixed(value, 1);
+        let hundredths = |value: f64| units::fixed(value, 2);
         Self {
             rounds: row.rounds,
             medians: tenths(row.medians),
-            medians_half: tenths(row.medians_half),
+            medians_half: hundredths(row.medians_half),
             pairs: tenths(row.pairs),
-            pairs_half: tenths(row.pairs_half),
+            pairs_half: hundredths(row.pairs_half),
         }
     }
 }
@@ -141,6 +149,17 @@ impl From<&Lasting> for LastingRow {
     }
 }
 
+fn rounds() -> Vec<RoundsOf> {
+    let machines = ROUNDS.chunk_by(|one, next| one.machine == next.machine);
+    let machines = machines.filter_map(|rows| {
+        Some(RoundsOf {
+            machine: rows.first()?.machine,
+            rows: rows.iter().map(Into::into).collect(),
+        })
+    });
+    machines.collect()
+}
+
 fn coverage() -> Vec<CoverageRow> {
     let mut machines: Vec<CoverageRow> = Vec::new();
     for row in &COVERAGE {
@@ -203,7 +222,7 @@ impl MethodPage {
                     "One of the two has no speed, so there is nothing to compare; its outcome says why.",
                 ),
             ],
-            rounds: ROUNDS.iter().map(Into::into).collect(),
+            rounds: rounds(),
             coverage: coverage(),
             of_twelve: OF_TWELVE.iter().map(Into::into).collect(),
             lasting: LASTING.iter().map(Into::into).collect(),
@@ -269,7 +288,7 @@ mod tests {
              <td class=\"number\">40<br><span class=\"range\">16 and more</span></td><td class=\"number\">6 min 40 s</td>",
             "too short to tell",
             "<td class=\"number\">67.3</td><td class=\"number\">98.0</td>",
-            "<td class=\"number\">15.7 %</td><td class=\"number\">95.6</td><td class=\"number\">1.8 %</td>",
+            "<td class=\"number\">19.38 %</td><td class=\"number\">95.2</td><td class=\"number\">1.83 %</td>",
         ] {
             assert!(html.contains(told), "{told}");
         }

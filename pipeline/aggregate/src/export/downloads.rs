@@ -58,7 +58,7 @@ pub fn downloads(tables: &Tables) -> Result<Vec<Download>, ExportError> {
         ),
         download(
             "floors.csv",
-            "One row an engine, variant and device of a job: noise between identical cells; made from the samples of twins and of their cells, block by block, as the page on method says",
+            "One row an engine, variant and device of a job: noise between identical cells; made from the samples of twins and of their cells, as the page on method says",
             csv::floors(tables)?,
         ),
         download(

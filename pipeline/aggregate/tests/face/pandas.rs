@@ -4,10 +4,13 @@ use std::{path::PathBuf, process::Command};
 
 use photofinish_aggregate::downloads;
 
-use crate::race::{run, tables};
+use synthetic::Size;
+
+use crate::race::tables;
 
 const CHECK: &str = r#"
 import json, math, sys
+from statistics import median
 import pandas as pd
 folder = sys.argv[1]
 samples = pd.read_parquet(f"{folder}/samples.parquet")
@@ -31,14 +34,15 @@ CHI5 = 2.342534
 cells = rows[["device"]]
 of_twins = of_twins.join(cells, on="cell")
 owner = ["job", "engine", "device"]
-blocks = of_twins.groupby(owner + ["group", "cell", "twin", "block"], observed=True)["sample_ns"].median()
+rounds = of_twins.groupby(owner + ["group", "cell", "twin", "block", "round"], observed=True)["sample_ns"].median()
 floors = pd.read_csv(f"{folder}/floors.csv").set_index(owner)
 found = {}
-for (*key, twin, block), time in blocks.items():
+for (*key, twin, block), of_twin in rounds.groupby(level=list(range(7)), observed=True):
     if twin > 0:
         job, engine, device, group, cell = key
         logs = found.setdefault((job, engine, device), {}).setdefault((group, cell, twin), [])
-        logs.append(math.log(time / blocks[(*key, 0, block)]))
+        of_cell = rounds[(*key, 0, block)]
+        logs.append(median(math.log(time / of_cell[round]) for (*_, round), time in of_twin.items()))
 assert set(found) == set(floors.index), (found, floors)
 for key, pairs in found.items():
     row = floors.loc[key]
@@ -87,7 +91,13 @@ fn packages() -> PathBuf {
 
 #[test]
 fn pandas_agrees() {
-    let tables = tables(&run(4, 6));
+    // Rounds enough for pairs of them.
+    let tables = tables(&synthetic::run(Size {
+        cells: 8,
+        blocks: 6,
+        rounds: 3,
+        samples: 3,
+    }));
     let folder = tempfile::tempdir().unwrap();
     let mut samples = 0;
     for download in downloads(&tables).unwrap() {

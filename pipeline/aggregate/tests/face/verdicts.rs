@@ -45,9 +45,17 @@ fn interleaved_rounds_are_compared_by_pairs() {
     }
     let centre = |run: &Synthetic| only_row(&tables(run)).ratio.unwrap().centre;
     assert_eq!(centre(&run), 1.1);
-    for block in &mut heat(&mut run, 0).blocks {
-        block.alone = Some("they do not fit into memory together".to_owned());
+    // In whatever order they are told.
+    for block in 0..6 {
+        launch(&mut run, 0, block, 1).rounds.reverse();
     }
+    assert_eq!(centre(&run), 1.1);
+    // A round without a sample is none of a pass, so of that block there are medians alone: 2.2, of six.
+    let mut lacking = run.clone();
+    launch(&mut lacking, 0, 3, 1).rounds[2].samples_ns.clear();
+    assert_eq!(centre(&lacking), 1.234_71);
+    // One block of the heat whose workers ran one at a time is enough.
+    heat(&mut run, 0).blocks[5].alone = Some("they do not fit into memory together".to_owned());
     assert_eq!(centre(&run), 2.2);
 }
 

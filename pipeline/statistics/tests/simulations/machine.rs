@@ -118,6 +118,9 @@ pub(crate) struct Machine {
     between_s: f64,
     /// Rounds of a cell in a block, which share its steps.
     rounds: usize,
+    /// Other cells that take turns with both, and steps that each discards before a round.
+    others: usize,
+    discarded: usize,
     random: ChaCha8Rng,
     now_s: f64,
     /// Whether it is in its slow mood, and until when.
@@ -149,6 +152,8 @@ impl Machine {
             kinds,
             between_s,
             rounds: ROUNDS,
+            others: 0,
+            discarded: 0,
             random,
             now_s: 0.0,
             is_slow,
@@ -166,9 +171,9 @@ impl Machine {
         self
     }
 
-    /// The same with the steps of a block in so many rounds.
+    /// The same with the steps of a block in so many rounds, among those of a twin of each cell.
     pub(crate) fn with_rounds(mut self, rounds: usize) -> Self {
-        self.rounds = rounds;
+        (self.rounds, self.others, self.discarded) = (rounds, 2, 2);
         self
     }
 
@@ -182,8 +187,15 @@ impl Machine {
         }
         for _ in 0..self.rounds {
             let first = usize::from(self.random.random::<bool>());
-            for cell in [first, 1 - first] {
-                for _ in 0..ROUNDS * STEPS / self.rounds {
+            let mut turns = vec![first, 1 - first];
+            for other in 0..self.others {
+                turns.insert(self.random.random_range(0..=turns.len()), 2 + other);
+            }
+            let in_round = ROUNDS * STEPS / self.rounds;
+            for cell in turns {
+                let unseen = if cell < 2 { 0 } else { in_round };
+                self.wait((self.discarded + unseen) as f64 * ROUND_S / STEPS as f64);
+                for _ in 0..in_round - unseen {
                     self.wait(ROUND_S / STEPS as f64);
                     let base = if cell == 1 { libm::log(ratio) } else { 0.0 };
                     let step = base + self.step(cell);

@@ -9,7 +9,7 @@ use photofinish_statistics::{
 use schema::Boundary;
 
 use crate::{
-    BETWEEN_S, HEATS, RATIO, holds,
+    BETWEEN_S, HEATS, RATIO, holds, hundredths,
     machine::{BUSY_S, Law, Machine},
     measure, median, tenths,
 };
@@ -22,16 +22,19 @@ fn steps(logs: &[f64], rounds: usize) -> Steps {
     let median_ns = |logs: &[f64]| STEP_NS * libm::exp(median(logs));
     Steps {
         step_ns: median_ns(logs),
-        rounds_ns: logs.chunks(logs.len() / rounds).map(median_ns).collect(),
+        rounds_ns: logs
+            .chunks_exact(logs.len() / rounds)
+            .map(median_ns)
+            .collect(),
     }
 }
 
 /// Whether intervals of six blocks hold the ratio, and half their widths, in per cent: by the medians of both cells,
 /// and by pairs of rounds.
-fn heat(rounds: u32, seed: u64) -> [(bool, f64); 2] {
+fn heat(law: Law, rounds: u32, seed: u64) -> [(bool, f64); 2] {
     const BLOCKS: u32 = 6;
     let count = rounds as usize;
-    let machine = Machine::new(Law::Neighbours, BETWEEN_S[0], seed);
+    let machine = Machine::new(law, BETWEEN_S[0], seed);
     let mut machine = machine.with_moods_of(BUSY_S).with_rounds(count);
     let blocks: Vec<[Steps; 2]> = (0..BLOCKS)
         .map(|_| machine.block(RATIO).map(|logs| steps(&logs, count)))
@@ -50,17 +53,18 @@ fn heat(rounds: u32, seed: u64) -> [(bool, f64); 2] {
     })
 }
 
-fn simulated(rounds: u32) -> Rounds {
-    let heats: Vec<_> = (0..HEATS).map(|seed| heat(rounds, seed)).collect();
+fn simulated(law: Law, rounds: u32) -> Rounds {
+    let heats: Vec<_> = (0..HEATS).map(|seed| heat(law, rounds, seed)).collect();
     let held = |way: usize| {
         let held = heats.iter().filter(|heat| heat[way].0).count();
         tenths(100.0 * held as f64 / HEATS as f64)
     };
     let half = |way: usize| {
         let halves: Vec<f64> = heats.iter().map(|heat| heat[way].1).collect();
-        tenths(median(&halves))
+        hundredths(median(&halves))
     };
     Rounds {
+        machine: law.words(),
         rounds,
         medians: held(0),
         medians_half: half(0),
@@ -71,7 +75,15 @@ fn simulated(rounds: u32) -> Rounds {
 
 #[test]
 fn what_rounds_gain_is_told() {
-    let rows: Vec<Rounds> = ROUNDS.iter().map(|row| simulated(row.rounds)).collect();
+    let laws = [
+        Law::Neighbours,
+        Law::Independent,
+        Law::HeavyTailed,
+        Law::Autocorrelated,
+    ];
+    let kinds = laws.map(|law| [2, 4, 6, 12].map(|rounds| (law, rounds)));
+    let rows = kinds.into_iter().flatten();
+    let rows: Vec<Rounds> = rows.map(|(law, rounds)| simulated(law, rounds)).collect();
     for row in &rows {
         println!("{row:?}");
         assert!(row.medians >= 93.0 && row.pairs >= 93.0, "{row:?}");

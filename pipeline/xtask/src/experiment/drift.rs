@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use schema::tables::Interval;
 use serde_json::Value;
 use statistics::{
     percentile,
@@ -70,15 +71,23 @@ pub(super) fn trace() -> Result<(), String> {
 }
 
 fn told(gain: &Gain) -> String {
-    let Gain { of, turns, gain } = gain;
-    match gain {
-        Some(gain) => format!(
-            "{of}, {turns} turns: errors back to back are {} times those interleaved [{}, {}]",
-            gain.centre,
-            gain.low.unwrap_or(0.0),
-            gain.high.unwrap_or(f64::INFINITY)
+    let Gain {
+        of,
+        turns,
+        gain,
+        pairs,
+    } = gain;
+    let times = |gain: &Interval| {
+        let (low, high) = (gain.low.unwrap_or(0.0), gain.high.unwrap_or(f64::INFINITY));
+        format!("{} times [{low}, {high}]", gain.centre)
+    };
+    match (gain, pairs) {
+        (Some(gain), Some(pairs)) => format!(
+            "{of}, {turns} turns: errors back to back are {} those interleaved, and those are {} what pairs of turns make",
+            times(gain),
+            times(pairs)
         ),
-        None => format!("{of}, {turns} turns: too short to tell"),
+        _ => format!("{of}, {turns} turns: too short to tell"),
     }
 }
 

@@ -158,7 +158,10 @@ fn try_once(folder: &Path, manifest: &Path, trial: u32) -> Result<Vec<trials::Tr
     let rows = |name: &str| summary[name].as_array().cloned().unwrap_or_default();
     // A group that stayed disturbed is a result; a worker that failed is a broken experiment.
     let is_disturbed = |failure: &Value| failure["outcome"]["kind"] == "unstable";
-    let is_sound = ended.status.success() || rows("failures").iter().all(is_disturbed);
+    let failures = rows("failures");
+    // One that was interrupted names none.
+    let is_sound =
+        ended.status.success() || !failures.is_empty() && failures.iter().all(is_disturbed);
     let verdicts = rows("verdicts");
     if !is_sound || verdicts.is_empty() {
         return Err(failed());
@@ -170,7 +173,7 @@ fn try_once(folder: &Path, manifest: &Path, trial: u32) -> Result<Vec<trials::Tr
         return Err(String::from_utf8_lossy(&cleared.stderr).into_owned());
     }
     // Of what stayed disturbed there is a ratio that no verdict rests on.
-    let is_whole = rows("failures").is_empty();
+    let is_whole = failures.is_empty();
     let said = verdicts
         .iter()
         .map(|verdict| said(trial, &place, verdict, is_whole));
