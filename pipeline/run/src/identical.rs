@@ -49,7 +49,8 @@ pub struct Identical {
     pub comparisons: u32,
 }
 
-/// Measures identical work on so many threads for about this time, one comparison at least. `go_on` is
+/// Measures identical work on so many threads for about this time, one comparison at least; by one stretch a side and
+/// block, so that on a machine whose speed comes and goes pairs of rounds may differ by less. `go_on` is
 /// asked after each turn, with the share of the time that is over, whether to: `None` where it says no.
 pub fn identical(
     time: Duration,
