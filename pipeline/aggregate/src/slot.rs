@@ -125,14 +125,14 @@ pub(crate) fn slots(heat: Heat) -> Vec<Slot> {
         .map(|(((launches, own), (footer, obstacle)), twin_of)| {
             // Twins run the same configuration; the run may compare outputs only once.
             let parity = own.or_else(|| parities.get(twin_of? as usize)?.clone());
-            let verified = verify(parity);
-            slot(
-                launches,
-                are_interleaved,
-                verified,
-                (footer, obstacle),
+            let said = Said {
+                parity,
+                footer,
+                obstacle,
                 is_timed,
-            )
+                are_interleaved,
+            };
+            slot(launches, said)
         })
         .collect();
     for (slot, log) in slots.iter_mut().zip(reference.logs) {
@@ -156,13 +156,21 @@ fn in_order(mut blocks: Vec<Block>) -> Vec<Block> {
     blocks
 }
 
-fn slot(
-    launches: Vec<(u32, Canaries, Launch)>,
-    are_interleaved: bool,
-    (parity, verified): (Option<Parity>, Outcome),
-    (footer, obstacle): (Outcome, Option<Outcome>),
+/// What a heat says that a slot is made of, besides its launches.
+struct Said {
+    parity: Option<Parity>,
+    footer: Outcome,
+    obstacle: Option<Outcome>,
     is_timed: bool,
-) -> Slot {
+    /// Whether rounds of every block took turns with those of other cells.
+    are_interleaved: bool,
+}
+
+fn slot(launches: Vec<(u32, Canaries, Launch)>, said: Said) -> Slot {
+    let Said {
+        footer, obstacle, ..
+    } = said;
+    let (parity, verified) = verify(said.parity);
     let mut slot = Slot::unmeasured(footer.clone());
     slot.parity = parity;
     slot.loaded = median_loaded(&launches);
@@ -184,7 +192,7 @@ fn slot(
             let counted = launches
                 .into_iter()
                 .filter(|launch| counts(launch.outcome.kind));
-            let steps = samples::steps(counted, are_interleaved)?;
+            let steps = samples::steps(counted, said.are_interleaved)?;
             Some((block, steps))
         })
         .collect();
@@ -210,7 +218,7 @@ fn slot(
         let outcome = samples::believed(&launch);
         slot.launches.push(row(block, canaries, launch, outcome));
     }
-    slot.outcome = judge(&slot, &footer, obstacle.as_ref(), &verified, is_timed);
+    slot.outcome = judge(&slot, &footer, obstacle.as_ref(), &verified, said.is_timed);
     slot
 }
 

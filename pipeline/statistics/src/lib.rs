@@ -4,8 +4,8 @@
 //! * A cell's value in a block is the median of its samples there ([`samples`]); blocks are the
 //!   independent units, samples of one stretch are not.
 //! * Two cells are compared in the blocks that measured both, round by round where three or more were
-//!   interleaved ([`pair`]), by an interval of the centre of their differences ([`interval`]), at a confidence that all verdicts of a job and all looks at
-//!   them share ([`family`]).
+//!   interleaved ([`pair`]), by an interval of the centre of their differences ([`interval`]), at a
+//!   confidence that all verdicts of a job and all looks at them share ([`family`]).
 //! * Whether blocks are as independent as that takes them to be is told of each job ([`serial`]).
 //! * Identical cells show what a difference means nothing below ([`noise`]).
 //! * A verdict holds an interval against a margin and that noise ([`verdict`]); at a look it is asked

@@ -48,7 +48,7 @@ pub fn shared(
 /// both in a pass differ by: a machine that changes its speed within a block does so for both of most such pairs
 /// alike, whereas of the medians of two cells one may lie in its fast time and the other in its slow one. Elsewhere
 /// the difference of the two medians.
-pub(crate) fn log_ratio(baseline: &Steps, contender: &Steps) -> f64 {
+fn log_ratio(baseline: &Steps, contender: &Steps) -> f64 {
     let rounds = baseline.rounds_ns.len();
     let paired = (rounds >= PAIRED_ROUNDS && rounds == contender.rounds_ns.len()).then(|| {
         let pairs = baseline.rounds_ns.iter().zip(&contender.rounds_ns);

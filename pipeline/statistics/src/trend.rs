@@ -25,7 +25,7 @@ use schema::{
 };
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
-use crate::{family::confidence_each, interval, number::rounded, pair::log_ratio, samples::Steps};
+use crate::{family::confidence_each, interval, number::rounded, pair, samples::Steps};
 
 /// How near to the best is near enough, as a relative difference.
 pub const KNEE: f64 = 0.05;
@@ -42,10 +42,11 @@ const COUNTED_BLOCKS: usize = 48;
 pub struct Line {
     /// Ascending.
     sizes: Vec<u64>,
-    /// A row a block, the steps of each size.
-    blocks: Vec<Vec<Steps>>,
-    /// What the clock's resolution may have done to the ratio of any two.
-    resolution: f64,
+    /// The steps of each size, by block.
+    cells: Vec<BTreeMap<u32, Steps>>,
+    /// How many blocks these are.
+    blocks: usize,
+    boundary: Boundary,
     /// What the logarithm of the ratio between a launch of one and a launch of another scatters by, at most.
     launches: Option<f64>,
 }
@@ -88,20 +89,22 @@ impl Line {
         if sizes.len() < LEAST_SIZES || !ascend || sizes.first() == Some(&0) {
             return None;
         }
-        let numbers = cells.first()?.1.keys();
-        let blocks: Vec<Vec<Steps>> = numbers
-            .filter_map(|block| {
-                let steps = cells.iter().map(|(_, steps)| steps.get(block).cloned());
-                steps.collect()
+        let is_in_all = |block: &u32| cells.iter().all(|(_, steps)| steps.contains_key(block));
+        let shared: Vec<BTreeMap<u32, Steps>> = cells
+            .iter()
+            .map(|(_, steps)| {
+                let in_all = steps.iter().filter(|(block, _)| is_in_all(block));
+                in_all
+                    .map(|(block, steps)| (*block, steps.clone()))
+                    .collect()
             })
             .collect();
-        let steps = cells.iter().flat_map(|(_, steps)| steps.values());
-        let steps_ns = steps.map(|steps| steps.step_ns);
-        let shortest = steps_ns.fold(f64::INFINITY, f64::min);
-        (blocks.len() >= VERDICT_BLOCKS as usize).then(|| Self {
+        let blocks = shared.first()?.len();
+        (blocks >= VERDICT_BLOCKS as usize).then_some(Self {
             sizes,
+            cells: shared,
             blocks,
-            resolution: 2.0 * interval::resolution(shortest, boundary),
+            boundary,
             launches,
         })
     }
@@ -141,19 +144,16 @@ impl Line {
             ends,
             is_widened: is_widened || is_wide,
             ratios,
-            blocks: u32::try_from(self.blocks.len()).ok()?,
+            blocks: u32::try_from(self.blocks).ok()?,
         })
     }
 
     /// Time per sample at one size ÷ that at another, by their places, and whether launches widened it.
     fn ratio(&self, size: usize, other: usize, confidence: f64) -> Option<(Interval, bool)> {
-        let samples = *self.sizes.get(size)? as f64 / *self.sizes.get(other)? as f64;
-        let logs = self.blocks.iter().map(|block| {
-            let log = log_ratio(block.get(other)?, block.get(size)?);
-            Some(log - libm::log(samples))
-        });
-        let logs: Vec<f64> = logs.collect::<Option<_>>()?;
-        interval::at_least(&logs, confidence, self.resolution, self.launches)
+        let shared = pair::shared(self.cells.get(other)?, self.cells.get(size)?, self.boundary);
+        let samples = libm::log(*self.sizes.get(size)? as f64 / *self.sizes.get(other)? as f64);
+        let logs: Vec<f64> = shared.logs.iter().map(|log| log - samples).collect();
+        interval::at_least(&logs, confidence, shared.resolution, self.launches)
     }
 
     /// The knee, and whether launches widened an interval that it rests on.
@@ -196,9 +196,11 @@ impl Line {
 
     /// The time of one sample in nanoseconds: a row a block, a number a size.
     fn times(&self) -> impl Iterator<Item = Vec<f64>> {
-        self.blocks.iter().map(|block| {
-            let times = block.iter().zip(&self.sizes);
-            let times = times.map(|(steps, size)| steps.step_ns / *size as f64);
+        let numbers = self.cells.iter().take(1).flat_map(BTreeMap::keys);
+        numbers.map(|block| {
+            let cells = self.cells.iter().zip(&self.sizes);
+            let times =
+                cells.filter_map(|(steps, size)| Some(steps.get(block)?.step_ns / *size as f64));
             times.collect()
         })
     }
@@ -207,14 +209,14 @@ impl Line {
     fn page(&self) -> Option<(f64, bool)> {
         let k = self.sizes.len();
         let l: f64 = self.times().map(|block| weighted_ranks(&block)).sum();
-        let mean = self.blocks.len() as f64 * expected(k);
+        let mean = self.blocks as f64 * expected(k);
         // L is as likely as its mirror image. Where equals share their ranks it may be a half: then the
         // whole number next to it on the mean's side.
         let above = (mean + (l - mean).abs()).floor();
-        let tail = if k <= COUNTED_SIZES && self.blocks.len() <= COUNTED_BLOCKS {
-            counted_tail(k, self.blocks.len(), above)
+        let tail = if k <= COUNTED_SIZES && self.blocks <= COUNTED_BLOCKS {
+            counted_tail(k, self.blocks, above)
         } else {
-            normal_tail(k, self.blocks.len(), above)?
+            normal_tail(k, self.blocks, above)?
         };
         let p = rounded((2.0 * tail).min(1.0));
         p.is_finite().then_some((p, l < mean))
@@ -494,6 +496,27 @@ mod tests {
             ),
             None
         );
+    }
+
+    /// Each size takes its tenth more of a sample in every pass, on a machine that is slow for one size alone in a pass.
+    #[test]
+    fn sizes_are_compared_by_pairs_of_rounds() {
+        let cells = [(1, 1.0), (2, 1.1), (4, 1.2)].map(|(size, time)| {
+            let rounds = (0..3).map(|pass| if size == 1 << pass { 2.0 } else { 1.0 });
+            let rounds_ns: Vec<f64> = rounds.map(|mood| 1e6 * size as f64 * time * mood).collect();
+            let steps = Steps {
+                // As if the machine had been slow for most of the steps of the smallest.
+                step_ns: rounds_ns[0],
+                rounds_ns,
+            };
+            let blocks: BTreeMap<u32, Steps> = (0..6).map(|block| (block, steps.clone())).collect();
+            (size, blocks)
+        });
+        let borrowed: Vec<_> = cells.iter().map(|(size, steps)| (*size, steps)).collect();
+        let line = Line::new(&borrowed, Boundary::Step, None).unwrap();
+        let ratios = line.trend(0.95, BOUNDS).unwrap().ratios;
+        let centres: Vec<f64> = ratios.iter().map(|ratio| ratio.centre).collect();
+        assert_eq!(centres, [1.1, 1.2]);
     }
 
     #[test]

@@ -26,21 +26,40 @@ pub(crate) struct MethodPage {
     verdicts: Vec<Meaning>,
     outcomes: Vec<Meaning>,
     judgements: Vec<Meaning>,
-    rounds: Vec<RoundsOf>,
-    coverage: Vec<CoverageRow>,
+    rounds: Vec<OfMachine<RoundsRow>>,
+    coverage: Vec<OfMachine<Covered>>,
     of_twelve: Vec<OfTwelveRow>,
     lasting: Vec<LastingRow>,
     experiments: Experiments,
 }
 
-/// What intervals hold on a machine that is made up, and half their width, by how many rounds a block has.
+/// What is told of a machine that is made up.
 #[derive(Debug, Serialize)]
-struct RoundsOf {
+struct OfMachine<T> {
     machine: &'static str,
-    rows: Vec<RoundsRow>,
+    rows: Vec<T>,
 }
 
-/// So many rounds.
+/// By machine, in the order in which each comes first.
+fn by_machine<'a, R: 'a, T: From<&'a R>>(
+    rows: &'a [R],
+    machine: fn(&R) -> &'static str,
+) -> Vec<OfMachine<T>> {
+    let mut machines: Vec<OfMachine<T>> = Vec::new();
+    for row in rows {
+        let machine = machine(row);
+        match machines.iter_mut().find(|of| of.machine == machine) {
+            Some(of) => of.rows.push(row.into()),
+            None => machines.push(OfMachine {
+                machine,
+                rows: vec![row.into()],
+            }),
+        }
+    }
+    machines
+}
+
+/// What intervals hold, and half their width, by how many rounds a block has.
 #[derive(Debug, Serialize)]
 struct RoundsRow {
     rounds: u32,
@@ -64,15 +83,7 @@ impl From<&Rounds> for RoundsRow {
     }
 }
 
-/// How often intervals hold the truth on a machine that is made up, by how far its blocks lie apart; in
-/// per cent.
-#[derive(Debug, Serialize)]
-struct CoverageRow {
-    machine: &'static str,
-    rows: Vec<Covered>,
-}
-
-/// By the way in which they are made.
+/// How often intervals hold the truth, by how far blocks lie apart and by the way in which they are made; in per cent.
 #[derive(Debug, Serialize)]
 struct Covered {
     apart: String,
@@ -149,31 +160,6 @@ impl From<&Lasting> for LastingRow {
     }
 }
 
-fn rounds() -> Vec<RoundsOf> {
-    let machines = ROUNDS.chunk_by(|one, next| one.machine == next.machine);
-    let machines = machines.filter_map(|rows| {
-        Some(RoundsOf {
-            machine: rows.first()?.machine,
-            rows: rows.iter().map(Into::into).collect(),
-        })
-    });
-    machines.collect()
-}
-
-fn coverage() -> Vec<CoverageRow> {
-    let mut machines: Vec<CoverageRow> = Vec::new();
-    for row in &COVERAGE {
-        match machines.iter_mut().find(|of| of.machine == row.machine) {
-            Some(of) => of.rows.push(row.into()),
-            None => machines.push(CoverageRow {
-                machine: row.machine,
-                rows: vec![row.into()],
-            }),
-        }
-    }
-    machines
-}
-
 /// A word and what it means.
 #[derive(Debug, Serialize)]
 struct Meaning {
@@ -222,8 +208,8 @@ impl MethodPage {
                     "One of the two has no speed, so there is nothing to compare; its outcome says why.",
                 ),
             ],
-            rounds: rounds(),
-            coverage: coverage(),
+            rounds: by_machine(&ROUNDS, |row| row.machine),
+            coverage: by_machine(&COVERAGE, |row| row.machine),
             of_twelve: OF_TWELVE.iter().map(Into::into).collect(),
             lasting: LASTING.iter().map(Into::into).collect(),
             experiments,

@@ -138,8 +138,8 @@ fn compared(baseline_ns: f64, contender_ns: f64) -> Compared {
 /// Why no layer is named; `None` where those that differ make a difference that was measured.
 ///
 /// A profiler that costs c_b times the baseline's step, and one that costs c_c times the contender's, make of the ratio
-/// ρ of two measured steps the profiled ρ · c_c ÷ c_b. Where neither |ln c| is more than half of |ln ρ|, that lies on the same side of 1,
-/// however unequal they are, and at least half of what lies between two profiles is the engines'.
+/// ρ of two measured steps the profiled ρ · c_c ÷ c_b. Where neither |ln c| is more than half of |ln ρ|, that lies on the
+/// same side of 1, however unequal they are, and at least half of what lies between two profiles is the engines'.
 fn unnamed(measured: Measured, ratio: f64, slowdowns: [Option<f64>; 2]) -> Option<Naming> {
     if !matches!(measured.verdict, Verdict::Faster | Verdict::Slower) {
         return Some(Naming::NoDifference);

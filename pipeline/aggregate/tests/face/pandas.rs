@@ -3,7 +3,6 @@
 use std::{path::PathBuf, process::Command};
 
 use photofinish_aggregate::downloads;
-
 use synthetic::Size;
 
 use crate::race::tables;

@@ -22,8 +22,8 @@ fn a_ratio_and_its_interval_by_hand() {
     insta::assert_snapshot!(row.reason, @"interval [0.492, 0.508] lies outside the 5 % margin and the 0.001 % floor");
 }
 
-/// Both cells are slow in the last of three rounds, and one of them in another by itself: pairs of rounds say what they differ
-/// by, unless workers ran one at a time. Then nothing makes a pair of them.
+/// Both cells are slow in the last of three rounds, and one of them in another by itself: pairs of rounds say what they
+/// differ by, unless workers ran one at a time. Then nothing makes a pair of them.
 #[test]
 fn interleaved_rounds_are_compared_by_pairs() {
     let mut run = synthetic::run(Size {

@@ -1,4 +1,4 @@
-//! What it gains to compare rounds that ran next to each other, on a machine that changes its speed within a block.
+//! What it gains to compare rounds of one pass, on a machine that changes its speed within a block and on others.
 
 use photofinish_statistics::{
     coverage::{ROUNDS, Rounds},
