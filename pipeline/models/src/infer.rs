@@ -23,6 +23,9 @@ pub(crate) use wires::Wires;
 /// Most elements of one value: far above any real tensor, far below overflow.
 pub const MAX_ELEMENTS: u64 = 1 << 40;
 
+/// How everything ends that is said of a value with more: no engine can be given it either.
+pub(crate) const BEYOND: &str = "has more than 2^40 elements";
+
 /// Most axes of one value.
 pub const MAX_RANK: usize = 8;
 
@@ -173,6 +176,12 @@ impl Scope {
             .collect::<Result<Vec<_>, _>>()?;
         let value = rules::output(&node.op, &inputs).map_err(error)?;
         self.check_roles(node).map_err(error)?;
+        let moves_integers = value.element == ElementType::Int64 && moves(&node.op);
+        if let ([from], true) = (node.inputs.as_slice(), moves_integers)
+            && let Some(fill @ Fill::Integers { .. }) = self.fills.get(from).cloned()
+        {
+            self.fills.insert(output.clone(), fill);
+        }
         self.nodes.insert(node.name.clone());
         self.made.insert(output.clone());
         self.add_value(output, value)
@@ -200,7 +209,7 @@ impl Scope {
                     (Some(&rows), Some(fill), Some(shape)) => fills::check_below(fill, shape, rows)
                         .map_err(|reason| format!("indices `{indices}`: {reason}")),
                     _ => Err(format!(
-                        "indices `{indices}` must be an input or a parameter, whose range is known"
+                        "indices `{indices}` must be an input or a parameter, whose range is known, or a part of one"
                     )),
                 }
             }
@@ -270,6 +279,18 @@ impl Scope {
     }
 }
 
+/// Whether an operator makes a part of what it reads, or all of it in another order or shape.
+pub(crate) const fn moves(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Slice { .. }
+            | Op::Transpose { .. }
+            | Op::Reshape { .. }
+            | Op::Flatten { .. }
+            | Op::Squeeze { .. }
+    )
+}
+
 /// Type of what `op` makes of values of these types; an error says what is wrong with them.
 pub(crate) fn made(op: &Op, inputs: &[&ValueType]) -> Result<ValueType, String> {
     let value = rules::output(op, inputs)?;
@@ -287,7 +308,7 @@ pub(crate) fn check_shape(value: &ValueType) -> Result<(), String> {
     } else if shape.contains(&0) {
         Err(format!("shape {shape:?} has an axis of size 0"))
     } else if value.elements() > MAX_ELEMENTS {
-        Err(format!("shape {shape:?} has more than 2^40 elements"))
+        Err(format!("shape {shape:?} {BEYOND}"))
     } else {
         Ok(())
     }

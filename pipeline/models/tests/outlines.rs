@@ -283,6 +283,35 @@ fn axes_do_not_double_without_end() {
     }
 }
 
+/// What has a shape that nothing can hold is an error of the file's, not of the engine that would be asked for it.
+#[test]
+fn shapes_beyond_all_memory_are_handed_to_nobody() {
+    for sizes in [
+        vec![1_i64 << 60],
+        vec![1 << 21, 1 << 20],
+        vec![1 << 62, 1 << 62],
+    ] {
+        let file = ByHand::default()
+            .fed("x", FLOAT, &[1])
+            .integers("sizes", &[sizes.len() as i64], &sizes)
+            .node("Expand", &["x", "sizes"], "wide")
+            .node("ReduceMean", &["wide"], "y");
+        let file = File::from_bytes("own", &file.made("y")).unwrap();
+        for error in [
+            file.read(&BTreeMap::new()).unwrap_err(),
+            file.outline(&BTreeMap::new()).unwrap_err(),
+        ] {
+            assert!(matches!(error, ReadError::Excessive { .. }), "{error:?}");
+            let said = error.to_string();
+            assert!(
+                said.starts_with("operator `Expand` of node `wide`: "),
+                "{said}"
+            );
+            assert!(said.ends_with("has more than 2^40 elements"), "{said}");
+        }
+    }
+}
+
 /// Small files ask for much: whatever they say, reading them stays within a few gigabytes. Beyond them an
 /// allocation fails, and ends the test.
 #[test]
@@ -405,7 +434,80 @@ fn what_contradicts_itself_at_these_sizes_is_handed_to_nobody() {
         let error = file.outline(&BTreeMap::new()).unwrap_err();
         assert!(matches!(error, ReadError::Unsupported { .. }), "{error:?}");
         assert!(error.to_string().contains(says), "{error}");
+        assert!(!error.to_string().contains("exported"), "{error}");
     }
+    // A size that the file calls open, and has written in.
+    let frozen = ByHand::default()
+        .fed("x", FLOAT, &[wire::BATCH, 16])
+        .integers("written", &[3], &[6, 2, 8])
+        .node("Reshape", &["x", "written"], "y");
+    let file = File::from_bytes("own", &frozen.made("y")).unwrap();
+    let sizes = |batch| BTreeMap::from([("batch".to_owned(), batch)]);
+    assert!(file.read(&sizes(6)).is_ok());
+    file.read(&sizes(7)).unwrap_err();
+    let error = file.outline(&sizes(7)).unwrap_err().to_string();
+    assert!(
+        error.contains("another size of `batch` was written into the node"),
+        "{error}"
+    );
+}
+
+/// Engines that read the file take rows that no graph does: all of them must be there.
+#[test]
+fn rows_of_what_is_not_read_bound_what_is_fed() {
+    let columns = || {
+        ByHand::default()
+            .fed("ids", INT64, &[4, 2])
+            .floats("a", &[100, 3], &[0.5; 300])
+            .integers("first", &[], &[0])
+            .integers("second", &[], &[1])
+            .node_with("Gather", &["ids", "first"], "left", &[int("axis", 1)])
+            .node_with("Gather", &["ids", "second"], "right", &[int("axis", 1)])
+            .node("Gather", &["a", "left"], "of_a")
+            .leaving("of_a")
+    };
+    let deep = columns()
+        .floats("b", &[7, 3, 4], &[0.5; 84])
+        .node("Gather", &["b", "right"], "y");
+    let across = columns().floats("b", &[50, 6], &[0.5; 300]).node_with(
+        "Gather",
+        &["b", "right"],
+        "y",
+        &[int("axis", 1)],
+    );
+    let unread = columns()
+        .floats("b", &[50, 6], &[0.5; 300])
+        .node("Celu", &["b"], "other")
+        .node("Gather", &["other", "right"], "y");
+    for (file, rows) in [(deep, 7), (across, 6)] {
+        assert_eq!(bound_of(&file.made("y")), Fill::Integers { bound: rows });
+    }
+    // How many rows those have is not known.
+    let Fill::Integers { bound } = bound_of(&unread.made("y")) else {
+        panic!("they are places");
+    };
+    assert!(bound <= 50, "{bound}");
+}
+
+fn bound_of(file: &[u8]) -> Fill {
+    let file = File::from_bytes("own", file).unwrap();
+    let outline = file.outline(&BTreeMap::new()).unwrap();
+    outline.graph.inputs[0].fill
+}
+
+/// Numbers that nobody can compute a second time are told of as such.
+#[test]
+fn what_draws_numbers_is_named() {
+    let noisy = ByHand::default()
+        .fed("x", FLOAT, &[2, 4])
+        .node("RandomNormalLike", &["x"], "noise")
+        .node("Add", &["x", "noise"], "y");
+    let file = File::from_bytes("own", &noisy.made("y")).unwrap();
+    let error = file.read(&BTreeMap::new()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("operator `RandomNormalLike` of node `noise`: draws"),
+        "{error}"
+    );
 }
 
 #[test]

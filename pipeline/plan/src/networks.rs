@@ -20,6 +20,7 @@ use models::{
 };
 use schema::{
     Digest, Mode, Model, ModelSource, Precision, Weights,
+    characters::is_unfit_for_prose,
     graph::{ElementType, Input},
 };
 
@@ -190,11 +191,11 @@ impl UserModel {
                 outline.nodes as u64,
                 bytes_of(&outline.graph.inputs),
                 Some(self.file.precision()),
-                error.to_string(),
+                legible(error),
             ),
             // Nor can engines be given the file as it is.
             Err(error @ (ReadError::Unsupported { .. } | ReadError::Excessive { .. })) => {
-                (0, 0, None, error.to_string())
+                (0, 0, None, legible(&error))
             }
             Err(error) => return Err(error.into()),
         };
@@ -507,4 +508,10 @@ impl Network {
             unread: None,
         }
     }
+}
+
+/// What is wrong with a model on one line: it may name parts of the file, which are called as they like.
+pub(crate) fn legible(error: &ReadError) -> String {
+    let seen = |c| if is_unfit_for_prose(c) { '\u{fffd}' } else { c };
+    error.to_string().chars().map(seen).collect()
 }

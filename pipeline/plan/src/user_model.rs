@@ -12,7 +12,7 @@ use schema::Mode;
 use crate::{
     axes,
     context::Context,
-    networks::{Networks, UserModel},
+    networks::{Networks, UserModel, legible},
     tree::Step,
 };
 
@@ -92,15 +92,22 @@ fn noted<T>(
 ) -> Option<T> {
     let (message, help) = match found {
         Ok(found) => return Some(found),
-        Err(ReadError::Unreadable(reason)) => (
-            format!("{what} cannot be used: {reason}"),
+        Err(error @ ReadError::Unreadable(_)) => (
+            format!("{what} cannot be used: {}", legible(&error)),
             "put the model, and the weights that it names, beside or below the manifest, without links"
                 .to_owned(),
         ),
-        Err(error) => (
-            format!("{what} cannot be read: {error}"),
-            format!("{expected} is expected"),
-        ),
+        // What is wrong with the file's contents says itself what to do; of another kind of file that is not known.
+        Err(error) => {
+            let message = format!("{what} cannot be read: {}", legible(&error));
+            match error.is_foreign() {
+                true => (message, format!("{expected} is expected")),
+                false => {
+                    context.error(steps, message);
+                    return None;
+                }
+            }
+        }
     };
     context.error_with_help(steps, message, help);
     None

@@ -251,7 +251,8 @@ pub(crate) fn distances(
         )?);
     }
     if !is_something(&sums) {
-        let reason = "all that it puts out is zero, and who computes nothing would agree with it";
+        let reason = "all that it puts out is zero, and who computes nothing would agree with it; a larger batch may \
+                      make something else";
         return Err(Flaw::Reference(reason.to_owned()));
     }
     let mut distances = relative(reference, &sums, terms);

@@ -472,7 +472,8 @@ pub enum Op {
         /// Bound above.
         end: u64,
     },
-    /// Rows of a table: inputs `table [rows, width]`, `indices […]`; output `[…, width]`.
+    /// Rows of a table: inputs `table [rows, width]`, `indices […]`, which are an input or a parameter, a part of one, or
+    /// one in another order or shape; output `[…, width]`.
     Gather,
     /// Removes an axis of size 1.
     Squeeze {

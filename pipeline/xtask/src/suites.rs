@@ -208,11 +208,12 @@ fn tests(full: bool, which: &[impl AsRef<OsStr>]) -> Result<(), String> {
 }
 
 /// The parity matrix: inference, training, other precisions, what compiles.
-const PARITY: [&str; 8] = [
+const PARITY: [&str; 9] = [
     "jobs/parity.yaml",
     "jobs/parity-training.yaml",
     "jobs/parity-optimizers.yaml",
     "jobs/parity-precisions.yaml",
+    "jobs/parity-precisions-zoo.yaml",
     "jobs/parity-integers.yaml",
     "jobs/parity-recurrent.yaml",
     "jobs/parity-compiled.yaml",

@@ -81,6 +81,10 @@ pub(crate) struct Row {
     /// The errors of the contender and of the baseline, each beside its bound.
     pub(crate) agreement: Option<String>,
     pub(crate) parity_value: Option<f64>,
+    /// In int8, for example `3 of 4 rows`.
+    pub(crate) top1: Option<String>,
+    /// Whether it is computed in int8, or its baseline.
+    pub(crate) is_int8: bool,
     pub(crate) floor: String,
     /// When it has paid for getting ready, for example `with warm caches ahead at once`.
     pub(crate) payback: Option<String>,
@@ -150,11 +154,11 @@ impl Family {
                 let (own, base) = (parity(&row.contender), parity(&row.baseline));
                 let error = own.map(|own| own.error);
                 let told = |found: &schema::record::Parity| {
-                    format!(
-                        "{}, {}",
-                        units::error(found.error),
-                        share_of_bound(found.worst_share)
-                    )
+                    let error = units::error(found.error);
+                    let share = share_of_bound(found.worst_share);
+                    let top1 = found.top1.map(words::top1);
+                    let top1 = top1.map(|top1| format!(", top-1 in {top1}"));
+                    format!("{error}, {share}{}", top1.unwrap_or_default())
                 };
                 let held = row
                     .ratio
@@ -181,6 +185,11 @@ impl Family {
                         told(own) + &base.unwrap_or_default()
                     }),
                     parity_value: error.filter(|error| error.is_finite()),
+                    top1: own.and_then(|own| own.top1).map(words::top1),
+                    is_int8: [own, base]
+                        .into_iter()
+                        .flatten()
+                        .any(|it| it.top1.is_some()),
                     floor: floor.unwrap_or_else(|| units::NOTHING.to_owned()),
                     payback: row
                         .payback

@@ -315,7 +315,9 @@ impl FailureRow {
         let baseline = if self.allowed { ", a baseline" } else { "" };
         format!(
             "{}{baseline}: {}: {}",
-            self.name, outcome.kind, outcome.reason
+            self.name,
+            outcome.kind,
+            outcome.reason.replace('\n', "\n    ")
         )
     }
 }

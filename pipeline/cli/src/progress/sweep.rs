@@ -211,7 +211,8 @@ impl Observer for SweepProgress {
                     "  {}: {}: {}",
                     cell.describe(),
                     outcome.kind,
-                    outcome.reason
+                    // Part of it may be the worker's words, which are to look like no line of ours.
+                    outcome.reason.replace('\n', "\n    ")
                 );
                 for line in last_words(outcome.kind, log) {
                     text.push_str("\n    | ");

@@ -2,7 +2,7 @@
 
 use models::infer;
 use ort::{
-    memory::AllocationDevice,
+    memory::{AllocationDevice, MemoryInfo},
     session::{IoBinding, Session as OrtSession, SessionOutputs},
     value::DynValue,
 };
@@ -32,15 +32,34 @@ struct Bound {
     // Dropped before the session: it refers to it.
     binding: IoBinding,
     session: OrtSession,
+    /// Outputs of which the file declares another shape than they have. ONNX Runtime makes room for them in each step:
+    /// what it made in one it would take for ours in the next, and hold it against what is declared.
+    loose: Vec<String>,
+    /// Outputs whose shape is seen once they are made, and what the file declares of it.
+    unseen: Vec<(String, Vec<i64>)>,
+    memory: MemoryInfo<'static>,
 }
 
 impl Bound {
     /// One call; the outputs stay in their bound place. `run_binding` returns when the provider's
     /// work is done, on a device as well (`synchronize_outputs` would wait for it a second time).
     fn call(&mut self) -> Result<SessionOutputs<'_>, Outcome> {
-        self.session
+        for name in &self.loose {
+            let bound = self.binding.bind_output_to_device(name, &self.memory);
+            bound.map_err(|error| failed(name, &error))?;
+        }
+        let outputs = self
+            .session
             .run_binding(&self.binding)
-            .map_err(|error| failed("step", &error))
+            .map_err(|error| failed("step", &error))?;
+        for (name, declared) in self.unseen.drain(..) {
+            let made = outputs.get(&name);
+            let made = made.and_then(|made| made.dtype().tensor_shape());
+            if made.is_some_and(|made| !tensors::fits(&declared, made)) {
+                self.loose.push(name);
+            }
+        }
+        Ok(outputs)
     }
 }
 
@@ -82,19 +101,32 @@ impl Inference {
         }
         // Results that are asked for on the host are copied there by ONNX Runtime itself.
         let device = device.filter(|_| exchange.is_none());
-        // What an outline's outputs are like, only ONNX Runtime knows: it makes room in each step.
-        let host = provider::host_memory()?;
+        let is_on_host = device.is_none();
+        let memory = match device {
+            Some(device) => device,
+            None => provider::host_memory()?,
+        };
+        let (mut loose, mut unseen) = (Vec::new(), Vec::new());
         for name in &graph.outputs {
-            let bound = match (&device, &types) {
-                (Some(memory), _) => binding.bind_output_to_device(name, memory),
-                (None, None) => binding.bind_output_to_device(name, &host),
-                (None, Some(types)) => {
-                    let value = types
-                        .get(name)
-                        .ok_or_else(|| unsupported(format!("the graph has no value `{name}`")))?;
-                    let room = tensors::room(name, &value.shape, &session)?;
-                    binding.bind_output(name, room)
-                }
+            let declared = tensors::declared(name, &session);
+            let Some(types) = &types else {
+                // What an outline's outputs are like, only ONNX Runtime knows.
+                let bound = binding.bind_output_to_device(name, &memory);
+                bound.map_err(|error| failed(name, &error))?;
+                unseen.push((name.clone(), declared));
+                continue;
+            };
+            let value = types
+                .get(name)
+                .ok_or_else(|| unsupported(format!("the graph has no value `{name}`")))?;
+            let sizes = tensors::sizes(name, &value.shape)?;
+            let fits = tensors::fits(&declared, &sizes);
+            if !fits {
+                loose.push(name.clone());
+            }
+            let bound = match is_on_host && fits {
+                true => binding.bind_output(name, tensors::room(name, sizes, &session)?),
+                false => binding.bind_output_to_device(name, &memory),
             };
             bound.map_err(|error| failed(name, &error))?;
         }
@@ -103,9 +135,15 @@ impl Inference {
             .synchronize_inputs()
             .map_err(|error| failed("inputs", &error))?;
         Ok(Self {
-            bound: Some(Bound { binding, session }),
+            bound: Some(Bound {
+                binding,
+                session,
+                loose,
+                unseen,
+                memory,
+            }),
             outputs: graph.outputs.clone(),
-            on_host: device.is_none(),
+            on_host: is_on_host,
             exchange,
             profiler: None,
         })

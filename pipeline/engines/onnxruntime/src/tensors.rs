@@ -120,13 +120,29 @@ where
     Ok(made(sizes, numbers.into_iter().map(as_there).collect()))
 }
 
+/// What a session's file declares of an output's shape: of an open size a negative number, and nothing of a number or
+/// where nothing is declared.
+pub(crate) fn declared(name: &str, session: &ort::session::Session) -> Vec<i64> {
+    let mut outlets = session.outputs().iter();
+    let outlet = outlets.find(|outlet| outlet.name() == name);
+    let shape = outlet.and_then(|outlet| outlet.dtype().tensor_shape());
+    shape.map(|shape| shape.to_vec()).unwrap_or_default()
+}
+
+/// Whether a shape may be one that is declared so.
+pub(crate) fn fits(declared: &[i64], sizes: &[i64]) -> bool {
+    let mut pairs = declared.iter().zip(sizes);
+    declared.is_empty()
+        || declared.len() == sizes.len()
+            && pairs.all(|(&declared, &size)| declared < 0 || declared == size)
+}
+
 /// Room for an output, on the host.
 pub(crate) fn room(
     name: &str,
-    shape: &[u64],
+    sizes: Vec<i64>,
     session: &ort::session::Session,
 ) -> Result<DynTensor, Outcome> {
-    let sizes = sizes(name, shape)?;
     let element = element(session.outputs(), name)?;
     DynTensor::new(session.allocator(), element, sizes).map_err(|error| failed(name, &error))
 }

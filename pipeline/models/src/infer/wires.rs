@@ -8,7 +8,7 @@ use schema::{
     graph::{Fill, Loss, Node, Op},
 };
 
-use super::{ValueType, check_labels, check_shape, fills, parameter_element, rules};
+use super::{ValueType, check_labels, check_shape, fills, moves, parameter_element, rules};
 use crate::ModelError;
 
 /// Where each node's values stand in a list of all values: inputs, labels, parameters, and then
@@ -17,6 +17,8 @@ use crate::ModelError;
 pub(crate) struct Wires {
     /// What each node reads.
     reads: Vec<Vec<usize>>,
+    /// Of each node the place of the input or the parameter that it makes a part of.
+    parts: Vec<Option<usize>>,
     /// The graph's outputs.
     outputs: Vec<usize>,
     /// Place of the labels, and of the logits that they are held against.
@@ -46,20 +48,34 @@ impl Wires {
             .nodes
             .iter()
             .map(|node| node.inputs.iter().map(place).collect());
+        let reads: Vec<Vec<usize>> = reads.collect::<Option<_>>()?;
         let loss = graph
             .loss
             .as_ref()
             .map(|Loss::CrossEntropy { logits, .. }| Some((graph.inputs.len(), place(logits)?)));
         let parameters = graph.inputs.len() + usize::from(labels.is_some());
+        let made = parameters + graph.parameters.len();
+        let mut parts: Vec<Option<usize>> = Vec::with_capacity(reads.len());
+        for (node, reads) in graph.nodes.iter().zip(&reads) {
+            let from = match reads.as_slice() {
+                &[from] if moves(&node.op) => Some(from),
+                _ => None,
+            };
+            parts.push(from.and_then(|from| match from.checked_sub(made) {
+                Some(index) => parts.get(index).copied().flatten(),
+                None => Some(from),
+            }));
+        }
         Some(Self {
-            reads: reads.collect::<Option<_>>()?,
+            reads,
+            parts,
             outputs: graph.outputs.iter().map(place).collect::<Option<_>>()?,
             loss: match loss {
                 Some(loss) => Some(loss?),
                 None => None,
             },
             parameters,
-            made: parameters + graph.parameters.len(),
+            made,
         })
     }
 
@@ -186,11 +202,16 @@ impl Wires {
         fills::check_below(fill, &indices.shape, rows)
     }
 
-    /// What fills an input or a parameter.
-    fn fill<'a>(&self, graph: &'a Graph, place: usize) -> Option<&'a Fill> {
-        match place.checked_sub(self.parameters) {
+    /// What fills an input or a parameter, or one that a value is a part of, where any part is filled as all of it.
+    fn fill<'a>(&self, graph: &'a Graph, mut place: usize) -> Option<&'a Fill> {
+        let part = place.checked_sub(self.made);
+        if let Some(index) = part {
+            place = (*self.parts.get(index)?)?;
+        }
+        let fill = match place.checked_sub(self.parameters) {
             Some(index) => graph.parameters.get(index).map(|given| &given.fill),
             None => graph.inputs.get(place).map(|given| &given.fill),
-        }
+        }?;
+        (part.is_none() || matches!(fill, Fill::Integers { .. })).then_some(fill)
     }
 }

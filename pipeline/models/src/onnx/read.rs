@@ -68,6 +68,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Seek as _, Write as _},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -93,6 +94,9 @@ use tensor::{Constant, Element, Kind};
 
 /// The opsets that are read.
 const OPSETS: std::ops::RangeInclusive<i64> = 13..=22;
+
+/// What is said of numbers that lie in files beside the model, and of why they cannot be had.
+const BESIDE: &str = "its external data";
 
 /// Where numbers begin in a file of weights: at multiples of this.
 const ALIGNMENT_BYTES: u64 = 64;
@@ -124,7 +128,8 @@ pub enum ReadError {
         /// What of it is not read.
         reason: String,
     },
-    /// Constants that come to absurdly more than what they are made from: a hostile file.
+    /// Constants that come to absurdly more than what they are made from, or a value that nothing could hold: a hostile
+    /// file.
     #[error("operator `{op}` of node `{node}`: {reason}")]
     Excessive {
         /// ONNX's name of the operator.
@@ -134,6 +139,14 @@ pub enum ReadError {
         /// What is too much.
         reason: String,
     },
+}
+
+impl ReadError {
+    /// Whether it is said of a file that is of another kind than the one that was expected.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        matches!(self, Self::Malformed(reason) if reason.starts_with("it is no "))
+    }
 }
 
 /// An ONNX file of the user's, open and checked as far as that can be done without sizes.
@@ -212,12 +225,10 @@ impl File {
             let plain = plain.strip_prefix(".").unwrap_or(&plain);
             // To an engine the name of a folder, and to a path nothing but the file's.
             if location.ends_with('/') || location.ends_with("/.") {
-                return Err(format!(
-                    "its external data `{location}` is called as a folder is"
-                ));
+                return Err(format!("{BESIDE} `{location}` is called as a folder is"));
             }
             if own == Some(plain) {
-                return Err("its external data lies in the model itself".to_owned());
+                return Err(format!("{BESIDE} lies in the model itself"));
             }
             let key = plain.to_string_lossy().into_owned();
             if let Some(file) = files.get(&key) {
@@ -225,7 +236,11 @@ impl File {
             }
             let file = open::beneath(&beside, location)
                 .map(Rc::new)
-                .map_err(|error| format!("its external data {error}"))?;
+                .map_err(|error| format!("{BESIDE} {error}"))?;
+            let mut start = [0; open::LFS.len()];
+            if file.read_exact_at(&mut start, 0).is_ok() && start == *open::LFS {
+                return Err(format!("{BESIDE} `{location}` {}", open::IN_PLACE));
+            }
             files.insert(key, Rc::clone(&file));
             Ok(file)
         };
@@ -239,13 +254,19 @@ impl File {
     /// # Errors
     /// As [`File::open`]; and a model with weights beside it, which lie nowhere here.
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, ReadError> {
-        let nowhere = &mut |_: &str| Err("its external data lies nowhere".to_owned());
+        let nowhere = &mut |_: &str| Err(format!("{BESIDE} lies nowhere"));
         Self::of(name, &Bytes::copy_from_slice(bytes), nowhere)
     }
 
     fn of(name: &str, bytes: &Bytes, open: tensor::OpenBeside<'_>) -> Result<Self, ReadError> {
-        census::check(bytes, census::Message::Model)?;
         let malformed = |reason: String| ReadError::Malformed(reason);
+        if bytes.is_empty() {
+            return Err(malformed("it is no ONNX file: it is empty".to_owned()));
+        }
+        if bytes.starts_with(open::LFS) {
+            return Err(malformed(format!("it {}", open::IN_PLACE)));
+        }
+        census::check(bytes, census::Message::Model)?;
         let mut model = ModelProto::decode(bytes.clone())
             .map_err(|error| malformed(format!("it is no ONNX file: {error}")))?;
         let opset = opset(&model)?;
@@ -264,8 +285,13 @@ impl File {
             if name.is_empty() {
                 return Err(malformed("one of its initializers has no name".to_owned()));
             }
-            let constant = Constant::read(&tensor, open)
-                .map_err(|reason| malformed(format!("its initializer `{name}`: {reason}")))?;
+            let constant = Constant::read(&tensor, open).map_err(|reason| {
+                let said = format!("its initializer `{name}`: {reason}");
+                match reason.starts_with(&format!("{BESIDE} `")) {
+                    true => ReadError::Unreadable(said),
+                    false => malformed(said),
+                }
+            })?;
             if initializers.insert(name.clone(), constant).is_some() {
                 return Err(malformed(format!(
                     "its initializer `{name}` is there twice"

@@ -17,7 +17,7 @@ use super::{
     attributes::Attributes,
     given::Origin,
     import::{Here, Import, Step, Value, Work},
-    tensor::{Constant, Element, Kind},
+    tensor::{Constant, Data, Element, Kind},
     whole,
 };
 use crate::onnx::proto::NodeProto;
@@ -48,10 +48,8 @@ impl File {
         if first.blinding.is_empty() {
             return first.made;
         }
-        let truths = self.inputs.fed.iter();
-        let truths = truths.filter(|fed| fed.element.kind == Kind::Bool);
-        let truths: BTreeSet<&String> = truths.map(|fed| &fed.name).collect();
-        let truths = first.blinding.iter().filter(|name| truths.contains(name));
+        let truths = first.blinding.iter();
+        let truths = truths.filter(|name| self.inputs.is_truth(name));
         let single = first.blinding.iter().take(MOST_TRIED);
         let mut choices: Vec<BTreeSet<String>> =
             vec![truths.cloned().collect(), first.blinding.clone()];
@@ -165,13 +163,53 @@ impl<'a> Import<'a> {
         }
     }
 
+    /// Notes where a node takes nothing of what is fed, since constants that follow from inputs say so: it multiplies by
+    /// zeros alone or divides by them, or it chooses another value everywhere.
+    pub(super) fn look_for_zeros(&mut self, node: &NodeProto, inputs: &[Option<Value>]) {
+        let known = |at: usize| {
+            let Value::Known(constant) = inputs.get(at)?.as_ref()? else {
+                return None;
+            };
+            let is_alone = self.alone.contains_key(node.input.get(at)?);
+            is_alone.then(|| constant.clone())
+        };
+        let is_made = |at: usize| matches!(inputs.get(at), Some(Some(Value::Made(_))));
+        let suspect = match node.op_type.as_str() {
+            "Mul" => (0..2).find_map(|at| Some((at, known(at)?))),
+            "Div" => known(1).map(|by| (1, by)),
+            "Where" if is_made(1) != is_made(2) => known(0).map(|told| (0, told)),
+            _ => None,
+        };
+        let Some((at, constant)) = suspect else {
+            return;
+        };
+        let never = match node.op_type.as_str() {
+            // What is chosen where it holds is not fed, so it may hold nowhere; or the other way round.
+            "Where" => i64::from(is_made(2)),
+            _ => 0,
+        };
+        let takes_nothing = match self.budget.look_at(&constant) {
+            Some(Data::Floats(numbers)) => numbers.iter().all(|&number| number == 0.0),
+            Some(Data::Integers(numbers)) => numbers.iter().all(|&number| number == never),
+            None => false,
+        };
+        if takes_nothing && let Some(name) = node.input.get(at) {
+            self.zeroing.push(name.clone());
+        }
+    }
+
     fn is_alone(&self, node: &NodeProto) -> bool {
         node.input.iter().any(|name| self.alone.contains_key(name))
     }
 
-    /// The inputs behind values that leave out all of a row.
+    /// The inputs behind values that leave out all of a row, and those of truth values behind others that take nothing:
+    /// masks of numbers are ones where all is taken, as every exporter of Transformers' models means them.
     pub(super) fn blinding(&self) -> BTreeSet<String> {
-        self.known_behind(&self.blinds)
+        let mut blinding = self.known_behind(&self.blinds);
+        let mut zeroing = self.known_behind(&self.zeroing);
+        zeroing.retain(|name| self.file.inputs.is_truth(name));
+        blinding.append(&mut zeroing);
+        blinding
     }
 
     /// Inputs that are worked out while reading and that these values depend on.

@@ -95,6 +95,11 @@ impl Import<'_> {
         inputs
     }
 
+    /// The input of integers that a value is, or is a part of.
+    pub(super) fn fed_behind(&self, name: &str) -> Option<&String> {
+        self.as_fed.get(name).or_else(|| self.moved.get(name))
+    }
+
     /// Says that an input's numbers are below a table's rows.
     pub(super) fn bound(&mut self, input: &str, rows: u64) -> Result<(), String> {
         let bound = self.rows.entry(input.to_owned()).or_insert(rows);

@@ -19,7 +19,7 @@ use super::{
     tidy, whole, windows,
 };
 use crate::{
-    infer::ValueType,
+    infer::{BEYOND, ValueType},
     onnx::proto::{GraphProto, NodeProto},
 };
 
@@ -103,6 +103,8 @@ pub(super) struct Import<'a> {
     pub(super) from_ids: HashMap<String, Origin>,
     /// Values that are inputs, perhaps in another shape, and which.
     pub(super) as_fed: HashMap<String, String>,
+    /// Values that are parts of inputs of integers, or are them in another order, and of which.
+    pub(super) moved: HashMap<String, String>,
     /// Inputs whose floats are not those of the model, and ONNX's number of their element type.
     pub(super) otherwise_fed: HashMap<String, i32>,
     /// How inputs are fed that are worked out while reading.
@@ -112,6 +114,8 @@ pub(super) struct Import<'a> {
     /// Products of such, and values that leave out all of a row.
     pub(super) products: Vec<&'a NodeProto>,
     pub(super) blinds: Vec<String>,
+    /// Values by which a node takes nothing of what is fed.
+    pub(super) zeroing: Vec<String>,
     /// Constants of the file that are not worked out, and whose shapes alone are known.
     pub(super) grown: HashSet<String>,
 }
@@ -125,6 +129,23 @@ pub(super) enum Finished {
 
 /// What is said of an operator that is not read.
 const UNKNOWN: &str = "the graph has no such operator";
+
+/// What is said of an operator that draws numbers.
+const RANDOM: &str = "draws other numbers in each step, so that nothing can be held against what it makes; feed them as \
+                      an input";
+
+/// Whether an operator draws numbers. A `Dropout` that does is told of by itself.
+fn is_random(op: &str) -> bool {
+    matches!(
+        op,
+        "RandomNormal"
+            | "RandomNormalLike"
+            | "RandomUniform"
+            | "RandomUniformLike"
+            | "Multinomial"
+            | "Bernoulli"
+    )
+}
 
 /// The node at hand.
 #[derive(Clone, Copy)]
@@ -176,11 +197,13 @@ impl<'a> Import<'a> {
             worked_out: HashMap::new(),
             from_ids: HashMap::new(),
             as_fed: HashMap::new(),
+            moved: HashMap::new(),
             otherwise_fed: HashMap::new(),
             feeding,
             alone: HashMap::new(),
             products: Vec::new(),
             blinds: Vec::new(),
+            zeroing: Vec::new(),
             grown: HashSet::new(),
         };
         for (name, constant) in &file.initializers {
@@ -294,9 +317,13 @@ impl<'a> Import<'a> {
     /// Every node as far as it goes: past what no graph has, where constants may be beyond all measure as
     /// well, and what inputs are rows of is told. What contradicts itself is refused.
     pub(super) fn survey(&mut self) -> Result<(), ReadError> {
+        let mut unknown = BTreeSet::new();
         for node in &self.nodes.node {
             let is_there = |name: &String| name.is_empty() || self.values.contains_key(name);
             if !node.input.iter().all(is_there) {
+                let indices = node.input.get(1).filter(|_| node.op_type == "Gather");
+                let input = indices.and_then(|name| self.fed_behind(name));
+                unknown.extend(input.cloned());
                 continue;
             }
             let read = match self.reads_grown(node) {
@@ -314,6 +341,12 @@ impl<'a> Import<'a> {
                 return Err(self.refusal(node.op_type.clone(), name, reason));
             }
             self.grow(node)?;
+        }
+        // Of what else rows are taken by inputs that are not all alike: two rows are there in all likelihood.
+        unknown.retain(|input| self.rows.contains_key(input));
+        for input in unknown {
+            let bounded = self.bound(&input, 2);
+            bounded.map_err(|reason| self.refusal("Gather".to_owned(), input, reason))?;
         }
         Ok(())
     }
@@ -346,7 +379,7 @@ impl<'a> Import<'a> {
     }
 
     pub(super) fn refusal(&self, op: String, node: String, reason: String) -> ReadError {
-        if self.budget.is_absurd() {
+        if self.budget.is_absurd() || reason.ends_with(BEYOND) {
             ReadError::Excessive { op, node, reason }
         } else {
             ReadError::Unsupported { op, node, reason }
@@ -435,12 +468,16 @@ impl<'a> Import<'a> {
         {
             return Err(format!("its output {at}, beside the first, is not read"));
         }
+        self.look_for_zeros(node, &inputs);
         self.compute(here, &inputs)?;
         Ok(Origin::File)
     }
 
     fn compute(&mut self, here: Here<'a>, inputs: &[Option<Value>]) -> Result<(), String> {
         // What makes something of nothing, and is no constant, no graph has.
+        if is_random(&here.node.op_type) {
+            return Err(RANDOM.to_owned());
+        }
         let x = inputs
             .first()
             .ok_or(UNKNOWN)?

@@ -3,10 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ReadError, tensor::Element};
+use super::{
+    ReadError,
+    tensor::{Element, Kind},
+};
 use crate::{
     infer::MAX_RANK,
-    onnx::proto::{GraphProto, ValueInfoProto},
+    onnx::proto::{DimensionProto, GraphProto, ValueInfoProto},
 };
 
 /// The dimension that every model without a better word for it varies first.
@@ -59,6 +62,17 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
+    /// Whether an input is of truth values.
+    pub(super) fn is_truth(&self, name: &str) -> bool {
+        let mut fed = self.fed.iter();
+        fed.any(|fed| fed.name == name && fed.element.kind == Kind::Bool)
+    }
+
+    /// Names of open dimensions.
+    pub(super) fn open(&self) -> impl Iterator<Item = &str> {
+        self.open.iter().map(String::as_str)
+    }
+
     /// The inputs that are no initializers: before IR version 4 those were inputs, too.
     pub(super) fn of(graph: &GraphProto) -> Result<Self, ReadError> {
         let held: BTreeSet<&str> = graph
@@ -197,12 +211,14 @@ fn fed(input: &ValueInfoProto, words: &Words) -> Result<Fed, String> {
         ));
     }
     let axes = shape.dim.iter().enumerate().map(|(at, dim)| {
-        match (dim.dim_value, dim.dim_param.as_deref()) {
+        match (written(dim), dim.dim_param.as_deref()) {
             (Some(size), _) => u64::try_from(size)
                 .ok()
                 .filter(|size| (1..=LARGEST).contains(size))
                 .map(Axis::Fixed)
-                .ok_or_else(|| format!("has an axis of size {size}")),
+                .ok_or_else(|| {
+                    format!("has an axis of size {size}; export it with another, or a name for it")
+                }),
             (None, Some(name)) if !name.is_empty() => Ok(Axis::Open(words.name(name))),
             _ if at == 0 => Ok(Axis::Open(BATCH.to_owned())),
             _ => Err(format!(
@@ -217,12 +233,17 @@ fn fed(input: &ValueInfoProto, words: &Words) -> Result<Fed, String> {
     })
 }
 
+/// The size that a dimension has. Some write an open one as a negative number, as frameworks do in memory.
+fn written(dim: &DimensionProto) -> Option<i64> {
+    dim.dim_value.filter(|size| *size >= 0)
+}
+
 /// Names of an input's open sizes, as the file has them.
 fn open_names(input: &ValueInfoProto) -> impl Iterator<Item = &str> {
     let tensor = input.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
     let shape = tensor.and_then(|tensor| tensor.shape.as_ref());
     let dims = shape.into_iter().flat_map(|shape| &shape.dim);
-    let named = dims.filter(|dim| dim.dim_value.is_none());
+    let named = dims.filter(|dim| written(dim).is_none());
     named
         .filter_map(|dim| dim.dim_param.as_deref())
         .filter(|name| !name.is_empty())

@@ -15,6 +15,9 @@ use crate::{
 };
 use schema::graph::ElementType;
 
+/// How many open dimensions are named.
+const MOST_NAMED: usize = 3;
+
 impl Import<'_> {
     /// What is wrong with a node that is not read, where that is certain from what it reads.
     pub(super) fn misfit(&self, node: &NodeProto) -> Option<String> {
@@ -27,7 +30,8 @@ impl Import<'_> {
             "Reshape" => {
                 let spec = self.few(node, 1)?;
                 let zero_is_size = attributes.int("allowzero", 0) != 0;
-                shapes::reshaped(shape(0)?, &spec, zero_is_size).err()
+                let reshaped = shapes::reshaped(shape(0)?, &spec, zero_is_size);
+                reshaped.err().map(|reason| self.of_sizes(reason))
             }
             "MatMul" => {
                 let (a, b) = (shape(0)?, shape(1)?);
@@ -37,14 +41,14 @@ impl Import<'_> {
                     [] => return Some("multiplies by what has no axes".to_owned()),
                 };
                 let differ = a.last() != Some(&inner);
-                let differ = differ.then(|| format!("multiplies {a:?} and {b:?}"));
+                let differ = differ.then(|| self.of_sizes(format!("multiplies {a:?} and {b:?}")));
                 differ.or_else(|| self.mixes(node, false))
             }
             "LSTM" | "GRU" => {
                 let (x, states) = (shape(0)?, shape(2)?);
                 let wanted = initial(x, states)?;
                 let given = (5..=6).filter_map(shape).find(|given| *given != wanted);
-                given.map(|given| not_initial(given, &wanted))
+                given.map(|given| self.of_sizes(not_initial(given, &wanted)))
             }
             "Concat" => {
                 let first = shape(0)?;
@@ -56,7 +60,7 @@ impl Import<'_> {
                 };
                 let mut others = shapes.iter().flatten();
                 let other = others.find(|other| !fits(other))?;
-                Some(format!("{first:?} and {other:?} do not join"))
+                Some(self.of_sizes(format!("{first:?} and {other:?} do not join")))
             }
             "Where" | "Sum" => self.unbroadcast(&shapes),
             op if arithmetic::binary(op, attributes).is_some() => self
@@ -66,13 +70,26 @@ impl Import<'_> {
         }
     }
 
+    /// What is wrong with sizes, and what else to ask for where the file leaves some open.
+    fn of_sizes(&self, reason: String) -> String {
+        let open: Vec<&str> = self.file.inputs.open().take(MOST_NAMED).collect();
+        if open.is_empty() {
+            return reason;
+        }
+        let open = open.join("`, `");
+        format!(
+            "{reason}; where another size of `{open}` was written into the node when it was exported, ask for that one, or \
+             export it with that size left open (PyTorch: `dynamo=True`)"
+        )
+    }
+
     /// Operands that do not fit to one shape.
     fn unbroadcast(&self, shapes: &[Option<Vec<u64>>]) -> Option<String> {
         let mut whole = Vec::new();
         for shape in shapes.iter().flatten() {
             match broadcast(&whole, shape) {
                 Ok(wider) => whole = wider,
-                Err(reason) => return Some(reason),
+                Err(reason) => return Some(self.of_sizes(reason)),
             }
         }
         None

@@ -316,17 +316,22 @@ fn gather(import: &mut Import<'_>, here: Here<'_>, inputs: &[Option<Value>]) -> 
     let chosen = match indices {
         Value::Known(chosen) => chosen,
         Value::Made(name) => {
-            let &[rows, width] = shape.as_slice() else {
+            let input = import.fed_behind(name).cloned().ok_or(
+                "takes rows by integers that are fed and then worked with otherwise than cut, turned or reshaped",
+            )?;
+            // An engine that reads the file itself takes them, whatever is read here.
+            import.bound(&input, shape.get(axis).copied().unwrap_or(1))?;
+            let &[_, width] = shape.as_slice() else {
                 return Err(format!("takes rows of {shape:?}, which is no table"));
             };
             if axis != 0 {
                 return Err("takes columns by integers that are fed".to_owned());
             }
-            let input = import.as_fed.get(name).cloned().ok_or(
-                "takes rows by integers that are fed and then moved otherwise than to another shape",
-            )?;
-            import.bound(&input, rows)?;
             let table = import.operand(x, Role::Weight)?;
+            if !import.as_fed.contains_key(name) {
+                let operands = [Some(Value::Made(table)), Some(indices.clone())];
+                return import.op(here, Op::Gather, &operands);
+            }
             let is_as_fed = input == *name;
             let operands = [Some(Value::Made(table)), Some(Value::Made(input))];
             if is_as_fed {

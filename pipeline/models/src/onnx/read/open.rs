@@ -67,6 +67,11 @@ pub(crate) fn beneath(folder: &Path, path: &str) -> Result<File, ReadError> {
         .ok_or_else(|| refused("is no regular file"))
 }
 
+/// What a file of Git LFS's begins with, where the file itself was not fetched, and what is said of it.
+pub(crate) const LFS: &[u8; 23] = b"version https://git-lfs";
+pub(crate) const IN_PLACE: &str =
+    "is what Git LFS keeps in place of the file; `git lfs pull` fetches that";
+
 /// All of a model file.
 pub(super) fn whole(file: File) -> Result<Bytes, ReadError> {
     let too_large = || {

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use super::{census::varint, open};
 use crate::{
-    infer::{MAX_ELEMENTS, MAX_RANK},
+    infer::{BEYOND, MAX_ELEMENTS, MAX_RANK},
     onnx::proto::TensorProto,
 };
 
@@ -57,6 +57,12 @@ impl Element {
             Self::INT32 | 12 => (Kind::Integer, 4),
             Self::INT64 | 13 => (Kind::Integer, 8),
             Self::BOOL => (Kind::Bool, 1),
+            8 => {
+                return Err(
+                    "texts are not read: turn them into numbers before the model".to_owned(),
+                );
+            }
+            14 | 15 => return Err("complex numbers are not read".to_owned()),
             _ => {
                 return Err(format!(
                     "element type {code} is not read: export it in fp32"
@@ -214,7 +220,7 @@ pub(super) fn count(shape: &[u64]) -> Result<u64, String> {
         .iter()
         .try_fold(1_u64, |product, &size| product.checked_mul(size))
         .filter(|&count| count <= MAX_ELEMENTS)
-        .ok_or_else(|| format!("shape {shape:?} has more than 2^40 elements"))
+        .ok_or_else(|| format!("shape {shape:?} {BEYOND}"))
 }
 
 /// Opens a file beside the model.

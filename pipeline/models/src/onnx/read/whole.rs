@@ -56,7 +56,7 @@ pub(super) fn refused<T>(what: &str) -> Result<T, ReadError> {
 
 fn check_graph(graph: &GraphProto, depth: usize) -> Result<(), ReadError> {
     if !graph.sparse_initializer.is_empty() {
-        return refused("sparse tensors");
+        return Err(sparse());
     }
     // Those of the model itself are looked at one by one.
     if depth > 0 && graph.initializer.iter().any(is_external) {
@@ -69,6 +69,12 @@ fn check_graph(graph: &GraphProto, depth: usize) -> Result<(), ReadError> {
     Ok(())
 }
 
+/// What they name beside the model is not looked for.
+fn sparse() -> ReadError {
+    let reason = "it has sparse tensors, which are not read; write them as dense ones";
+    ReadError::Malformed(reason.to_owned())
+}
+
 fn is_external(tensor: &TensorProto) -> bool {
     tensor.data_location == Some(EXTERNAL) || !tensor.external_data.is_empty()
 }
@@ -77,11 +83,11 @@ fn check_attribute(attribute: &AttributeProto, depth: usize) -> Result<(), ReadE
     if attribute.t.as_deref().is_some_and(is_external) {
         return refused("attributes whose numbers lie beside the model");
     }
-    if !attribute.tensors.is_empty()
-        || attribute.sparse_tensor.is_some()
-        || !attribute.sparse_tensors.is_empty()
-    {
-        return refused("attributes that are lists of tensors, or sparse ones");
+    if attribute.sparse_tensor.is_some() || !attribute.sparse_tensors.is_empty() {
+        return Err(sparse());
+    }
+    if !attribute.tensors.is_empty() {
+        return refused("attributes that are lists of tensors");
     }
     if attribute.g.len() > 1 {
         return refused("attributes that are two graphs");

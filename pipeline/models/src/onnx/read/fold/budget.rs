@@ -56,11 +56,16 @@ impl Budget {
         if constant.kind != Kind::Float {
             return None;
         }
-        self.looks = self.looks.checked_sub(constant.elements())?;
-        match constant.data() {
-            Ok(Data::Floats(numbers)) => Some(numbers),
-            _ => None,
+        match self.look_at(constant)? {
+            Data::Floats(numbers) => Some(numbers),
+            Data::Integers(_) => None,
         }
+    }
+
+    /// The numbers of such a constant, whatever they are.
+    pub(in crate::onnx::read) fn look_at(&mut self, constant: &Constant) -> Option<Data> {
+        self.looks = self.looks.checked_sub(constant.elements())?;
+        constant.data().ok()
     }
 
     /// Takes note of a constant that is not worked out here, and refuses what the file and its inputs do not

@@ -145,6 +145,13 @@ impl Import<'_> {
             .len()
             .saturating_add(name.len().saturating_mul(4));
         self.budget.take(STEP.saturating_add(bytes as u64 / 8))?;
+        if matches!(&step.work, Work::Op(op) if infer::moves(op))
+            && made.element == ElementType::Int64
+            && let [from] = step.inputs.as_slice()
+            && let Some(input) = self.as_fed.get(from).or_else(|| self.moved.get(from))
+        {
+            self.moved.insert(name.clone(), input.clone());
+        }
         self.types.insert(name.clone(), made);
         self.follow(&step.work, &step.inputs, &name);
         self.steps.push(step);

@@ -1,0 +1,10 @@
+//! The crate at its face: tables in, a site out.
+
+mod agreement;
+#[path = "../fixture/mod.rs"]
+mod fixture;
+mod parity;
+mod rooflines;
+mod site;
+#[path = "../support/mod.rs"]
+mod support;
