@@ -112,6 +112,11 @@ fn harmless(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// A text from elsewhere in the midst of one of ours: what it has of further lines is set in, to look like none of ours.
+pub(crate) fn set_in(text: &str) -> String {
+    text.replace('\n', "\n    ")
+}
+
 /// A number of things, in words that agree: `1 block`, `2 blocks`.
 pub(crate) fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
@@ -130,7 +135,16 @@ pub(crate) fn on_terminal() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::harmless;
+    use super::{harmless, set_in};
+
+    #[test]
+    fn further_lines_of_others_begin_no_line_of_ours() {
+        assert_eq!(
+            set_in("died\nall: verified\n\nend"),
+            "died\n    all: verified\n    \n    end"
+        );
+        assert_eq!(set_in("died"), "died");
+    }
 
     #[test]
     fn foreign_text_cannot_steer_a_terminal() {

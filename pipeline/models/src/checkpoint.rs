@@ -67,10 +67,6 @@ impl Checkpoint {
             ReadError::Malformed(format!("it is no file of safetensors: {reason}"))
         };
         let held = file.metadata().map_err(unreadable)?.len();
-        let mut start = [0; open::LFS.len()];
-        if file.read_exact_at(&mut start, 0).is_ok() && start == *open::LFS {
-            return Err(ReadError::Malformed(format!("it {}", open::IN_PLACE)));
-        }
         let mut length = [0; LENGTH_BYTES as usize];
         if held < LENGTH_BYTES {
             return Err(malformed(format!("it has {held} bytes")));

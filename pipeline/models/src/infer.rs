@@ -176,9 +176,10 @@ impl Scope {
             .collect::<Result<Vec<_>, _>>()?;
         let value = rules::output(&node.op, &inputs).map_err(error)?;
         self.check_roles(node).map_err(error)?;
-        let moves_integers = value.element == ElementType::Int64 && moves(&node.op);
-        if let ([from], true) = (node.inputs.as_slice(), moves_integers)
-            && let Some(fill @ Fill::Integers { .. }) = self.fills.get(from).cloned()
+        if value.element == ElementType::Int64
+            && moves(&node.op)
+            && let [from] = node.inputs.as_slice()
+            && let Some(&fill @ Fill::Integers { .. }) = self.fills.get(from)
         {
             self.fills.insert(output.clone(), fill);
         }
@@ -279,7 +280,7 @@ impl Scope {
     }
 }
 
-/// Whether an operator makes a part of what it reads, or all of it in another order or shape.
+/// Whether an operator makes a part of what it reads, or all of it, in another order or shape, or several times.
 pub(crate) const fn moves(op: &Op) -> bool {
     matches!(
         op,
@@ -288,6 +289,7 @@ pub(crate) const fn moves(op: &Op) -> bool {
             | Op::Reshape { .. }
             | Op::Flatten { .. }
             | Op::Squeeze { .. }
+            | Op::Expand { .. }
     )
 }
 

@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     args::{Bench, Common, Executor, Measuring, Part, Plan, Run},
     failure::Failure,
-    printer::{Printer, counted},
+    printer::{Printer, counted, set_in},
     session::Session,
     stages,
 };
@@ -317,7 +317,7 @@ impl FailureRow {
             "{}{baseline}: {}: {}",
             self.name,
             outcome.kind,
-            outcome.reason.replace('\n', "\n    ")
+            set_in(&outcome.reason)
         )
     }
 }

@@ -11,7 +11,7 @@ use run::{Event, Observer, Phase};
 use schema::{Cell, Outcome, OutcomeKind, plan::PlannedCell};
 
 use super::line::{self, Line};
-use crate::printer::{Printer, counted, on_terminal, terminal_width};
+use crate::printer::{Printer, counted, on_terminal, set_in, terminal_width};
 
 /// Lines of a failed launch's log that are shown, and how much of each; all that was kept is on the
 /// cell's page.
@@ -211,8 +211,7 @@ impl Observer for SweepProgress {
                     "  {}: {}: {}",
                     cell.describe(),
                     outcome.kind,
-                    // Part of it may be the worker's words, which are to look like no line of ours.
-                    outcome.reason.replace('\n', "\n    ")
+                    set_in(&outcome.reason)
                 );
                 for line in last_words(outcome.kind, log) {
                     text.push_str("\n    | ");

@@ -3,7 +3,7 @@
 use schema::graph::{Border, ElementType, Op};
 
 use super::{
-    ValueType,
+    ValueType, moves,
     window::{check_pool_pads, slide, spread},
 };
 
@@ -109,16 +109,7 @@ fn check_arity(op: &Op, count: usize) -> Result<(), String> {
 }
 
 fn check_elements(op: &Op, inputs: &[&ValueType]) -> Result<(), String> {
-    let moves_only = matches!(
-        op,
-        Op::Reshape { .. }
-            | Op::Transpose { .. }
-            | Op::Concat { .. }
-            | Op::Slice { .. }
-            | Op::Flatten { .. }
-            | Op::Squeeze { .. }
-            | Op::Expand { .. }
-    );
+    let moves_only = moves(op) || matches!(op, Op::Concat { .. });
     for (index, input) in inputs.iter().enumerate() {
         let wanted = match op {
             Op::Gather if index == 1 => ElementType::Int64,

@@ -68,7 +68,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Seek as _, Write as _},
-    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -237,10 +236,6 @@ impl File {
             let file = open::beneath(&beside, location)
                 .map(Rc::new)
                 .map_err(|error| format!("{BESIDE} {error}"))?;
-            let mut start = [0; open::LFS.len()];
-            if file.read_exact_at(&mut start, 0).is_ok() && start == *open::LFS {
-                return Err(format!("{BESIDE} `{location}` {}", open::IN_PLACE));
-            }
             files.insert(key, Rc::clone(&file));
             Ok(file)
         };
@@ -262,9 +257,6 @@ impl File {
         let malformed = |reason: String| ReadError::Malformed(reason);
         if bytes.is_empty() {
             return Err(malformed("it is no ONNX file: it is empty".to_owned()));
-        }
-        if bytes.starts_with(open::LFS) {
-            return Err(malformed(format!("it {}", open::IN_PLACE)));
         }
         census::check(bytes, census::Message::Model)?;
         let mut model = ModelProto::decode(bytes.clone())

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs};
 
 use photofinish_models::{
-    infer,
+    Checkpoint, infer,
     onnx::{File, ReadError},
 };
 use schema::{
@@ -839,11 +839,6 @@ fn files_of_another_kind_are_known() {
     let read = |bytes: &[u8]| File::from_bytes("own", bytes).unwrap_err();
     assert!(read(b"").is_foreign());
     assert!(read(b"<!DOCTYPE html>").is_foreign());
-    let pointer = read(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
-    assert!(
-        !pointer.is_foreign() && pointer.to_string().contains("git lfs pull"),
-        "{pointer}"
-    );
     let bytes = ByHand::default()
         .fed("x", FLOAT, &[2, 0])
         .node("Relu", &["x"], "y")
@@ -872,4 +867,35 @@ fn columns_of_integers_are_rows_of_tables() {
     assert_eq!(count(&graph, |op| matches!(op, Op::Slice { .. })), 2);
     // Every table has every row that is asked for.
     assert_eq!(graph.inputs[0].fill, Fill::Integers { bound: 5 });
+}
+
+/// Whatever a manifest or a model names may be what Git LFS keeps in its place.
+#[test]
+fn what_git_lfs_keeps_is_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n";
+    for name in ["own.onnx", "weights", "own.safetensors"] {
+        put(name, pointer);
+    }
+    let beside = |key: &str, value: &str| {
+        let mut entry = Vec::new();
+        field(1, key.as_bytes(), &mut entry);
+        field(2, value.as_bytes(), &mut entry);
+        entry
+    };
+    let mut weights = tensor("w", FLOAT, &[3], &[]);
+    field(13, &beside("location", "weights"), &mut weights);
+    number_field(14, 1, &mut weights);
+    let other = ByHand::default().fed("x", FLOAT, &[2, 3]).tensor(&weights);
+    put("other.onnx", &other.node("Add", &["x", "w"], "y").made("y"));
+    let told = [
+        File::open(folder.path(), "own.onnx").map(drop),
+        File::open(folder.path(), "other.onnx").map(drop),
+        Checkpoint::open(folder.path(), "own.safetensors").map(drop),
+    ];
+    for error in told.map(Result::unwrap_err) {
+        assert!(error.to_string().contains("git lfs pull"), "{error}");
+        assert!(!error.is_foreign(), "{error}");
+    }
 }

@@ -195,3 +195,37 @@ fn a_factor_that_no_precision_of_the_job_has_varies_nothing() {
         "{complaint}"
     );
 }
+
+/// PyTorch's arithmetic in half precision by vectors of 256 bits is that of oneDNN's reference, as was measured; others
+/// convert.
+#[test]
+fn half_precision_is_predicted_by_engine_and_processor() {
+    let times = |features: &[&str], engine: &str| {
+        let mut world = world();
+        world.fingerprint.cpu_features = features.iter().map(|word| (*word).to_owned()).collect();
+        for variant in world.engines.iter_mut().flat_map(|it| &mut it.variants) {
+            variant.precisions.push(Precision::Fp16);
+        }
+        let job = format!(
+            "  - id: a
+    matrix: {{ model: resnet50, batch: 8, precision: [fp32, fp16], engine: {engine} }}
+"
+        );
+        let plan = planned(&job, &world);
+        let time = |precision| {
+            let mut heats = plan.heats.iter();
+            let heat = heats.find(|heat| heat.cells[0].cell.precision == precision);
+            heat.expect("a group of its own").predicted_ns as f64
+        };
+        time(Precision::Fp16) / time(Precision::Fp32)
+    };
+    let narrow = times(&["avx2"], "pytorch/eager");
+    assert!(narrow > 15.0, "{narrow}");
+    for (features, engine) in [
+        (&["avx2"][..], "onnxruntime/cpu"),
+        (&["avx2", "avx512f"], "pytorch/eager"),
+    ] {
+        let ratio = times(features, engine);
+        assert!((1.0..5.0).contains(&ratio), "{engine}: {ratio}");
+    }
+}

@@ -18,6 +18,9 @@ use super::ReadError;
 /// Largest model file: a protobuf message stays below 2 GiB; larger weights lie beside it.
 pub(super) const LARGEST_FILE: u64 = (1 << 31) - 1;
 
+/// What begins a file that Git LFS keeps in place of one that was not fetched.
+const LFS: &[u8; 23] = b"version https://git-lfs";
+
 /// A file below `folder`. No part of the way to it may be a link, so that neither a manifest nor a
 /// model can lead us out of the folder, whatever happens to the folder meanwhile. (A second name of a file, a
 /// hard link, is no link: only who may write into the folder can make one there, of a file of their own as a
@@ -62,15 +65,16 @@ pub(crate) fn beneath(folder: &Path, path: &str) -> Result<File, ReadError> {
     let take = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = File::from(openat(&at, name.as_os_str(), take, Mode::empty()).map_err(failed)?);
     let is_file = file.metadata().is_ok_and(|found| found.is_file());
-    is_file
-        .then_some(file)
-        .ok_or_else(|| refused("is no regular file"))
+    if !is_file {
+        return Err(refused("is no regular file"));
+    }
+    let mut start = [0; LFS.len()];
+    if file.read_exact_at(&mut start, 0).is_ok() && start == *LFS {
+        let reason = "is what Git LFS keeps in place of the file; `git lfs pull` fetches that";
+        return Err(ReadError::Malformed(format!("`{path}` {reason}")));
+    }
+    Ok(file)
 }
-
-/// What a file of Git LFS's begins with, where the file itself was not fetched, and what is said of it.
-pub(crate) const LFS: &[u8; 23] = b"version https://git-lfs";
-pub(crate) const IN_PLACE: &str =
-    "is what Git LFS keeps in place of the file; `git lfs pull` fetches that";
 
 /// All of a model file.
 pub(super) fn whole(file: File) -> Result<Bytes, ReadError> {
