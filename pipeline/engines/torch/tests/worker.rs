@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
+#[path = "../../onnxruntime/tests/support/subject.rs"]
+#[expect(dead_code, reason = "these tests use a part of it")]
+mod subject;
 
 use std::{
     collections::BTreeMap,
@@ -13,14 +16,14 @@ use std::{
 
 use common::{cell, load, operand, single};
 use schema::{
-    Boundary, Cell, Device, EngineDescription, Graph, HostLanguage, Mode, OutcomeKind, Precision,
+    Boundary, Cell, Device, Graph, HostLanguage, Mode, OutcomeKind, Precision, Strategy,
     VariantDescription,
     graph::Op,
     protocol::{Load, Measure, Reply, Request},
 };
 use worker::{
     WorkerCommand,
-    conformance::{self, CheckResult, Subject},
+    conformance::{Check, CheckResult},
     host::{Host, Interrupt, Limits},
 };
 
@@ -32,68 +35,29 @@ fn command() -> WorkerCommand {
     }
 }
 
-fn description() -> EngineDescription {
-    EngineDescription {
-        name: "pytorch".to_owned(),
-        title: "PyTorch".to_owned(),
-        version: "2.11.0".to_owned(),
-        summary: String::new(),
-        variants: vec![VariantDescription {
-            name: "eager".to_owned(),
-            summary: String::new(),
-            host_language: HostLanguage::Rust,
-            devices: vec!["cpu".to_owned(), "cuda".to_owned()],
-            precisions: vec![Precision::Fp32],
-            modes: vec![Mode::Inference, Mode::Training],
-            boundaries: Boundary::ALL.to_vec(),
-            strategies: vec![schema::Strategy::Single, schema::Strategy::Ddp],
-            reads_onnx: false,
-            compiles_cxx: false,
-            preparation: schema::Preparation::default(),
-            factors: BTreeMap::new(),
-            fixed: BTreeMap::new(),
-            lacks: BTreeMap::new(),
-            networks: Vec::new(),
-            refuses: Vec::new(),
-        }],
-    }
-}
-
 #[test]
 fn the_conformance_suite_passes() {
-    let dims = [("batch", 1), ("image", 64)].map(|(name, size)| (name.to_owned(), size));
-    let dims = BTreeMap::from(dims);
-    let graph = models::zoo::build("resnet18", &dims).unwrap();
-    let interrupt = Interrupt::new().unwrap();
-    let subject = Subject {
-        command: &command(),
-        engine: &description(),
-        variant: "eager",
-        graph: &graph,
-        dims: &dims,
-        takes_onnx: false,
-        limits: &Limits::default(),
-        patience: Duration::from_secs(300),
-        interrupt: &interrupt,
+    let variant = VariantDescription {
+        devices: vec!["cpu".to_owned(), "cuda".to_owned()],
+        modes: vec![Mode::Inference, Mode::Training],
+        boundaries: Boundary::ALL.to_vec(),
+        strategies: vec![Strategy::Single, Strategy::Ddp],
+        ..subject::variant("eager")
     };
-    let report = conformance::check(&subject, &interrupt, |_| ());
-    let unsound = |check: &&conformance::Check| match &check.result {
+    let checks = subject::checks(&command(), "pytorch", "2.11.0", vec![variant]);
+    let unsound = |check: &&Check| match &check.result {
         CheckResult::Passed => false,
         // Where there is no GPU.
         CheckResult::Skipped(reason) => check.name != "device" || !reason.contains("cuda:0"),
         CheckResult::Failed(_) => true,
     };
-    let unsound: Vec<_> = report.checks.iter().filter(unsound).collect();
+    let unsound: Vec<_> = checks.iter().filter(unsound).collect();
     assert!(unsound.is_empty(), "{unsound:#?}");
 }
 
 #[test]
 fn hello_names_the_version_and_the_sources() {
-    let interrupt = Interrupt::new().unwrap();
-    let mut host = Host::start(&command(), &Limits::default(), &interrupt).unwrap();
-    let hello = host
-        .hello(Instant::now() + Duration::from_secs(60))
-        .unwrap();
+    let hello = subject::hello(&command());
     assert_eq!(hello.engine, "pytorch");
     assert_eq!(
         hello.versions.get("torch").map(String::as_str),
@@ -101,8 +65,6 @@ fn hello_names_the_version_and_the_sources() {
     );
     assert!(hello.worker.is_some());
     assert_eq!(hello.variants, ["eager", "aot"]);
-    let ended = host.finish(Instant::now() + Duration::from_secs(60));
-    assert_eq!(ended.outcome, None, "{}", ended.log);
 }
 
 /// How the load of `graph` ends after `change` to its cell.

@@ -13,6 +13,9 @@ mod library;
 #[path = "../support/outputs.rs"]
 mod outputs;
 mod profile;
+#[path = "../support/subject.rs"]
+#[expect(dead_code, reason = "these tests use a part of it")]
+mod subject;
 #[path = "../../../../models/tests/support/wire.rs"]
 #[expect(dead_code, reason = "these tests use a part of it")]
 mod wire;

@@ -8,17 +8,21 @@ use std::{
 
 use photofinish_worker_onnxruntime::{LIBRARY_VARIABLE, OnnxRuntime};
 use schema::{
-    Boundary, Cell, Device, EngineDescription, Graph, HostLanguage, Mode, Outcome, OutcomeKind,
-    Precision, VariantDescription,
+    Boundary, Cell, Device, Graph, Mode, Outcome, OutcomeKind, Precision, VariantDescription,
     protocol::{Load, Reply, Request},
 };
 use worker::{
     Engine as _, LoadReport, Session, WorkerCommand,
-    conformance::{self, CheckResult, Subject},
+    conformance::{Check, CheckResult},
     host::{Host, Interrupt, Limits},
 };
 
-use crate::{grids, library::library, zoo};
+use crate::{
+    grids,
+    library::library,
+    subject::{self, resnet18},
+    zoo,
+};
 
 fn command(library: PathBuf) -> WorkerCommand {
     let library = library.display().to_string();
@@ -29,85 +33,31 @@ fn command(library: PathBuf) -> WorkerCommand {
     }
 }
 
-fn dims() -> BTreeMap<String, u64> {
-    BTreeMap::from([("batch", 1), ("image", 64)].map(|(name, size)| (name.to_owned(), size)))
-}
-
-fn resnet18() -> Graph {
-    models::zoo::build("resnet18", &dims()).unwrap()
-}
-
 fn cell(graph: &Graph) -> Cell {
     Cell {
-        dims: dims(),
+        dims: subject::dims(),
         ..Cell::plain(graph, "onnxruntime/cpu".parse().unwrap())
-    }
-}
-
-fn description() -> EngineDescription {
-    EngineDescription {
-        name: "onnxruntime".to_owned(),
-        title: "ONNX Runtime".to_owned(),
-        version: "1.31.1".to_owned(),
-        summary: String::new(),
-        variants: vec![VariantDescription {
-            name: "cpu".to_owned(),
-            summary: String::new(),
-            host_language: HostLanguage::Rust,
-            devices: vec!["cpu".to_owned()],
-            precisions: vec![Precision::Fp32],
-            modes: vec![Mode::Inference],
-            boundaries: vec![Boundary::Step, Boundary::Request],
-            strategies: vec![schema::Strategy::Single],
-            reads_onnx: true,
-            compiles_cxx: false,
-            preparation: schema::Preparation::default(),
-            factors: BTreeMap::new(),
-            fixed: BTreeMap::new(),
-            lacks: BTreeMap::new(),
-            networks: Vec::new(),
-            refuses: Vec::new(),
-        }],
     }
 }
 
 #[test]
 fn the_conformance_suite_passes() {
-    let interrupt = Interrupt::new().unwrap();
-    let subject = Subject {
-        command: &command(library()),
-        engine: &description(),
-        variant: "cpu",
-        graph: &resnet18(),
-        dims: &dims(),
-        takes_onnx: false,
-        limits: &Limits::default(),
-        patience: Duration::from_secs(300),
-        interrupt: &interrupt,
+    let variant = VariantDescription {
+        reads_onnx: true,
+        ..subject::variant("cpu")
     };
-    let report = conformance::check(&subject, &interrupt, |_| ());
-    let failed = |check: &&conformance::Check| matches!(check.result, CheckResult::Failed(_));
-    let failed: Vec<_> = report.checks.iter().filter(failed).collect();
+    let checks = subject::checks(&command(library()), "onnxruntime", "1.31.1", vec![variant]);
+    let failed = |check: &&Check| matches!(check.result, CheckResult::Failed(_));
+    let failed: Vec<_> = checks.iter().filter(failed).collect();
     assert!(failed.is_empty(), "{failed:#?}");
-    let passed = report
-        .checks
+    let passed = checks
         .iter()
         .filter(|check| check.result == CheckResult::Passed);
-    assert!(
-        passed.count() > report.checks.len() / 2,
-        "{:#?}",
-        report.checks
-    );
+    assert!(passed.count() > checks.len() / 2, "{checks:#?}");
 }
 
 /// What a started worker says to `load` with this library.
 fn answer(library: PathBuf) -> Result<Reply, Outcome> {
-    let interrupt = Interrupt::new().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(120);
-    let mut host = Host::start(&command(library), &Limits::default(), &interrupt).unwrap();
-    let hello = host.hello(deadline).unwrap();
-    assert_eq!(hello.engine, "onnxruntime");
-    assert_eq!(hello.variants, ["cpu", "cuda", "tensorrt"]);
     let graph = resnet18();
     let scratch = tempfile::tempdir().unwrap();
     let load = Load {
@@ -116,12 +66,9 @@ fn answer(library: PathBuf) -> Result<Reply, Outcome> {
         files: None,
         scratch: scratch.path().to_owned(),
     };
-    let answer = host.request(&Request::Load(Box::new(load)), deadline);
-    assert!(
-        host.is_alive(),
-        "a failure to load is an answer, not a death"
-    );
-    assert_eq!(host.finish(deadline).outcome, None);
+    let (hello, answer) = subject::answer(&command(library), load);
+    assert_eq!(hello.engine, "onnxruntime");
+    assert_eq!(hello.variants, ["cpu", "cuda", "tensorrt"]);
     answer
 }
 

@@ -14,6 +14,9 @@ mod onnx_files;
 mod openvino_library;
 #[path = "../../../onnxruntime/tests/support/outputs.rs"]
 mod outputs;
+#[path = "../../../onnxruntime/tests/support/subject.rs"]
+#[expect(dead_code, reason = "these tests use a part of it")]
+mod subject;
 #[path = "../../../../models/tests/support/wire.rs"]
 #[expect(dead_code, reason = "these tests use a part of it")]
 mod wire;

@@ -3,22 +3,23 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
 };
 
 use photofinish_worker_openvino::{LIBRARY_VARIABLE, OpenVino};
 use schema::{
-    Boundary, Cell, Device, EngineDescription, Graph, HostLanguage, Mode, Outcome, OutcomeKind,
-    Precision, VariantDescription,
-    protocol::{Hello, Load, Reply, Request},
+    Boundary, Cell, Device, Graph, HostLanguage, Mode, Outcome, OutcomeKind, Precision,
+    VariantDescription,
+    protocol::{Hello, Load, Reply},
 };
-use worker::{
-    Engine as _, LoadReport, Session, WorkerCommand,
-    conformance::{self, CheckResult, Subject},
-    host::{Host, Interrupt, Limits},
-};
+use worker::{Engine as _, LoadReport, Session, WorkerCommand, conformance::CheckResult};
 
-use crate::{grids, openvino_library::openvino, outputs, zoo};
+use crate::{
+    grids,
+    openvino_library::openvino,
+    outputs,
+    subject::{self, resnet18},
+    zoo,
+};
 
 fn command(library: &Path) -> WorkerCommand {
     let library = library.display().to_string();
@@ -29,62 +30,18 @@ fn command(library: &Path) -> WorkerCommand {
     }
 }
 
-fn dims() -> BTreeMap<String, u64> {
-    BTreeMap::from([("batch", 1), ("image", 64)].map(|(name, size)| (name.to_owned(), size)))
-}
-
-fn resnet18() -> Graph {
-    models::zoo::build("resnet18", &dims()).unwrap()
-}
-
 fn cell(graph: &Graph) -> Cell {
     outputs::cell(graph, "openvino", "cpu")
 }
 
-fn description() -> EngineDescription {
-    EngineDescription {
-        name: "openvino".to_owned(),
-        title: "OpenVINO".to_owned(),
-        version: "2026.4.1".to_owned(),
-        summary: String::new(),
-        variants: vec![VariantDescription {
-            name: "cpu".to_owned(),
-            summary: String::new(),
-            host_language: HostLanguage::Rust,
-            devices: vec!["cpu".to_owned()],
-            precisions: vec![Precision::Fp32],
-            modes: vec![Mode::Inference],
-            boundaries: vec![Boundary::Step, Boundary::Request],
-            strategies: vec![schema::Strategy::Single],
-            reads_onnx: true,
-            compiles_cxx: false,
-            preparation: schema::Preparation::default(),
-            factors: BTreeMap::new(),
-            fixed: BTreeMap::new(),
-            lacks: BTreeMap::new(),
-            networks: Vec::new(),
-            refuses: Vec::new(),
-        }],
-    }
-}
-
 #[test]
 fn the_conformance_suite_passes() {
-    let interrupt = Interrupt::new().unwrap();
-    let subject = Subject {
-        command: &command(&openvino()),
-        engine: &description(),
-        variant: "cpu",
-        graph: &resnet18(),
-        dims: &dims(),
-        takes_onnx: false,
-        limits: &Limits::default(),
-        patience: Duration::from_secs(300),
-        interrupt: &interrupt,
+    let variant = VariantDescription {
+        reads_onnx: true,
+        ..subject::variant("cpu")
     };
-    let report = conformance::check(&subject, &interrupt, |_| ());
-    let unsound: Vec<_> = report
-        .checks
+    let checks = subject::checks(&command(&openvino()), "openvino", "2026.4.1", vec![variant]);
+    let unsound: Vec<_> = checks
         .iter()
         .filter(|check| check.result != CheckResult::Passed)
         // It trains nothing, and a CPU has no events.
@@ -95,10 +52,6 @@ fn the_conformance_suite_passes() {
 
 /// What a started worker says at first, and then to `load`, with this library.
 fn answer(library: &Path) -> (Hello, Result<Reply, Outcome>) {
-    let interrupt = Interrupt::new().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(120);
-    let mut host = Host::start(&command(library), &Limits::default(), &interrupt).unwrap();
-    let hello = host.hello(deadline).unwrap();
     let graph = resnet18();
     let scratch = tempfile::tempdir().unwrap();
     let load = Load {
@@ -107,13 +60,7 @@ fn answer(library: &Path) -> (Hello, Result<Reply, Outcome>) {
         files: None,
         scratch: scratch.path().to_owned(),
     };
-    let answer = host.request(&Request::Load(Box::new(load)), deadline);
-    assert!(
-        host.is_alive(),
-        "a failure to load is an answer, not a death"
-    );
-    assert_eq!(host.finish(deadline).outcome, None);
-    (hello, answer)
+    subject::answer(&command(library), load)
 }
 
 #[test]

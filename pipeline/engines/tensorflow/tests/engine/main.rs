@@ -7,6 +7,8 @@ mod common;
 #[path = "../../../onnxruntime/tests/support/library.rs"]
 mod library;
 mod operators;
+#[path = "../../../onnxruntime/tests/support/subject.rs"]
+mod subject;
 mod training;
 mod worker;
 #[path = "../../../onnxruntime/tests/support/zoo.rs"]

@@ -3,23 +3,24 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
 };
 
 use photofinish_worker_tensorflow::LIBRARY_VARIABLE;
 use schema::{
-    Boundary, Cell, Device, EngineDescription, Graph, HostLanguage, Mode, Outcome, OutcomeKind,
-    Precision, VariantDescription,
+    Boundary, Cell, Device, Graph, HostLanguage, Mode, Outcome, OutcomeKind, Precision,
+    VariantDescription,
     graph::Op,
-    protocol::{Load, Reply, Request},
+    protocol::{Load, Reply},
 };
 use worker::{
     WorkerCommand,
-    conformance::{self, CheckResult, Subject},
-    host::{Host, Interrupt, Limits},
+    conformance::{Check, CheckResult},
 };
 
-use crate::common::{self, cell, fed, load, single};
+use crate::{
+    common::{self, cell, fed, load, single},
+    subject,
+};
 
 const VARIANTS: [&str; 3] = ["graph", "xla", "xla-auto"];
 
@@ -38,83 +39,34 @@ fn installed() -> PathBuf {
     PathBuf::from(folder)
 }
 
-fn description() -> EngineDescription {
-    let variant = |name: &str| VariantDescription {
-        name: name.to_owned(),
-        summary: String::new(),
-        host_language: HostLanguage::Rust,
-        devices: vec!["cpu".to_owned()],
-        precisions: vec![Precision::Fp32],
-        modes: vec![Mode::Inference, Mode::Training],
-        boundaries: vec![Boundary::Step, Boundary::Request],
-        strategies: vec![schema::Strategy::Single],
-        reads_onnx: false,
-        compiles_cxx: false,
-        preparation: schema::Preparation::default(),
-        factors: BTreeMap::new(),
-        fixed: BTreeMap::new(),
-        lacks: BTreeMap::new(),
-        networks: Vec::new(),
-        refuses: Vec::new(),
-    };
-    EngineDescription {
-        name: "tensorflow".to_owned(),
-        title: "TensorFlow".to_owned(),
-        version: "2.21.0".to_owned(),
-        summary: String::new(),
-        variants: VARIANTS.map(variant).to_vec(),
-    }
-}
-
 #[test]
 fn the_conformance_suite_passes() {
-    let dims = [("batch", 1), ("image", 64)].map(|(name, size)| (name.to_owned(), size));
-    let dims = BTreeMap::from(dims);
-    let graph = models::zoo::build("resnet18", &dims).unwrap();
-    let interrupt = Interrupt::new().unwrap();
-    let subject = Subject {
-        command: &command(&installed()),
-        engine: &description(),
-        variant: "graph",
-        graph: &graph,
-        dims: &dims,
-        takes_onnx: false,
-        limits: &Limits::default(),
-        patience: Duration::from_secs(300),
-        interrupt: &interrupt,
+    let variant = |name| VariantDescription {
+        modes: vec![Mode::Inference, Mode::Training],
+        ..subject::variant(name)
     };
-    let report = conformance::check(&subject, &interrupt, |_| ());
+    let variants = VARIANTS.map(variant).to_vec();
+    let checks = subject::checks(&command(&installed()), "tensorflow", "2.21.0", variants);
     // It runs on CPUs alone, which have no events, and in one process.
-    let unsound = |check: &&conformance::Check| {
+    let unsound = |check: &&Check| {
         check.result != CheckResult::Passed && !["device", "ranks"].contains(&check.name)
     };
-    let unsound: Vec<_> = report.checks.iter().filter(unsound).collect();
+    let unsound: Vec<_> = checks.iter().filter(unsound).collect();
     assert!(unsound.is_empty(), "{unsound:#?}");
 }
 
 #[test]
 fn hello_names_the_version_and_the_sources() {
-    let interrupt = Interrupt::new().unwrap();
-    let mut host = Host::start(&command(&installed()), &Limits::default(), &interrupt).unwrap();
-    let hello = host
-        .hello(Instant::now() + Duration::from_secs(60))
-        .unwrap();
+    let hello = subject::hello(&command(&installed()));
     assert_eq!(hello.engine, "tensorflow");
     let version = hello.versions.get("tensorflow").map(String::as_str);
     assert_eq!(version, Some("2.21.0"));
     assert!(hello.worker.is_some());
     assert_eq!(hello.variants, VARIANTS);
-    let ended = host.finish(Instant::now() + Duration::from_secs(60));
-    assert_eq!(ended.outcome, None, "{}", ended.log);
 }
 
 /// What a started worker says to `load` with the library of this folder.
 fn answer(folder: &Path) -> Result<Reply, Outcome> {
-    let interrupt = Interrupt::new().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(120);
-    let mut host = Host::start(&command(folder), &Limits::default(), &interrupt).unwrap();
-    let hello = host.hello(deadline).unwrap();
-    assert!(hello.versions.is_empty(), "{:?}", hello.versions);
     let graph = relu();
     let load = Load {
         cell: cell(&graph, Precision::Fp32, None),
@@ -122,12 +74,8 @@ fn answer(folder: &Path) -> Result<Reply, Outcome> {
         files: None,
         scratch: std::env::temp_dir(),
     };
-    let answer = host.request(&Request::Load(Box::new(load)), deadline);
-    assert!(
-        host.is_alive(),
-        "a failure to load is an answer, not a death"
-    );
-    assert_eq!(host.finish(deadline).outcome, None);
+    let (hello, answer) = subject::answer(&command(folder), load);
+    assert!(hello.versions.is_empty(), "{:?}", hello.versions);
     answer
 }
 
