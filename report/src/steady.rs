@@ -1,6 +1,12 @@
-//! Launches that were measured although their step time was not steady yet.
+//! Launches that were measured although their step time was not steady yet, and blocks that do not count since
+//! others disturbed them.
 
-use schema::tables::{CellRow, LaunchRow};
+use std::collections::BTreeMap;
+
+use schema::{
+    OutcomeKind,
+    tables::{CellRow, LaunchRow},
+};
 
 use crate::{
     units,
@@ -47,4 +53,24 @@ pub(crate) fn count(rows: &[&CellRow]) -> String {
         units::count(cells),
         units::count(rows.len() as u64)
     )
+}
+
+/// How many blocks of a job others disturbed, in words; `None` where none was.
+pub(crate) fn disturbed(rows: &[&CellRow]) -> Option<String> {
+    let mut of_groups: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in rows {
+        let was_disturbed = |launch: &&LaunchRow| launch.outcome.kind == OutcomeKind::Unstable;
+        let launches = row.launches.iter().filter(was_disturbed).count() as u64;
+        // A block has a launch of each cell.
+        let blocks = of_groups.entry(&row.group).or_default();
+        *blocks = launches.max(*blocks);
+    }
+    let blocks = match of_groups.into_values().sum() {
+        0 => return None,
+        1 => "one block".to_owned(),
+        more => format!("{} blocks", units::count(more)),
+    };
+    Some(format!(
+        "{blocks}, by others on the machine: their cells' pages say by what"
+    ))
 }

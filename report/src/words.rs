@@ -2,8 +2,8 @@
 
 use schema::{
     Boundary, Measure, OutcomeKind,
-    record::Top1,
-    tables::{Direction, Judgement, Verdict},
+    record::{Parity, Top1},
+    tables::{CellRow, Direction, Judgement, Verdict},
 };
 use serde::Serialize;
 
@@ -19,8 +19,11 @@ const ENGINES: &[(&str, &str)] = &[
     ("transformers", "Transformers"),
 ];
 
+/// Axes whose values speak for themselves.
+const KNOWN_BY_VALUE: [&str; 4] = ["model", "precision", "strategy", "optimizer"];
+
 /// A value of an axis as a reader meets it: `onnxruntime/cpu` is `ONNX Runtime cpu`, the number 8
-/// of the axis `batch` is `batch 8`, and other words speak for themselves.
+/// of the axis `batch` is `batch 8`, and `fp32` of the axis `precision` speaks for itself.
 pub(crate) fn value(axis: &str, value: &str) -> String {
     if axis == "engine" {
         let (engine, variant) = value.split_once('/').unwrap_or((value, ""));
@@ -30,13 +33,9 @@ pub(crate) fn value(axis: &str, value: &str) -> String {
             .map_or(engine, |(_, title)| title);
         return format!("{title} {variant}").trim_end().to_owned();
     }
-    if value.starts_with(|c: char| c.is_ascii_digit()) {
-        return format!("{axis} {value}");
-    }
-    match value {
-        "true" | "false" | "on" | "off" | "none" | "auto" | "default" | "all" | "basic"
-        | "extended" | "fused" | "layer" | "plain" | "unrolled" => format!("{axis} {value}"),
-        _ => value.to_owned(),
+    match KNOWN_BY_VALUE.contains(&axis) {
+        true => value.to_owned(),
+        false => format!("{axis} {value}"),
     }
 }
 
@@ -177,6 +176,34 @@ pub(crate) const fn outcome(kind: OutcomeKind) -> Badge {
     }
 }
 
+/// A training of whose comparison most could not be judged.
+const VERIFIED_IN_PART: Badge = Badge::new("verified in part", "unclear");
+
+/// How a cell ended.
+pub(crate) fn ending(row: &CellRow) -> Badge {
+    match row.outcome.kind {
+        OutcomeKind::Verified if is_in_part(row) => VERIFIED_IN_PART,
+        kind => outcome(kind),
+    }
+}
+
+/// What that means, in a sentence or two.
+pub(crate) fn meaning(row: &CellRow) -> &'static str {
+    match row.outcome.kind {
+        OutcomeKind::Measured if is_in_part(row) => {
+            "Samples were taken. What could be judged of the training agrees with the reference, which is less than half of it or of its updates."
+        }
+        OutcomeKind::Verified if is_in_part(row) => {
+            "What could be judged of the training agrees with the reference, which is less than half of it or of its updates. The job asks for nothing to be timed."
+        }
+        kind => outcome_meaning(kind),
+    }
+}
+
+fn is_in_part(row: &CellRow) -> bool {
+    row.parity.as_ref().is_some_and(Parity::is_in_part)
+}
+
 /// What an ending means, in one sentence.
 pub(crate) const fn outcome_meaning(kind: OutcomeKind) -> &'static str {
     match kind {
@@ -268,6 +295,10 @@ fn blocks(measure: &Measure) -> String {
 
 /// How a job was measured.
 pub(crate) fn measure(measure: &Measure) -> Vec<Fact> {
+    if measure.frontier.is_some() {
+        let nothing = "nothing: the largest batch that fits into memory is sought";
+        return vec![fact("Timed", nothing)];
+    }
     if measure.blocks == 0 {
         let nothing = "nothing: outputs are compared, and that is all";
         return vec![fact("Timed", nothing)];

@@ -29,10 +29,11 @@
     const prepared = window.photofinishCharts.prepare(data, colour);
     const { grid, xAxis, yAxis } = prepared;
     prepared.textStyle = { fontFamily: window.getComputedStyle(document.body).fontFamily };
+    yAxis.axisLabel.lineHeight = LINE;
     if (width < NARROW) {
       grid.left = Math.min(grid.left, 120);
       yAxis.data = yAxis.data.map((label) => label.replaceAll(' · ', '\n'));
-      Object.assign(yAxis.axisLabel, { width: grid.left - 12, overflow: 'truncate', lineHeight: LINE });
+      Object.assign(yAxis.axisLabel, { width: grid.left - 12, overflow: 'truncate' });
     }
     // Ticks that have no room give way evenly, those of "no difference" last.
     const ticks = xAxis.axisLabel.customValues;

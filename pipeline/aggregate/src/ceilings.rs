@@ -3,6 +3,7 @@
 use schema::{
     Boundary, Device, Precision,
     plan::PlannedCell,
+    protocol::Loaded,
     tables::{
         Bound, CeilingKind, CeilingRow, CellRow, Interval, Roof, Share, ShareOfCeiling, Speed,
     },
@@ -132,6 +133,18 @@ fn roof(row: &CellRow, ceilings: &[CeilingRow]) -> Option<Roof> {
                 "its time holds copies to the host and from it, and ceilings are of steps without",
             ));
         }
+    }
+    // Theirs may be more than a ceiling's, whose process and threads are one worker's.
+    if row.cell.at_once() > 1 {
+        return Some(uncounted(
+            "several workers share its step, and ceilings are of one worker's threads",
+        ));
+    }
+    let otherwise = row.got_ready().and_then(Loaded::computed_otherwise);
+    if otherwise.is_some() {
+        return Some(uncounted(
+            "nothing of it is computed in its own precision, in which ceilings are measured",
+        ));
     }
     if row
         .cell

@@ -102,7 +102,7 @@ fn shared(cells: &[PlannedCell], members: &[usize]) -> String {
 /// job. For the others the
 /// coordinates that their cells share choose the engine; engines left without are then given groups of
 /// those that have most, and where there are fewer groups than engines, a group takes more than
-/// one. Of the engine's cells the cheapest is taken. The order of groups and cells, which is that of
+/// one. At last engines that have two more than another give it one. Of the engine's cells the cheapest is taken. The order of groups and cells, which is that of
 /// the manifest's lists, decides nothing.
 pub(crate) fn twins(
     groups: &[Group],
@@ -116,17 +116,15 @@ pub(crate) fn twins(
         .collect();
     let engines = homes.iter().flat_map(|home| home.cheapest.keys().cloned());
     for engine in engines.collect::<BTreeSet<String>>() {
-        let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
-        for (twin, _) in homes.iter().flat_map(|home| &home.twins) {
-            *counts.entry(twin).or_default() += 1;
-        }
-        if counts.contains_key(&engine) {
+        let counts = counted(&homes);
+        if counts.contains_key(engine.as_str()) {
             continue;
         }
         // The twin of the home that others have most of, and how many.
         let spare = |home: &Home<'_>| {
             let twins = home.twins.iter().enumerate();
-            let counted = twins.filter_map(|(at, (twin, _))| Some((*counts.get(twin)?, at)));
+            let counted =
+                twins.filter_map(|(at, (twin, _))| Some((*counts.get(twin.as_str())?, at)));
             counted.filter(|(count, _)| *count > 1).max()
         };
         // Best where nothing is measured again for it, then where another engine has twins to spare;
@@ -148,8 +146,47 @@ pub(crate) fn twins(
             home.twins.extend(cheapest.map(|cell| (engine, cell)));
         }
     }
+    level(&mut homes);
     let members = |home: Home<'_>| home.twins.into_iter().map(|(_, cell)| cell).collect();
     homes.into_iter().map(members).collect()
+}
+
+/// How many twins each engine has.
+fn counted<'a>(homes: &'a [Home<'_>]) -> BTreeMap<&'a str, usize> {
+    let mut counts = BTreeMap::new();
+    for (twin, _) in homes.iter().flat_map(|home| &home.twins) {
+        *counts.entry(twin.as_str()).or_default() += 1;
+    }
+    counts
+}
+
+/// Gives twins of engines that have most of them to those that have fewest, for a floor rests on its pairs. Each
+/// move makes the squares of the counts come to less, so that there is an end.
+fn level(homes: &mut [Home<'_>]) {
+    loop {
+        let counts = counted(homes);
+        let count = |engine: &str| counts.get(engine).copied().unwrap_or_default();
+        let mut moves = Vec::new();
+        for (at, home) in homes.iter().enumerate().filter(|(_, home)| !home.is_kept) {
+            for (place, (from, _)) in home.twins.iter().enumerate() {
+                let has_none = |to: &&String| home.twins.iter().all(|(twin, _)| twin != *to);
+                for to in home.cheapest.keys().filter(has_none) {
+                    let gain = count(from).saturating_sub(count(to));
+                    moves.push((Reverse(gain), home.name, to, at, place));
+                }
+            }
+        }
+        let Some((Reverse(2..), _, to, at, place)) = moves.into_iter().min() else {
+            return;
+        };
+        let to = to.clone();
+        let Some(home) = homes.get_mut(at) else {
+            return;
+        };
+        if let (Some(twin), Some(cell)) = (home.twins.get_mut(place), home.cheapest.get(&to)) {
+            *twin = (to, *cell);
+        }
+    }
 }
 
 /// A group that twins are looked for in.

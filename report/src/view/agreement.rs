@@ -66,8 +66,8 @@ pub(crate) fn of_cell(parity: &Parity, precision: Precision, is_outline: bool) -
         fact("Relative error", units::error(parity.error)),
         fact(bound, units::error(parity.bound)),
         fact(
-            "Share of the bound, worst tensor",
-            units::percent(parity.worst_share),
+            "Worst tensor",
+            super::parity::share_of_bound(parity.worst_share),
         ),
         fact(made_from, units::error(parity.eager_error)),
         fact("Tensor", &parity.tensor),

@@ -15,7 +15,7 @@ use super::{
     cells,
     chrome::{self, Chrome, link},
     comparison::{self, Contender},
-    configuration, downloads, job,
+    configuration, downloads, frontier, job,
     log::readable,
     machines,
     profile::Profile,
@@ -174,12 +174,12 @@ impl CellPage {
         Self {
             chrome: Chrome::new(index.tables, "../../", "jobs", &title).with_crumbs(crumbs),
             id: row.id.0.clone(),
-            badge_of_cell: words::outcome(row.outcome.kind),
+            badge_of_cell: words::ending(row),
             unsteady: steady::badge(row),
             unsteady_launches: steady::sentence(row),
             alone: row.alone.clone(),
             stopped: row.stopped.clone(),
-            meaning: words::outcome_meaning(row.outcome.kind),
+            meaning: words::meaning(row),
             reason: row.outcome.reason.clone(),
             allowed: row.allowed,
             speed: row.speed.as_ref().map(speed),
@@ -193,7 +193,7 @@ impl CellPage {
             phases: phases(row),
             first_launch: first_launch(row),
             profile: row.profile.as_ref().map(Profile::new),
-            memory: configuration::memory(row),
+            memory: [frontier::facts(row), configuration::memory(row)].concat(),
             energy_of_cell: sensors::energy(row),
             sensors: sensors::told(row),
             parity: row
@@ -259,7 +259,7 @@ fn speed(speed: &Speed) -> SpeedView {
     percentiles.sort_by_key(|(name, value)| (**value, name.len()));
     facts.extend(percentiles.into_iter().map(|(name, value)| {
         fact(
-            format!("Percentile {}", name.trim_start_matches('p')),
+            format!("{}th percentile", name.trim_start_matches('p')),
             units::time_ns(*value),
         )
     }));

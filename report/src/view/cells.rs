@@ -31,6 +31,8 @@ pub(crate) struct Line {
     /// Precisions of integers: how many rows choose as the reference's.
     pub(crate) top1: Option<String>,
     pub(crate) memory: String,
+    /// Of a cell on a GPU: the most that its process took of the host's.
+    pub(crate) host_memory: Option<String>,
     pub(crate) memory_value: Option<u64>,
     /// Where it was asked for.
     pub(crate) energy: Option<EnergyView>,
@@ -69,9 +71,14 @@ pub(crate) fn line(row: &CellRow, axes: &[String]) -> Line {
         computed: computed(row),
         top1: top1.map(words::top1),
         memory: or_nothing(memory.map(units::bytes)),
+        host_memory: row
+            .memory
+            .as_ref()
+            .filter(|_| !row.cell.device.is_cpu())
+            .map(|memory| units::bytes(memory.peak_resident_bytes)),
         memory_value: memory,
         energy: sensors::energy(row),
-        badge: words::outcome(row.outcome.kind),
+        badge: words::ending(row),
         unsteady: steady::badge(row),
         reason: row.outcome.reason.clone(),
     }

@@ -237,7 +237,7 @@ impl Family {
             id: format!("{}-{}", job.id, number + 1),
             title: title(&table.axis, &contenders, &baseline),
             shared: settings.shared(),
-            confidence: confidence(table, &job.measure),
+            confidence: confidence(table, job),
             summaries: values
                 .iter()
                 .filter_map(|value| summary(table, value, contender(value), job.measure.margin))
@@ -341,7 +341,8 @@ fn title(axis: &str, contenders: &[Contender], baseline: &Contender) -> String {
     }
 }
 
-fn confidence(table: &ComparisonTable, measure: &Measure) -> String {
+fn confidence(table: &ComparisonTable, job: &JobTable) -> String {
+    let measure = &job.measure;
     let looks = whichever_look(measure);
     let (together, each) = (
         units::chosen(measure.confidence),
@@ -353,8 +354,17 @@ fn confidence(table: &ComparisonTable, measure: &Measure) -> String {
             _ => format!("One verdict at {together} confidence{looks}: an interval at {each}"),
         };
     }
+    // Pairs that no table has are those of which claims speak.
+    let shown: usize = job.comparisons.iter().map(|it| it.rows.len()).sum();
+    let of_claims = match u64::from(table.family).saturating_sub(shown as u64) {
+        0 => String::new(),
+        pairs => format!(
+            ", {} of them of pairs in claims alone,",
+            units::count(pairs)
+        ),
+    };
     format!(
-        "{} verdicts drawn together at {together} confidence{looks}: each interval at {each}",
+        "{} verdicts drawn together{of_claims} at {together} confidence{looks}: each interval at {each}",
         table.family
     )
 }

@@ -24,7 +24,7 @@ pub(crate) struct Effects {
 struct Effect {
     /// To sort by.
     place: u64,
-    /// Empty where there is no effect to rank.
+    /// Empty where no effect is beyond doubt.
     rank: String,
     /// The axis.
     factor: String,
@@ -63,10 +63,10 @@ impl Effects {
             .zip(&found)
             .map(|(place, (setting, factor, family, row))| Effect {
                 place,
-                rank: row
-                    .ratio
-                    .as_ref()
-                    .map_or_else(String::new, |_| units::count(place)),
+                rank: match row.badge.tone {
+                    "faster" | "slower" => units::count(place),
+                    _ => String::new(),
+                },
                 factor: factor.clone(),
                 baseline: family.baseline.name.clone(),
                 setting: settings.label(setting),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::setting::Settings;
 use crate::{
     units,
-    words::{self, Badge},
+    words::{self, Badge, Fact, fact},
 };
 
 /// The largest batches of a job's cells, in the order of its cells.
@@ -67,6 +67,28 @@ impl Frontiers {
     }
 }
 
+/// What was found of a cell, for its page.
+pub(crate) fn facts(row: &CellRow) -> Vec<Fact> {
+    let Some(found) = &row.frontier else {
+        return Vec::new();
+    };
+    let told = line(row, found, String::new());
+    let mut facts = vec![
+        fact("Largest batch that fits", told.fits),
+        fact("Peak memory there", told.peak),
+        fact("Each further sample", told.sample),
+    ];
+    if let Some(badge) = told.badge {
+        let ended = format!("{}: {}", told.end, badge.word);
+        let ended = match told.reason.as_str() {
+            "" => ended,
+            reason => format!("{ended}, {reason}"),
+        };
+        facts.push(fact("Next tried", ended));
+    }
+    facts
+}
+
 fn line(row: &CellRow, found: &Frontier, setting: String) -> Row {
     let or_nothing = |text: Option<String>| text.unwrap_or_else(|| units::NOTHING.to_owned());
     let sample = found.sample_bytes.filter(|bytes| bytes.is_finite());
@@ -80,7 +102,11 @@ fn line(row: &CellRow, found: &Frontier, setting: String) -> Row {
     Row {
         cell: row.id.0.clone(),
         setting,
-        fits: or_nothing(fits.map(units::count)),
+        // Where every batch ran, the search ended before the memory did.
+        fits: or_nothing(fits.map(|fits| match end {
+            None => format!("≥ {}", units::count(fits)),
+            Some(_) => units::count(fits),
+        })),
         fits_value: fits,
         peak: or_nothing(found.peak_bytes.map(units::bytes)),
         peak_value: found.peak_bytes,

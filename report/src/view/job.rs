@@ -6,7 +6,7 @@ use schema::{
     OutcomeKind,
     plan::Quantity,
     printed,
-    tables::{CellRow, ClaimRow, JobTable, Resemblance},
+    tables::{CellRow, ClaimRow, Interval, JobTable, Resemblance},
 };
 use serde::Serialize;
 use statistics::serial;
@@ -64,6 +64,8 @@ pub(crate) struct JobPage {
     shared: String,
     cells: Vec<Line>,
     picture_of_cells: Option<Picture>,
+    /// Whether steps were to be timed.
+    timed: bool,
 }
 
 /// What there is to say where nothing was compared: the shortest step time.
@@ -79,7 +81,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// `None` where something was compared, or nothing was measured.
+    /// `None` where something was compared, nothing was measured, or no cell is the fastest beyond doubt of those
+    /// that do the same work.
     pub(crate) fn new(job: &JobTable, rows: &[&CellRow]) -> Option<Self> {
         if !job.comparisons.is_empty() {
             return None;
@@ -92,6 +95,15 @@ impl Answer {
         let (row, step) = measured
             .iter()
             .min_by(|(_, one), (_, other)| one.centre.total_cmp(&other.centre))?;
+        let is_rival = |other: &CellRow| other.id != row.id;
+        let rivals = || measured.iter().filter(|(other, _)| is_rival(other));
+        let work = |row: &CellRow| (row.cell.model.clone(), row.cell.dims.clone());
+        let is_slower = |rival: &Interval| Some(step.high? < rival.low?);
+        if rivals()
+            .any(|(other, rival)| work(other) != work(row) || !is_slower(rival).unwrap_or_default())
+        {
+            return None;
+        }
         Some(Self {
             name: setting::describe(&row.coordinates, &job.axes),
             cell: row.id.0.clone(),
@@ -133,15 +145,19 @@ pub(crate) struct Count {
 }
 
 /// How a set of cells ended, best first.
-pub(crate) fn tally(kinds: impl Iterator<Item = OutcomeKind>) -> Vec<Count> {
-    let mut counts: BTreeMap<OutcomeKind, u64> = BTreeMap::new();
-    for kind in kinds {
-        *counts.entry(kind).or_default() += 1;
+pub(crate) fn tally<'a>(rows: impl Iterator<Item = &'a CellRow>) -> Vec<Count> {
+    // Those of a kind that ended in part come after the others.
+    let mut counts: BTreeMap<(OutcomeKind, bool), (Badge, u64)> = BTreeMap::new();
+    for row in rows {
+        let badge = words::ending(row);
+        let is_special = badge != words::outcome(row.outcome.kind);
+        let counted = counts.entry((row.outcome.kind, is_special));
+        counted.or_insert((badge, 0)).1 += 1;
     }
     counts
-        .into_iter()
-        .map(|(kind, count)| Count {
-            badge: words::outcome(kind),
+        .into_values()
+        .map(|(badge, count)| Count {
+            badge,
             count: units::count(count),
         })
         .collect()
@@ -190,7 +206,8 @@ impl JobPage {
                     ratio: floor
                         .ratio
                         .as_ref()
-                        .map(|ratio| interval::ratio(ratio, &printed::limits(floor.floor))),
+                        // The floor is an end of it, and needs no digits to be told from it.
+                        .map(|ratio| interval::ratio(ratio, &printed::limits(None))),
                     launches: floor
                         .between_launches
                         .map_or_else(|| units::NOTHING.to_owned(), units::percent),
@@ -200,8 +217,9 @@ impl JobPage {
                     pairs: floor.pairs,
                 })
                 .collect(),
-            tally_counts: tally(rows.iter().map(|row| row.outcome.kind)),
+            tally_counts: tally(rows.iter().copied()),
             cells: rows.iter().map(|row| cells::line(row, &axes)).collect(),
+            timed: is_timed(job),
             picture_of_cells: times::draw(job, rows, marks, drawer)?,
             axes,
             shared: settings.shared(),
@@ -213,6 +231,11 @@ impl JobPage {
     pub(crate) fn into_families(self) -> Vec<Family> {
         self.families
     }
+}
+
+/// Whether a job asks for steps to be timed.
+const fn is_timed(job: &JobTable) -> bool {
+    job.measure.blocks > 0 && job.measure.frontier.is_none()
 }
 
 /// How it was to be measured, and what became of it.
@@ -230,7 +253,10 @@ fn measure(job: &JobTable, rows: &[&CellRow]) -> Vec<Fact> {
         job.resemblance
             .map(|found| fact("From block to block", resemblance(&found))),
     );
-    facts.push(fact("Not steady after warm-up", steady::count(rows)));
+    if is_timed(job) {
+        facts.push(fact("Not steady after warm-up", steady::count(rows)));
+    }
+    facts.extend(steady::disturbed(rows).map(|told| fact("Disturbed", told)));
     facts.extend(job.supervisor_share.map(|share| {
         fact(
             "Supervisor",
@@ -247,9 +273,12 @@ fn measure(job: &JobTable, rows: &[&CellRow]) -> Vec<Fact> {
 fn resemblance(found: &Resemblance) -> String {
     let number = |value: f64| units::fixed(value, 2).replace('-', "−");
     let told = format!(
-        "ratios of {} pairs resemble those of the block before by a correlation of {} ± {}, where {} is that of \
-         independent blocks",
-        units::count(found.pairs.into()),
+        "ratios of {} resemble those of the block before by a correlation of {} ± {} (its standard deviation), \
+         where {} is that of independent blocks",
+        match found.pairs {
+            1 => "one pair".to_owned(),
+            pairs => format!("{} pairs", units::count(pairs.into())),
+        },
         number(found.correlation),
         number(found.deviation),
         number(found.expected),

@@ -31,6 +31,7 @@ struct Machine {
     features: Vec<String>,
     variables: Vec<Fact>,
     ceilings: Vec<CeilingLine>,
+    /// How many cells were measured here, of those that were tried, in a sentence.
     cells: String,
 }
 
@@ -51,21 +52,37 @@ impl MachinesPage {
                     .map(|(name, value)| fact(name, value))
                     .collect(),
                 ceilings: roofline::of_machine(tables, place),
-                cells: units::count(
-                    tables
-                        .cells
-                        .iter()
-                        .filter(|row| {
-                            row.environment
-                                .is_some_and(|number| number as usize == place)
-                        })
-                        .count() as u64,
-                ),
+                cells: cells(tables, place),
             })
             .collect();
         let chrome = Chrome::new(tables, "", "machines", "Machines")
             .with_crumbs(vec![link("Overview", "index.html")]);
         Self { chrome, machines }
+    }
+}
+
+fn cells(tables: &Tables, place: usize) -> String {
+    let here = tables.cells.iter().filter(|row| {
+        row.environment
+            .is_some_and(|number| number as usize == place)
+    });
+    let (all, measured) = here.fold((0, 0), |(all, measured), row| {
+        (all + 1, measured + u64::from(row.speed.is_some()))
+    });
+    let cells = match all {
+        1 => "One cell was".to_owned(),
+        _ => format!("{} cells were", units::count(all)),
+    };
+    match (all, measured) {
+        (_, 0) => format!("{cells} tried here; none was timed."),
+        _ if all == measured => format!("{cells} measured here."),
+        _ => format!(
+            "{cells} tried here, of which {} measured.",
+            match measured {
+                1 => "one was".to_owned(),
+                _ => format!("{} were", units::count(measured)),
+            }
+        ),
     }
 }
 

@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::{
     chrome::{self, Chrome},
     comparison::Family,
+    frontier::Frontiers,
     job::{self, Count},
-    machines,
+    machines, parity,
 };
 use crate::{ids::Index, units, words};
 
@@ -47,9 +48,19 @@ struct Section {
     answer: Option<job::Answer>,
     /// What was done instead of timing; `None` where steps were timed.
     instead: Option<Instead>,
+    /// Where outputs were compared, and that is all: how many cells agree, in words.
+    parity: Option<String>,
+    frontiers: Option<Frontiers>,
     /// How its cells ended.
     outcomes: Vec<Count>,
-    claims: Vec<Count>,
+    claims: Vec<Claim>,
+}
+
+/// What a source asserts, and what became of it.
+#[derive(Debug, Serialize)]
+struct Claim {
+    states: String,
+    badge: words::Badge,
 }
 
 /// What a job does that times nothing.
@@ -88,7 +99,7 @@ impl Overview {
             title: chrome::site_title(tables),
             verdicts: verdicts(tables),
             jobs,
-            outcomes: job::tally(tables.cells.iter().map(|row| row.outcome.kind)),
+            outcomes: job::tally(tables.cells.iter()),
             timed: tables.jobs.iter().any(|job| Instead::of(job).is_none()),
             machines: machines::hardware(tables),
             cells: format!(
@@ -108,6 +119,8 @@ impl Overview {
 }
 
 fn section(index: &Index<'_>, job: &JobTable, families: Vec<Family>) -> Section {
+    let rows = index.cells_of(&job.id);
+    let instead = Instead::of(job);
     Section {
         id: job.id.clone(),
         heading: job::heading(job),
@@ -115,9 +128,14 @@ fn section(index: &Index<'_>, job: &JobTable, families: Vec<Family>) -> Section 
         href: format!("jobs/{}.html", job.id),
         cells_root: format!("cells/{}/", job.id),
         families,
-        answer: job::Answer::new(job, index.cells_of(&job.id)),
-        instead: Instead::of(job),
-        outcomes: job::tally(index.cells_of(&job.id).iter().map(|row| row.outcome.kind)),
+        answer: job::Answer::new(job, rows),
+        instead,
+        parity: match instead {
+            Some(Instead::Parity) => parity::of_job(job.mode, rows),
+            _ => None,
+        },
+        frontiers: Frontiers::new(job, rows),
+        outcomes: job::tally(rows.iter().copied()),
         claims: claims(job),
     }
 }
@@ -152,25 +170,12 @@ fn verdicts(tables: &Tables) -> Vec<Count> {
         .collect()
 }
 
-fn claims(job: &JobTable) -> Vec<Count> {
-    let mut counts: Vec<(words::Badge, u64)> = Vec::new();
-    for badge in job
-        .claims
-        .iter()
-        .map(|claim| words::judgement(claim.judgement))
-    {
-        match counts.iter_mut().find(|(known, _)| *known == badge) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((badge, 1)),
-        }
-    }
-    counts
-        .into_iter()
-        .map(|(badge, count)| Count {
-            badge,
-            count: units::count(count),
-        })
-        .collect()
+fn claims(job: &JobTable) -> Vec<Claim> {
+    let claims = job.claims.iter().map(|claim| Claim {
+        states: claim.states.clone(),
+        badge: words::judgement(claim.judgement),
+    });
+    claims.collect()
 }
 
 #[cfg(test)]

@@ -95,6 +95,11 @@ impl ParityPage {
     }
 }
 
+/// How many of a job's cells agree with the reference, in words; `None` where there are none.
+pub(super) fn of_job(mode: Mode, rows: &[&CellRow]) -> Option<String> {
+    (!rows.is_empty()).then(|| told(mode, rows, &judged_in_fp64(rows)))
+}
+
 type Place<'a> = (&'a EngineVariant, Precision);
 
 fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
@@ -116,20 +121,11 @@ fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
         }
         entries.entry((model, place(row))).or_default().push(row);
     }
-    let agree = rows.iter().copied();
-    let agree = agree.filter(|row| standing(row) == Standing::Agrees);
-    let (in_part, agree): (Vec<&CellRow>, Vec<&CellRow>) =
-        agree.partition(|row| row.parity.as_ref().is_some_and(Parity::is_in_part));
-    let is_whole = |row: &&CellRow| {
-        row.parity
-            .as_ref()
-            .is_none_or(|parity| parity.unjudged == 0)
-    };
-    let not_all = agree.len() - agree.iter().copied().filter(is_whole).count();
+    let in_fp64 = judged_in_fp64(&rows);
     Some(Matrix {
         mode: mode.word(),
         has_int8: columns.iter().any(|(_, precision)| precision.is_int8()),
-        summary: summary(mode, agree.len(), in_part.len(), rows.len()) + &some_unjudged(not_all),
+        summary: told(mode, &rows, &in_fp64),
         rows: models
             .into_iter()
             .map(|model| Row {
@@ -137,7 +133,7 @@ fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
                     .iter()
                     .map(|place| {
                         let rows = entries.get(&(model.clone(), *place));
-                        rows.and_then(|rows| entry(rows))
+                        rows.and_then(|rows| entry(rows, &in_fp64))
                     })
                     .collect(),
                 model: model.into_owned(),
@@ -155,6 +151,43 @@ fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
 
 fn place(row: &CellRow) -> Place<'_> {
     (&row.cell.engine, row.cell.precision)
+}
+
+/// Networks and engines.
+type Trained<'a> = BTreeSet<(Cow<'a, str>, &'a EngineVariant)>;
+
+fn trained(row: &CellRow) -> (Cow<'_, str>, &EngineVariant) {
+    (row.cell.model.title(), &row.cell.engine)
+}
+
+/// What agrees in fp64, in whole: it settles what rounding hides in other precisions of the same engine.
+fn judged_in_fp64<'a>(rows: &[&'a CellRow]) -> Trained<'a> {
+    let rows = rows.iter().filter(|row| {
+        row.cell.precision == Precision::Fp64 && standing(row) == Standing::Agrees && is_whole(row)
+    });
+    rows.map(|row| trained(row)).collect()
+}
+
+fn is_whole(row: &CellRow) -> bool {
+    row.parity
+        .as_ref()
+        .is_none_or(|parity| parity.unjudged == 0)
+}
+
+fn is_in_part(row: &CellRow) -> bool {
+    row.parity.as_ref().is_some_and(Parity::is_in_part)
+}
+
+/// How many of these cells agree, and as far as what could be judged.
+fn told(mode: Mode, rows: &[&CellRow], in_fp64: &Trained<'_>) -> String {
+    let agree = rows.iter().copied();
+    let agree = agree.filter(|row| standing(row) == Standing::Agrees);
+    let (in_part, agree): (Vec<&CellRow>, Vec<&CellRow>) = agree.partition(|row| is_in_part(row));
+    let not_all = agree.iter().filter(|row| !is_whole(row)).count();
+    let settled = in_part.iter().filter(|row| in_fp64.contains(&trained(row)));
+    summary(mode, agree.len(), in_part.len(), rows.len())
+        + &settled_in_fp64(settled.count(), in_part.len())
+        + &some_unjudged(not_all)
 }
 
 /// Says how many of `all` cells agree, and how many more as far as they could be judged.
@@ -181,6 +214,23 @@ fn summary(mode: Mode, agree: usize, in_part: usize, all: usize) -> String {
         _ => format!(
             "{whole} Those of {} more do as far as they could be judged, which is less than half of them or of their updates.",
             units::count(in_part as u64)
+        ),
+    }
+}
+
+/// Says for how many of the `in_part` cells that could be judged in part alone the same engine agrees in fp64.
+fn settled_in_fp64(settled: usize, in_part: usize) -> String {
+    match (settled, in_part) {
+        (0, _) => String::new(),
+        (1, 1) => {
+            " The same engine agrees on all of it in fp64, which judges its updates.".to_owned()
+        }
+        _ if settled == in_part => {
+            " The same engines agree on all of it in fp64, which judges their updates.".to_owned()
+        }
+        _ => format!(
+            " For {} of these the same engine agrees on all of it in fp64, which judges the updates.",
+            units::count(settled as u64)
         ),
     }
 }
@@ -216,8 +266,8 @@ fn standing(row: &CellRow) -> Standing {
     }
 }
 
-/// What stands for these cells; `None` where there are none.
-fn entry(rows: &[&CellRow]) -> Option<Entry> {
+/// What stands for these cells, of which `in_fp64` settles some; `None` where there are none.
+fn entry(rows: &[&CellRow], in_fp64: &Trained<'_>) -> Option<Entry> {
     let share = |row: &CellRow| row.parity.as_ref().map_or(0.0, |parity| parity.worst_share);
     let worst = rows.iter().min_by(|one, other| {
         standing(one)
@@ -233,7 +283,12 @@ fn entry(rows: &[&CellRow]) -> Option<Entry> {
         href: format!("cells/{}/{}.html", worst.job, worst.id),
         error: parity.map(|parity| units::error(parity.error)),
         share: parity.map(|parity| share_of_bound(parity.worst_share)),
-        judged: parity.and_then(agreement::judged),
+        judged: parity.and_then(agreement::judged).map(|words| {
+            match is_in_part(worst) && in_fp64.contains(&trained(worst)) {
+                true => format!("{words}; all in fp64"),
+                false => words,
+            }
+        }),
         top1: parity.and_then(|parity| parity.top1).map(words::top1),
         computed: worst
             .got_ready()
@@ -241,7 +296,7 @@ fn entry(rows: &[&CellRow]) -> Option<Entry> {
             .map(str::to_owned),
         badge: match standing(worst) {
             Standing::Disagrees => DISAGREES,
-            Standing::Agrees if parity.is_some_and(Parity::is_in_part) => AGREES_IN_PART,
+            Standing::Agrees if is_in_part(worst) => AGREES_IN_PART,
             Standing::Agrees => AGREES,
             Standing::Unknown => words::outcome(worst.outcome.kind),
         },

@@ -2,7 +2,7 @@
 
 use schema::{
     CellId,
-    tables::{JobTable, ScalingPoint, ScalingRow},
+    tables::{Interval, JobTable, ScalingPoint, ScalingRow},
 };
 use serde::Serialize;
 
@@ -35,6 +35,8 @@ struct Row {
     cell: CellId,
     workers: u32,
     samples: String,
+    /// As a multiple of that with the number of workers which others are held against.
+    throughput: Option<Estimate>,
     efficiency: Option<Estimate>,
     communication: Option<String>,
     hidden: Option<String>,
@@ -51,15 +53,15 @@ impl Scaling {
         }
         let coordinates = job.scaling.iter().map(|row| &row.coordinates);
         let settings = Settings::of(coordinates, &job.axes, AXIS);
+        let compared = job.comparisons.iter().find(|it| it.axis == AXIS);
+        let base: Option<u32> = compared.and_then(|it| it.baseline.parse().ok());
         let rows = job.scaling.iter().flat_map(|row| {
             let settings = &settings;
             row.points
                 .iter()
-                .map(move |point| line(row, point, settings))
+                .map(move |point| line(row, point, settings, base))
         });
         let rows: Vec<Row> = rows.collect();
-        let compared = job.comparisons.iter().find(|it| it.axis == AXIS);
-        let base = compared.and_then(|it| it.baseline.parse().ok());
         let named = job.scaling.iter().map(|row| (row, named(row, &settings)));
         Some(Self {
             shared: settings.shared(),
@@ -79,13 +81,25 @@ fn named(row: &ScalingRow, settings: &Settings<'_>) -> String {
     }
 }
 
-fn line(row: &ScalingRow, point: &ScalingPoint, settings: &Settings<'_>) -> Row {
+fn line(row: &ScalingRow, point: &ScalingPoint, settings: &Settings<'_>, base: Option<u32>) -> Row {
     let exchange = point.exchange.as_ref();
+    let throughput = |efficiency: &Interval| {
+        let ideal = f64::from(point.world_size) / f64::from(base?.max(1));
+        let times = |end: Option<f64>| end.map(|end| end * ideal);
+        let interval = Interval {
+            low: times(efficiency.low),
+            centre: efficiency.centre * ideal,
+            high: times(efficiency.high),
+            ..*efficiency
+        };
+        Some(interval::ratio(&interval, &[]))
+    };
     Row {
         setting: named(row, settings),
         cell: point.cell.clone(),
         workers: point.world_size,
         samples: units::count(point.samples),
+        throughput: point.efficiency.as_ref().and_then(throughput),
         efficiency: point.efficiency.as_ref().map(interval::share),
         communication: exchange.map(|told| units::percent(told.communication)),
         hidden: exchange

@@ -48,9 +48,11 @@ pub(crate) fn draw(
             })
         })
         .collect();
-    let values: BTreeSet<(bool, &str)> = timed
+    // Numbers in their order, and before words.
+    let number = |value: &str| value.parse().unwrap_or(u64::MAX);
+    let values: BTreeSet<(bool, u64, &str)> = timed
         .iter()
-        .map(|cell| (cell.value != first, cell.value))
+        .map(|cell| (cell.value != first, number(cell.value), cell.value))
         .collect();
     let labels = distinct(timed.iter().map(|cell| cell.label.as_str()));
     let room = picture::room(&labels, values.len());
@@ -63,7 +65,7 @@ pub(crate) fn draw(
     let values: Vec<&str> = values
         .into_iter()
         .take(room.series)
-        .map(|(_, value)| value)
+        .map(|(_, _, value)| value)
         .collect();
     let contender = |value: &str| Contender {
         name: words::value(axis, value),

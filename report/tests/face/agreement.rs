@@ -120,7 +120,19 @@ fn a_job_without_a_comparison_answers_with_its_step_time() {
     let mut faster = row.unwrap().clone();
     faster.id = schema::CellId("000000000000".to_owned());
     let speed = faster.speed.as_mut().unwrap();
-    (speed.step_ns.low, speed.step_ns.centre) = (Some(97e6), 98e6);
+    let step = &mut speed.step_ns;
+    (step.low, step.centre, step.high) = (Some(97e6), 98e6, Some(99e6));
+    // Where intervals overlap, or the work is another, nobody is ahead.
+    let (mut close, mut other) = (faster.clone(), faster.clone());
+    close.speed.as_mut().unwrap().step_ns.high = Some(140e6);
+    other.cell.model.name = "resnet50".to_owned();
+    for rival in [close, other] {
+        let mut tables = tables.clone();
+        tables.cells.push(rival);
+        for html in shown(&tables) {
+            assert!(!html.contains("The shortest training step"));
+        }
+    }
     tables.cells.push(faster);
     for html in shown(&tables) {
         let said = html.split_once("The shortest training step of 2 cells is that of");

@@ -146,6 +146,38 @@ fn the_headline_counts_what_was_not_judged() {
     assert!(!told([0, 101, 0]).contains(said));
 }
 
+/// What rounding hides in one precision, the same engine's fp64 judges; another engine's does not.
+#[test]
+fn what_fp64_judges_is_said_where_another_precision_cannot() {
+    let told = |in_fp64: &dyn Fn(&mut CellRow)| {
+        let mut tables = three();
+        tables.cells.truncate(2);
+        let unjudged = [139, 0];
+        for (row, unjudged) in tables.cells.iter_mut().zip(unjudged) {
+            set(row, 1e-6, 0.5);
+            let parity = row.parity.as_mut().expect("a cell with an error");
+            (parity.judged, parity.unjudged) = (167 - unjudged, unjudged);
+        }
+        tables.cells[1].cell.precision = Precision::Fp64;
+        in_fp64(&mut tables.cells[1]);
+        let page = Site::of(&tables).page("parity.html");
+        let says = |words: &str| page.contains(words);
+        (
+            says("The same engine agrees on all of it in fp64"),
+            says("28 of 167 tensors and losses judged; all in fp64"),
+        )
+    };
+    assert_eq!(told(&|_| {}), (true, true));
+    let others: [&dyn Fn(&mut CellRow); 3] = [
+        &|row| set(row, 1e-6, 1.5),
+        &|row| row.parity.as_mut().expect("an error").unjudged = 1,
+        &|row| row.cell.engine = "tensorflow/graph".parse().expect("an engine"),
+    ];
+    for other in others {
+        assert_eq!(told(other), (false, false));
+    }
+}
+
 /// Most of it was judged, and of the updates, by which alone an optimiser is seen, next to none.
 #[test]
 fn updates_that_were_not_judged_are_told_of() {

@@ -1,15 +1,17 @@
 //! What devices can do at most, and the share of it that cells reach.
 
+use std::collections::BTreeMap;
+
 use photofinish_aggregate::downloads;
 use schema::{
-    OutcomeKind, Precision, Tables,
+    OutcomeKind, Precision, Strategy, Tables,
     plan::Ceilings,
     record::HeatResult,
     tables::{Bound, CeilingKind, Roof, Share, ShareOfCeiling},
 };
 use synthetic::Synthetic;
 
-use crate::race::{run, set_times, tables, try_tables};
+use crate::race::{launch, run, set_times, tables, try_tables};
 
 /// Operations and bytes of a step.
 type Costs = (u64, u64);
@@ -246,6 +248,24 @@ fn without_a_ceiling_there_is_a_reason_and_no_share() {
     let found = tables(&run);
     assert!(unknown(&found).contains("in fp32 and a part is not"));
     assert_eq!(roof(&found).intensity, None);
+
+    // Two workers have the threads of both.
+    run = against(costs);
+    for cell in &mut run.record.plan.heats[0].cells {
+        (cell.cell.strategy, cell.cell.world_size) = (Strategy::Ddp, 2);
+    }
+    assert!(unknown(&tables(&run)).contains("of one worker's threads"));
+
+    run = against(costs);
+    let told = BTreeMap::from([(
+        "arithmetic".to_owned(),
+        "stored as fp16, computed in float32".to_owned(),
+    )]);
+    for block in 0..6 {
+        let loaded = launch(&mut run, 0, block, 0).loaded.as_mut().unwrap();
+        loaded.settings.clone_from(&told);
+    }
+    assert!(unknown(&tables(&run)).contains("in its own precision"));
 
     run = against(costs);
     for cell in &mut run.record.plan.heats[0].cells {

@@ -1,6 +1,6 @@
 //! Twins: which cells have one, and that what the store has keeps its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use photofinish_plan::World;
 use schema::{
@@ -44,12 +44,18 @@ fn after(plan: &Plan) -> World {
     }
 }
 
-fn engines_with_twins(plan: &Plan) -> BTreeSet<String> {
+/// Engines that have twins, and how many.
+fn counted(plan: &Plan) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
     let cells = plan.heats.iter().flat_map(|heat| &heat.cells);
-    cells
-        .filter(|cell| cell.twin_of.is_some())
-        .map(|cell| cell.cell.engine.to_string())
-        .collect()
+    for cell in cells.filter(|cell| cell.twin_of.is_some()) {
+        *counts.entry(cell.cell.engine.to_string()).or_default() += 1;
+    }
+    counts
+}
+
+fn engines_with_twins(plan: &Plan) -> BTreeSet<String> {
+    counted(plan).into_keys().collect()
 }
 
 fn cached(plan: &Plan) -> usize {
@@ -71,6 +77,9 @@ fn every_engine_has_a_twin_and_few_groups_more_than_one() {
         let plan = planned(&race("a", &batches), &world());
         assert_eq!(engines_with_twins(&plan).len(), 3, "{count} groups");
         assert_eq!(twins(&plan), batches.len().max(3), "{count} groups");
+        let counts = counted(&plan);
+        let (least, most) = (counts.values().min(), counts.values().max());
+        assert!(most.unwrap() - least.unwrap() <= 1, "{counts:?}");
     }
 }
 
