@@ -36,7 +36,7 @@ pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 const ENERGY_NS: u64 = 10 * SECOND_NS;
 
 /// Default of `apart`. Where one engine is slower by half for half a minute now and then, six blocks that
-/// follow each other at once hold the long run's ratio in 48 % of simulated heats, and blocks so far apart in
+/// follow each other at once hold the long run's ratio in 58 % of simulated heats, and blocks so far apart in
 /// 95 % (the method page has the table).
 pub(crate) const APART_NS: u64 = 30 * SECOND_NS;
 

@@ -273,8 +273,8 @@ mod tests {
              <td class=\"number\">12</td><td class=\"number\">2 min</td>\
              <td class=\"number\">40<br><span class=\"range\">16 and more</span></td><td class=\"number\">6 min 40 s</td>",
             "too short to tell",
-            "<td class=\"number\">67.3</td><td class=\"number\">98.0</td>",
-            "<td class=\"number\">19.38 %</td><td class=\"number\">95.2</td><td class=\"number\">1.83 %</td>",
+            "<td class=\"number\">69.4</td><td class=\"number\">98.5</td>",
+            "<td class=\"number\">19.52 %</td><td class=\"number\">95.3</td><td class=\"number\">1.82 %</td>",
         ] {
             assert!(html.contains(told), "{told}");
         }

@@ -1,16 +1,31 @@
 //! A machine that is made up: what it does to the step times of two cells, in the ways that were seen
 //! on real ones.
 
+use photofinish_statistics::samples::Steps;
 use rand::{Rng, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-/// Seconds that starting and warming up a worker takes, and that a round does.
-const LAUNCH_S: f64 = 1.5;
-const ROUND_S: f64 = 0.3;
+use crate::median;
 
-/// Steps of a round, and rounds of a cell in a block.
-const STEPS: usize = 20;
-const ROUNDS: usize = 2;
+/// Seconds that starting and warming up a worker takes, and that a step does.
+const LAUNCH_S: f64 = 1.5;
+const STEP_S: f64 = 0.015;
+
+/// A step of a baseline on a machine that nobody slows down, in nanoseconds.
+const STEP_NS: f64 = 1e9 * STEP_S;
+
+/// Rounds of a cell in a block, unless a manifest says otherwise.
+pub(crate) const ROUNDS: u32 = 6;
+
+/// Steps of a cell in a block, or a few less: rounds have equally many. Six rounds have six each, close to the tenth
+/// of a second that a round lasts unless a manifest says otherwise.
+const STEPS: usize = 40;
+
+/// Steps that each cell discards before a round.
+const DISCARDED: usize = 2;
+
+/// Cells that take turns with both: a twin of each.
+const OTHERS: usize = 2;
 
 /// How step times scatter, in logarithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,10 +41,12 @@ pub(crate) enum Law {
     Seldom,
     /// Which others slow down, both cells alike, for a moment and again.
     Neighbours,
+    /// On which one engine alone is slow for a moment and again.
+    Fits,
 }
 
 impl Law {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Independent,
         Self::Drifting,
         Self::HeavyTailed,
@@ -37,6 +54,8 @@ impl Law {
         Self::Bimodal,
         Self::OneSided,
         Self::Moods,
+        Self::Neighbours,
+        Self::Fits,
     ];
 
     /// In words.
@@ -63,6 +82,9 @@ impl Law {
             Self::Neighbours => {
                 "two moods of a fifth of a second each, in one of which everything is slower by 50 %"
             }
+            Self::Fits => {
+                "two moods of a fifth of a second each, in one of which one engine alone is slower by 50 %"
+            }
         }
     }
 
@@ -72,12 +94,11 @@ impl Law {
             Self::OneSided => HUMP / 2.0,
             Self::Seldom => HUMP * SELDOM,
             Self::Moods => libm::log(MOOD[1] / MOOD[0]) / 2.0,
+            Self::Fits => libm::log(BUSY) / 2.0,
             _ => 0.0,
         }
     }
-}
 
-impl Law {
     /// What the logarithm of the baseline's step time is in the long run.
     pub(crate) fn level(self) -> f64 {
         match self {
@@ -89,7 +110,16 @@ impl Law {
             | Self::HeavyTailed
             | Self::Autocorrelated
             | Self::OneSided
-            | Self::Seldom => 0.0,
+            | Self::Seldom
+            | Self::Fits => 0.0,
+        }
+    }
+
+    /// Mean time that a mood lasts, in seconds.
+    pub(crate) const fn mood_s(self) -> f64 {
+        match self {
+            Self::Neighbours | Self::Fits => BUSY_S,
+            _ => MOOD_S,
         }
     }
 }
@@ -106,9 +136,9 @@ pub(crate) const MOOD_S: f64 = 30.0;
 /// What a mood costs the baseline and the contender.
 const MOOD: [f64; 2] = [1.03, 1.5];
 
-/// What neighbours cost both, who are busy for about so long, in seconds.
+/// What neighbours cost both, or one engine, and for how long on average, in seconds.
 const BUSY: f64 = 1.5;
-pub(crate) const BUSY_S: f64 = 0.2;
+const BUSY_S: f64 = 0.2;
 
 /// A machine that measures two cells.
 pub(crate) struct Machine {
@@ -117,10 +147,7 @@ pub(crate) struct Machine {
     kinds: [usize; 2],
     between_s: f64,
     /// Rounds of a cell in a block, which share its steps.
-    rounds: usize,
-    /// Other cells that take turns with both, and steps that each discards before a round.
-    others: usize,
-    discarded: usize,
+    rounds: u32,
     random: ChaCha8Rng,
     now_s: f64,
     /// Whether it is in its slow mood, and until when.
@@ -133,8 +160,30 @@ pub(crate) struct Machine {
     last: [f64; 2],
 }
 
-/// Logarithms of the step times of both cells in a block.
-pub(crate) type Steps = [Vec<f64>; 2];
+/// Both cells in a block.
+pub(crate) struct Block {
+    /// Logarithms of their step times.
+    pub(crate) logs: [Vec<f64>; 2],
+    /// What is kept of them.
+    pub(crate) steps: [Steps; 2],
+}
+
+/// What is kept of a cell in a block, by the logarithms of its step times.
+fn kept(logs: &[f64], rounds: u32) -> Steps {
+    let median_ns = |logs: &[f64]| STEP_NS * libm::exp(median(logs));
+    Steps {
+        step_ns: median_ns(logs),
+        rounds_ns: logs
+            .chunks_exact(logs.len() / rounds as usize)
+            .map(median_ns)
+            .collect(),
+    }
+}
+
+/// By which factor it takes longer than a baseline on a machine that nobody slows down, as a logarithm.
+pub(crate) fn log_of(steps: &Steps) -> f64 {
+    libm::log(steps.step_ns / STEP_NS)
+}
 
 impl Machine {
     pub(crate) fn new(law: Law, between_s: f64, seed: u64) -> Self {
@@ -145,20 +194,18 @@ impl Machine {
     pub(crate) fn of_kinds(kinds: [usize; 2], law: Law, between_s: f64, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let is_slow = random.random::<bool>();
-        let until_s = MOOD_S * exponential(&mut random);
+        let until_s = law.mood_s() * exponential(&mut random);
         let last = [normal(&mut random), normal(&mut random)];
         Self {
             law,
             kinds,
             between_s,
             rounds: ROUNDS,
-            others: 0,
-            discarded: 0,
             random,
             now_s: 0.0,
             is_slow,
             until_s,
-            mood_s: MOOD_S,
+            mood_s: law.mood_s(),
             launch: [0.0; 2],
             last,
         }
@@ -171,15 +218,18 @@ impl Machine {
         self
     }
 
-    /// The same with the steps of a block in so many rounds, among those of a twin of each cell.
-    pub(crate) fn with_rounds(mut self, rounds: usize) -> Self {
-        (self.rounds, self.others, self.discarded) = (rounds, 2, 2);
+    /// The same with the steps of a block in so many rounds.
+    pub(crate) fn with_rounds(mut self, rounds: u32) -> Self {
+        self.rounds = rounds;
         self
     }
 
-    /// Both cells launched, their rounds interleaved. The contender takes `ratio` of the baseline's time.
-    pub(crate) fn block(&mut self, ratio: f64) -> Steps {
-        let mut steps = Steps::default();
+    /// Both cells launched, their rounds interleaved with each other's and those of their twins. The contender takes
+    /// `ratio` of the baseline's time.
+    pub(crate) fn block(&mut self, ratio: f64) -> Block {
+        let mut logs: [Vec<f64>; 2] = Default::default();
+        let bases = [0.0, libm::log(ratio)];
+        let in_round = STEPS / self.rounds as usize;
         self.wait(self.between_s);
         for cell in 0..2 {
             self.wait(LAUNCH_S);
@@ -188,22 +238,21 @@ impl Machine {
         for _ in 0..self.rounds {
             let first = usize::from(self.random.random::<bool>());
             let mut turns = vec![first, 1 - first];
-            for other in 0..self.others {
+            for other in 0..OTHERS {
                 turns.insert(self.random.random_range(0..=turns.len()), 2 + other);
             }
-            let in_round = ROUNDS * STEPS / self.rounds;
             for cell in turns {
                 let unseen = if cell < 2 { 0 } else { in_round };
-                self.wait((self.discarded + unseen) as f64 * ROUND_S / STEPS as f64);
-                for _ in 0..in_round - unseen {
-                    self.wait(ROUND_S / STEPS as f64);
-                    let base = if cell == 1 { libm::log(ratio) } else { 0.0 };
-                    let step = base + self.step(cell);
-                    steps[cell].push(step);
+                self.wait((DISCARDED + unseen) as f64 * STEP_S);
+                for _ in unseen..in_round {
+                    self.wait(STEP_S);
+                    let step = bases[cell] + self.step(cell);
+                    logs[cell].push(step);
                 }
             }
         }
-        steps
+        let steps = logs.each_ref().map(|logs| kept(logs, self.rounds));
+        Block { logs, steps }
     }
 
     fn wait(&mut self, seconds: f64) {
@@ -216,7 +265,9 @@ impl Machine {
 
     fn launched(&mut self, cell: usize) -> f64 {
         match self.law {
-            Law::HeavyTailed | Law::Moods | Law::Neighbours => 0.01 * normal(&mut self.random),
+            Law::HeavyTailed | Law::Moods | Law::Neighbours | Law::Fits => {
+                0.01 * normal(&mut self.random)
+            }
             Law::Bimodal if self.random.random::<bool>() => HUMP,
             Law::OneSided if self.random.random::<bool>() && self.kinds[cell] == 1 => HUMP,
             Law::Seldom if self.random.random::<f64>() < SELDOM && self.kinds[cell] == 1 => HUMP,
@@ -242,7 +293,8 @@ impl Machine {
             Law::Bimodal | Law::OneSided | Law::Seldom => 0.01 * noise,
             Law::Moods if self.is_slow => 0.02 * noise + libm::log(MOOD[self.kinds[cell]]),
             Law::Neighbours if self.is_slow => 0.02 * noise + libm::log(BUSY),
-            Law::Moods | Law::Neighbours => 0.02 * noise,
+            Law::Fits if self.is_slow && self.kinds[cell] == 1 => 0.02 * noise + libm::log(BUSY),
+            Law::Moods | Law::Neighbours | Law::Fits => 0.02 * noise,
         };
         own + self.launch[cell]
     }
