@@ -104,7 +104,7 @@ fn line(row: &CellRow, found: &Frontier, setting: String) -> Row {
         setting,
         // Where every batch ran, the search ended before the memory did.
         fits: or_nothing(fits.map(|fits| match end {
-            None => format!("≥ {}", units::count(fits)),
+            None => format!("≥\u{a0}{}", units::count(fits)),
             Some(_) => units::count(fits),
         })),
         fits_value: fits,

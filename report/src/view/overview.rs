@@ -131,7 +131,7 @@ fn section(index: &Index<'_>, job: &JobTable, families: Vec<Family>) -> Section 
         answer: job::Answer::new(job, rows),
         instead,
         parity: match instead {
-            Some(Instead::Parity) => parity::of_job(job.mode, rows),
+            Some(Instead::Parity) => parity::of_job(index.tables, job.mode, rows),
             _ => None,
         },
         frontiers: Frontiers::new(job, rows),

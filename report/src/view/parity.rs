@@ -95,19 +95,21 @@ impl ParityPage {
     }
 }
 
-/// How many of a job's cells agree with the reference, in words; `None` where there are none.
-pub(super) fn of_job(mode: Mode, rows: &[&CellRow]) -> Option<String> {
-    (!rows.is_empty()).then(|| told(mode, rows, &judged_in_fp64(rows)))
+/// How many of a job's cells agree with the reference, in words; `None` where there are none. What is in fp64 may be
+/// in another job.
+pub(super) fn of_job(tables: &Tables, mode: Mode, rows: &[&CellRow]) -> Option<String> {
+    (!rows.is_empty()).then(|| told(mode, rows, &judged_in_fp64(&of_mode(tables, mode))))
+}
+
+fn of_mode(tables: &Tables, mode: Mode) -> Vec<&CellRow> {
+    let rows = tables.cells.iter();
+    rows.filter(|row| row.cell.mode == mode).collect()
 }
 
 type Place<'a> = (&'a EngineVariant, Precision);
 
 fn matrix(tables: &Tables, mode: Mode) -> Option<Matrix> {
-    let rows: Vec<&CellRow> = tables
-        .cells
-        .iter()
-        .filter(|row| row.cell.mode == mode)
-        .collect();
+    let rows = of_mode(tables, mode);
     if rows.is_empty() {
         return None;
     }
