@@ -18,6 +18,7 @@ impl Templates {
         environment.set_syntax(syntax()?);
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
         environment.set_formatter(cleaning_formatter);
+        environment.add_filter("sentence", sentence);
         for (name, source) in embed::TEMPLATES {
             environment
                 .add_template(name, source)
@@ -36,6 +37,17 @@ impl Templates {
             .get_template(template)
             .and_then(|template| template.render(minijinja::value::Serde(view)))
             .map_err(|error| failure(template, &error))
+    }
+}
+
+/// A clause that begins a sentence, which what is no plain word does as it is written: engines' names.
+fn sentence(clause: String) -> String {
+    let (first, _) = clause.split_once([' ', ':']).unwrap_or((&clause, ""));
+    let is_plain = first.chars().all(|letter| letter.is_ascii_lowercase());
+    let mut rest = clause.chars();
+    match rest.next().filter(|_| is_plain) {
+        Some(first) => first.to_uppercase().chain(rest).collect(),
+        None => clause,
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
+    BATCH,
     plan::{Claim, Expectation, Quantity, Relation},
     printed::{self, Bounds},
-    tables::{ClaimRow, Judgement, Verdict},
+    tables::{ClaimRow, Direction, Judgement, TrendRow, Verdict},
 };
 use statistics::family::Ratio;
 
@@ -56,6 +57,41 @@ pub(crate) fn judge(claim: &Claim, groups: &[&Group<'_>], yardstick: &Yardstick<
     }
 }
 
+/// What the trends say of the lines that a claim about times of batches speaks of, in words that follow its reason:
+/// two batches are held against each other more bluntly than all of a line by their order in every block. Empty
+/// where there is no such line.
+pub(crate) fn of_trends(claim: &ClaimRow, trends: &[TrendRow]) -> String {
+    let ClaimRow {
+        expect, quantity, ..
+    } = claim;
+    if *quantity != Quantity::StepTime || expect.number.is_some() || expect.axis != BATCH {
+        return String::new();
+    }
+    let is_of = |line: &&TrendRow| {
+        let mut at = expect.at.iter();
+        at.all(|(axis, value)| line.coordinates.get(axis) == Some(value))
+            && line.direction != Direction::NotMeasured
+    };
+    let lines: Vec<Direction> = trends
+        .iter()
+        .filter(is_of)
+        .map(|line| line.direction)
+        .collect();
+    let with = |wanted| lines.iter().filter(|found| **found == wanted).count();
+    let plural = if lines.len() == 1 { "line" } else { "lines" };
+    match lines.len() {
+        0 => String::new(),
+        all => format!(
+            "; by the trend over all batches the time of a sample falls on {} of {all} {plural}, and rises on {}",
+            with(Direction::Falls),
+            match with(Direction::Rises) {
+                0 => "none".to_owned(),
+                some => some.to_string(),
+            },
+        ),
+    }
+}
+
 /// All that a claim speaks of, judged. Pairs are those of a heat; but largest batches, which are no
 /// measurements side by side, are sought one by one.
 fn found(claim: &Claim, groups: &[&Group<'_>], yardstick: &Yardstick<'_>) -> Vec<Found> {
@@ -88,6 +124,9 @@ fn found(claim: &Claim, groups: &[&Group<'_>], yardstick: &Yardstick<'_>) -> Vec
         })
         .collect()
 }
+
+/// Of a claim about most pairs no more than so many are named.
+const NAMED: usize = 4;
 
 /// A claim, with the job's margin.
 struct Assertion<'a> {
@@ -179,7 +218,16 @@ impl Assertion<'_> {
         };
         let which = format!("{} of {} {}", pairs.len(), measured.len(), self.them());
         let extent = self.range(&pairs, &which);
-        (judgement, format!("{extent}, {what}{count}"))
+        let places: Vec<&str> = pairs
+            .iter()
+            .map(|found| found.place.as_str())
+            .filter(|place| !place.is_empty())
+            .collect();
+        let at = match places.len() {
+            1..=NAMED => format!(" (at {})", places.join("; at ")),
+            _ => String::new(),
+        };
+        (judgement, format!("{extent}, {what}{at}{count}"))
     }
 
     /// Why there is nothing that it speaks of.

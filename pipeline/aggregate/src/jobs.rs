@@ -83,8 +83,12 @@ fn table<'a>(
         .iter()
         .flat_map(|table| batches::crossovers(table, |id| batches.get(id).copied()));
     let yardstick = Yardstick::new(&judge, groups, meters);
-    let claims = job.claims.iter();
-    let claims = claims.map(|claim| claims::judge(claim, groups, &yardstick));
+    let trends = batches::trends(job, groups, floors);
+    let claims = job.claims.iter().map(|claim| {
+        let mut row = claims::judge(claim, groups, &yardstick);
+        row.reason += &claims::of_trends(&row, &trends);
+        row
+    });
     Ok(JobTable {
         id: job.id.clone(),
         question: job.question.clone(),
@@ -93,7 +97,7 @@ fn table<'a>(
         axes: axes(job, groups),
         claims: claims.collect(),
         effects: effects(job, &comparisons),
-        trends: batches::trends(job, groups, floors),
+        trends,
         crossovers: crossovers.collect(),
         scaling: scaling::rows(groups, &comparisons),
         lineups: profile::lineups(compared, &comparisons, cells),

@@ -178,7 +178,11 @@ impl CellPage {
             unsteady: steady::badge(row),
             unsteady_launches: steady::sentence(row),
             alone: row.alone.clone(),
-            stopped: row.stopped.clone(),
+            // Of what was not to be timed nothing was to be ended either.
+            stopped: row
+                .stopped
+                .clone()
+                .filter(|_| row.outcome.kind != OutcomeKind::Verified),
             meaning: words::meaning(row),
             reason: row.outcome.reason.clone(),
             allowed: row.allowed,

@@ -19,6 +19,7 @@ use super::{
     effects::Effects,
     forest,
     frontier::Frontiers,
+    parity,
     profile::Profiles,
     roofline::{self, Place},
     scaling::Scaling,
@@ -49,6 +50,8 @@ pub(crate) struct JobPage {
     measure: Vec<Fact>,
     families: Vec<Family>,
     answer_of_job: Option<Answer>,
+    /// Where outputs were compared, and that is all: how many cells agree, in words.
+    parity: Option<String>,
     effects: Option<Effects>,
     frontiers: Option<Frontiers>,
     batches: Option<Batches>,
@@ -186,6 +189,9 @@ impl JobPage {
             frontiers: Frontiers::new(job, rows),
             families,
             answer_of_job: Answer::new(job, rows),
+            parity: (job.measure.blocks == 0 && job.measure.frontier.is_none())
+                .then(|| parity::of_job(index.tables, job.mode, rows))
+                .flatten(),
             batches: Batches::new(job),
             scaling: Scaling::new(job),
             profiles: Profiles::new(index, job),

@@ -142,6 +142,34 @@ fn the_lead_changes_where_verdicts_do() {
     );
 }
 
+/// A claim about two batches says what all of them come to.
+#[test]
+fn claims_about_batches_tell_of_trends() {
+    let told = |axis: &str, at: &[(&str, &str)]| {
+        let mut run = with(&CROSSING);
+        let claim = &mut run.record.plan.jobs[0].claims[0];
+        let expect = &mut claim.expect;
+        (expect.axis, expect.mostly) = (axis.to_owned(), false);
+        (expect.left, expect.right) = ("3".to_owned(), "1".to_owned());
+        let at = at.iter();
+        expect.at = at
+            .map(|(axis, value)| ((*axis).to_owned(), (*value).to_owned()))
+            .collect();
+        tables(&run).jobs[0].claims[0].reason.clone()
+    };
+    let of_all = told("batch", &[]);
+    assert!(
+        of_all.ends_with("the time of a sample falls on 1 of 2 lines, and rises on 1"),
+        "{of_all}"
+    );
+    let of_one = told("batch", &[("engine", "pytorch/eager")]);
+    assert!(
+        of_one.ends_with("on 1 of 1 line, and rises on none"),
+        "{of_one}"
+    );
+    assert!(!told("engine", &[]).contains("trend"));
+}
+
 #[test]
 fn a_trend_within_the_noise_is_none_to_tell() {
     let run = with(&[

@@ -144,9 +144,9 @@ fn most_pairs_may_decide() {
         .map(judged)
         .map(|row| format!("{:?}: {}", row.judgement, row.reason));
     insta::assert_snapshot!(told.join("\n"), @r#"
-    Confirmed: the time of onnxruntime/cpu over that of pytorch/eager lies between 0.47 and 0.53 in 3 of 4 pairs (the hull of their intervals), which agree
+    Confirmed: the time of onnxruntime/cpu over that of pytorch/eager lies between 0.47 and 0.53 in 3 of 4 pairs (the hull of their intervals), which agree (at batch=1, model=resnet18; at batch=1, model=mobilenet_v2; at batch=1, model=bert_tiny)
     Unclear: of 4 pairs, those that agree: 2; those that say the opposite: 1
-    Contradicted: the time of onnxruntime/cpu over that of pytorch/eager lies between 1.89 and 2.11 in 2 of 4 pairs (the hull of their intervals), which say the opposite
+    Contradicted: the time of onnxruntime/cpu over that of pytorch/eager lies between 1.89 and 2.11 in 2 of 4 pairs (the hull of their intervals), which say the opposite (at batch=1, model=bert_tiny; at batch=1, model=vgg16)
     Unclear: of 4 pairs, those that agree: 1; those that say the opposite: 1
     "#);
     let mut lost = run(4, 6);
