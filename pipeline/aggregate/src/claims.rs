@@ -224,7 +224,9 @@ impl Assertion<'_> {
             .filter(|place| !place.is_empty())
             .collect();
         let at = match places.len() {
-            1..=NAMED => format!(" (at {})", places.join("; at ")),
+            1..=NAMED if pairs.len() < measured.len() => {
+                format!(" (at {})", places.join("; at "))
+            }
             _ => String::new(),
         };
         (judgement, format!("{extent}, {what}{at}{count}"))
