@@ -1,6 +1,6 @@
 //! What more workers come to, beside what they would if each were as good as those that others are held against.
 
-use schema::tables::{Interval, ScalingRow};
+use schema::tables::{Interval, ScalingPoint, ScalingRow};
 
 use crate::lines::{self, Plot, Point, Series};
 
@@ -67,24 +67,35 @@ fn told(row: &ScalingRow, base: u32) -> Vec<Told> {
                 ends: None,
             });
         }
-        let ideal = workers / f64::from(base);
-        let Interval {
-            low, centre, high, ..
-        } = point.efficiency.as_ref()?;
+        let throughput = throughput(point, base)?;
         Some(Told {
             workers,
-            times: centre * ideal,
-            ends: Some([low, high].map(|end| end.map(|end| end * ideal))),
+            times: throughput.centre,
+            ends: Some([throughput.low, throughput.high]),
         })
     });
     told.collect()
+}
+
+/// Throughput as a multiple of that of the number of workers which others are held against; `None` where it is not
+/// known.
+pub(crate) fn throughput(point: &ScalingPoint, base: u32) -> Option<Interval> {
+    let ideal = f64::from(point.world_size) / f64::from(base.max(1));
+    let efficiency = point.efficiency.as_ref()?;
+    let times = |end: Option<f64>| end.map(|end| end * ideal);
+    Some(Interval {
+        low: times(efficiency.low),
+        centre: efficiency.centre * ideal,
+        high: times(efficiency.high),
+        ..*efficiency
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use schema::{CellId, Strategy, tables::ScalingPoint};
+    use schema::{CellId, Strategy};
 
     use super::*;
 

@@ -200,7 +200,8 @@ pub(crate) fn meaning(row: &CellRow) -> &'static str {
     }
 }
 
-fn is_in_part(row: &CellRow) -> bool {
+/// Whether most of its comparison could not be judged.
+pub(crate) fn is_in_part(row: &CellRow) -> bool {
     row.parity.as_ref().is_some_and(Parity::is_in_part)
 }
 

@@ -185,7 +185,11 @@ impl CellPage {
                 .filter(|_| row.outcome.kind != OutcomeKind::Verified),
             meaning: words::meaning(row),
             reason: row.outcome.reason.clone(),
-            allowed: row.allowed,
+            allowed: row.allowed
+                && !matches!(
+                    row.outcome.kind,
+                    OutcomeKind::Measured | OutcomeKind::Verified
+                ),
             speed: row.speed.as_ref().map(speed),
             tiles: tiles(row),
             verdicts: verdicts(index, job, row),

@@ -116,6 +116,39 @@ impl Answer {
     }
 }
 
+/// What a job does that times nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Instead {
+    /// It seeks the largest batch that fits into memory.
+    Frontier,
+    /// It holds outputs against the reference.
+    Parity,
+}
+
+impl Instead {
+    /// `None` where steps are timed.
+    pub(crate) fn of(job: &JobTable) -> Option<Self> {
+        match (job.measure.frontier, job.measure.blocks) {
+            (Some(_), _) => Some(Self::Frontier),
+            (None, 0) => Some(Self::Parity),
+            (None, _) => None,
+        }
+    }
+}
+
+/// How many cells of a job agree with the reference, where outputs were compared, and that is all.
+pub(crate) fn told_of_parity(
+    index: &Index<'_>,
+    job: &JobTable,
+    rows: &[&CellRow],
+) -> Option<String> {
+    match Instead::of(job)? {
+        Instead::Parity => parity::of_job(index.tables, job.mode, rows),
+        Instead::Frontier => None,
+    }
+}
+
 /// A claim and its judgement.
 #[derive(Debug, Serialize)]
 struct Claim {
@@ -189,9 +222,7 @@ impl JobPage {
             frontiers: Frontiers::new(job, rows),
             families,
             answer_of_job: Answer::new(job, rows),
-            parity: (job.measure.blocks == 0 && job.measure.frontier.is_none())
-                .then(|| parity::of_job(index.tables, job.mode, rows))
-                .flatten(),
+            parity: told_of_parity(index, job, rows),
             batches: Batches::new(job),
             scaling: Scaling::new(job),
             profiles: Profiles::new(index, job),
@@ -225,7 +256,7 @@ impl JobPage {
                 .collect(),
             tally_counts: tally(rows.iter().copied()),
             cells: rows.iter().map(|row| cells::line(row, &axes)).collect(),
-            timed: is_timed(job),
+            timed: Instead::of(job).is_none(),
             picture_of_cells: times::draw(job, rows, marks, drawer)?,
             axes,
             shared: settings.shared(),
@@ -237,11 +268,6 @@ impl JobPage {
     pub(crate) fn into_families(self) -> Vec<Family> {
         self.families
     }
-}
-
-/// Whether a job asks for steps to be timed.
-const fn is_timed(job: &JobTable) -> bool {
-    job.measure.blocks > 0 && job.measure.frontier.is_none()
 }
 
 /// How it was to be measured, and what became of it.
@@ -259,7 +285,7 @@ fn measure(job: &JobTable, rows: &[&CellRow]) -> Vec<Fact> {
         job.resemblance
             .map(|found| fact("From block to block", resemblance(&found))),
     );
-    if is_timed(job) {
+    if Instead::of(job).is_none() {
         facts.push(fact("Not steady after warm-up", steady::count(rows)));
     }
     facts.extend(steady::disturbed(rows).map(|told| fact("Disturbed", told)));

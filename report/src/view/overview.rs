@@ -11,7 +11,7 @@ use super::{
     comparison::Family,
     frontier::Frontiers,
     job::{self, Count},
-    machines, parity,
+    machines,
 };
 use crate::{ids::Index, units, words};
 
@@ -47,7 +47,7 @@ struct Section {
     families: Vec<Family>,
     answer: Option<job::Answer>,
     /// What was done instead of timing; `None` where steps were timed.
-    instead: Option<Instead>,
+    instead: Option<job::Instead>,
     /// Where outputs were compared, and that is all: how many cells agree, in words.
     parity: Option<String>,
     frontiers: Option<Frontiers>,
@@ -61,26 +61,6 @@ struct Section {
 struct Claim {
     states: String,
     badge: words::Badge,
-}
-
-/// What a job does that times nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Instead {
-    /// It seeks the largest batch that fits into memory.
-    Frontier,
-    /// It holds outputs against the reference.
-    Parity,
-}
-
-impl Instead {
-    fn of(job: &JobTable) -> Option<Self> {
-        match (job.measure.frontier, job.measure.blocks) {
-            (Some(_), _) => Some(Self::Frontier),
-            (None, 0) => Some(Self::Parity),
-            (None, _) => None,
-        }
-    }
 }
 
 impl Overview {
@@ -100,7 +80,10 @@ impl Overview {
             verdicts: verdicts(tables),
             jobs,
             outcomes: job::tally(tables.cells.iter()),
-            timed: tables.jobs.iter().any(|job| Instead::of(job).is_none()),
+            timed: tables
+                .jobs
+                .iter()
+                .any(|job| job::Instead::of(job).is_none()),
             machines: machines::hardware(tables),
             cells: format!(
                 "{} {}",
@@ -120,7 +103,6 @@ impl Overview {
 
 fn section(index: &Index<'_>, job: &JobTable, families: Vec<Family>) -> Section {
     let rows = index.cells_of(&job.id);
-    let instead = Instead::of(job);
     Section {
         id: job.id.clone(),
         heading: job::heading(job),
@@ -129,11 +111,8 @@ fn section(index: &Index<'_>, job: &JobTable, families: Vec<Family>) -> Section 
         cells_root: format!("cells/{}/", job.id),
         families,
         answer: job::Answer::new(job, rows),
-        instead,
-        parity: match instead {
-            Some(Instead::Parity) => parity::of_job(index.tables, job.mode, rows),
-            _ => None,
-        },
+        instead: job::Instead::of(job),
+        parity: job::told_of_parity(index, job, rows),
         frontiers: Frontiers::new(job, rows),
         outcomes: job::tally(rows.iter().copied()),
         claims: claims(job),

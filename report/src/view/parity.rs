@@ -6,8 +6,7 @@ use std::{
 };
 
 use schema::{
-    EngineVariant, Mode, OutcomeKind, Precision, Tables, protocol::Loaded, record::Parity,
-    tables::CellRow,
+    EngineVariant, Mode, OutcomeKind, Precision, Tables, protocol::Loaded, tables::CellRow,
 };
 use serde::Serialize;
 
@@ -176,15 +175,12 @@ fn is_whole(row: &CellRow) -> bool {
         .is_none_or(|parity| parity.unjudged == 0)
 }
 
-fn is_in_part(row: &CellRow) -> bool {
-    row.parity.as_ref().is_some_and(Parity::is_in_part)
-}
-
 /// How many of these cells agree, and as far as what could be judged.
 fn told(mode: Mode, rows: &[&CellRow], in_fp64: &Trained<'_>) -> String {
     let agree = rows.iter().copied();
     let agree = agree.filter(|row| standing(row) == Standing::Agrees);
-    let (in_part, agree): (Vec<&CellRow>, Vec<&CellRow>) = agree.partition(|row| is_in_part(row));
+    let (in_part, agree): (Vec<&CellRow>, Vec<&CellRow>) =
+        agree.partition(|row| words::is_in_part(row));
     let not_all = agree.iter().filter(|row| !is_whole(row)).count();
     let settled = in_part.iter().filter(|row| in_fp64.contains(&trained(row)));
     summary(mode, agree.len(), in_part.len(), rows.len())
@@ -286,7 +282,7 @@ fn entry(rows: &[&CellRow], in_fp64: &Trained<'_>) -> Option<Entry> {
         error: parity.map(|parity| units::error(parity.error)),
         share: parity.map(|parity| share_of_bound(parity.worst_share)),
         judged: parity.and_then(agreement::judged).map(|words| {
-            match is_in_part(worst) && in_fp64.contains(&trained(worst)) {
+            match words::is_in_part(worst) && in_fp64.contains(&trained(worst)) {
                 true => format!("{words}; all in fp64"),
                 false => words,
             }
@@ -298,7 +294,7 @@ fn entry(rows: &[&CellRow], in_fp64: &Trained<'_>) -> Option<Entry> {
             .map(str::to_owned),
         badge: match standing(worst) {
             Standing::Disagrees => DISAGREES,
-            Standing::Agrees if is_in_part(worst) => AGREES_IN_PART,
+            Standing::Agrees if words::is_in_part(worst) => AGREES_IN_PART,
             Standing::Agrees => AGREES,
             Standing::Unknown => words::outcome(worst.outcome.kind),
         },

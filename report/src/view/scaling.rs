@@ -2,7 +2,7 @@
 
 use schema::{
     CellId,
-    tables::{Interval, JobTable, ScalingPoint, ScalingRow},
+    tables::{JobTable, ScalingPoint, ScalingRow},
 };
 use serde::Serialize;
 
@@ -83,23 +83,13 @@ fn named(row: &ScalingRow, settings: &Settings<'_>) -> String {
 
 fn line(row: &ScalingRow, point: &ScalingPoint, settings: &Settings<'_>, base: Option<u32>) -> Row {
     let exchange = point.exchange.as_ref();
-    let throughput = |efficiency: &Interval| {
-        let ideal = f64::from(point.world_size) / f64::from(base?.max(1));
-        let times = |end: Option<f64>| end.map(|end| end * ideal);
-        let interval = Interval {
-            low: times(efficiency.low),
-            centre: efficiency.centre * ideal,
-            high: times(efficiency.high),
-            ..*efficiency
-        };
-        Some(interval::ratio(&interval, &[]))
-    };
+    let throughput = base.and_then(|base| speedup::throughput(point, base));
     Row {
         setting: named(row, settings),
         cell: point.cell.clone(),
         workers: point.world_size,
         samples: units::count(point.samples),
-        throughput: point.efficiency.as_ref().and_then(throughput),
+        throughput: throughput.map(|times| interval::ratio(&times, &[])),
         efficiency: point.efficiency.as_ref().map(interval::share),
         communication: exchange.map(|told| units::percent(told.communication)),
         hidden: exchange

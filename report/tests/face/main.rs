@@ -1,6 +1,7 @@
 //! The crate at its face: tables in, a site out.
 
 mod agreement;
+mod answers;
 #[path = "../fixture/mod.rs"]
 mod fixture;
 mod parity;
